@@ -124,8 +124,8 @@ class Bench:
 
 @pytest.mark.parametrize("segments", [0, 3], ids=["synchronous", "asynchronous"])
 @pytest.mark.parametrize("lost", [(), (0,), (1,), (2,), (0, 2), (1, 2), (1, 2, 3)])
-def test_a_newcomer_knows_that_it_is_one_whatever_is_lost(segments, lost):
-    """If the answer is lost that says that it waits for a boundary, the next one says that it is live."""
+def test_a_joining_worker_knows_that_the_job_was_running_despite_losses(segments, lost):
+    """If the answer that says that the worker waits for a boundary is lost, the next answer says that it is live."""
     bench = Bench(segments).run()
     confirmed = 1 + (0 in lost)
     wire = Wire(bench.switch, 2, lost=lost, then={confirmed: bench.boundary})
@@ -137,7 +137,7 @@ def test_a_newcomer_knows_that_it_is_one_whatever_is_lost(segments, lost):
 @pytest.mark.parametrize("segments", [0, 3], ids=["synchronous", "asynchronous"])
 @pytest.mark.parametrize("lost", [(), (0,), (1,), (0, 2), (1, 2)])
 @pytest.mark.parametrize("last", [False, True])
-def test_who_was_there_from_the_start_is_no_newcomer_whatever_is_lost(segments, lost, last):
+def test_a_worker_of_a_forming_job_did_not_join_a_running_job(segments, lost, last):
     bench = Bench(segments)
     if last:
         bench.enter(bench.members[0])
@@ -147,7 +147,7 @@ def test_who_was_there_from_the_start_is_no_newcomer_whatever_is_lost(segments, 
 
 
 @pytest.mark.parametrize("waited", [1, 2], ids=["joining", "joining for longer"])
-def test_who_waited_for_a_job_that_ended_is_no_newcomer_to_the_one_after_it(waited):
+def test_a_worker_whose_job_ended_while_it_waited_creates_a_new_one(waited):
     def begin_anew():
         Control(Wire(bench.switch, 3)).end_job(0, KEY)
         bench.members[0].token = bench.members[0].number = 0
@@ -160,8 +160,8 @@ def test_who_waited_for_a_job_that_ended_is_no_newcomer_to_the_one_after_it(wait
 
 
 @pytest.mark.parametrize("ended", [1, 2, 3])
-def test_who_is_a_member_of_a_forming_job_that_ends_joins_the_one_after_it(ended):
-    """A member of a forming job takes the end of the job for nothing but that."""
+def test_a_member_of_a_forming_job_that_ends_joins_the_next_one(ended):
+    """A member of a forming job recognises the end of the job."""
 
     def begin_anew():
         Control(Wire(bench.switch, 3)).end_job(0, KEY)
@@ -173,8 +173,8 @@ def test_who_is_a_member_of_a_forming_job_that_ends_joins_the_one_after_it(ended
 
 
 @pytest.mark.parametrize("lost", [(), (0,), (1,)])
-def test_a_running_job_is_not_even_waited_for_unless_elastic(lost):
-    """Who waits for a boundary holds an asynchronous job up."""
+def test_a_worker_that_is_not_elastic_does_not_wait_for_a_running_job(lost):
+    """A worker that waits for a boundary would delay an asynchronous job."""
     bench = Bench(3).run()
     wire = Wire(bench.switch, 2, lost=lost)
     with pytest.raises(RefusedError, match="is running already"):
@@ -186,7 +186,7 @@ def test_a_running_job_is_not_even_waited_for_unless_elastic(lost):
     )
 
 
-def test_a_switch_that_does_not_answer_is_told_with_the_fault_of_this_machine():
+def test_an_unreachable_switch_is_reported_with_the_fault_of_this_machine():
     class Cut(Wire):
         fault = "the network interface on the way to it is down; set the interface up (`ip link`)"
 

@@ -6,13 +6,13 @@ from iswitch.wire import Outcome, PortCounter, Reason, Stat
 from iswitch.wire.replay import Fate
 
 
-def test_every_counter_and_refusal_has_its_sentence():
+def test_every_counter_and_refusal_has_a_sentence():
     names = {name for kind in (Outcome, Stat, PortCounter) for name in kind.__members__}
     assert names | {f"replay.{name}" for name in Fate.__members__} == COUNTERS.keys()
     assert set(Reason) - {Reason.DONE} == REFUSALS.keys()
 
 
-def test_every_fault_has_a_remedy_and_nothing_fine_has_one():
+def test_every_fault_has_a_remedy_and_normal_counters_have_none():
     assert all(counter.remedy for counter in COUNTERS.values() if counter.severity == Severity.FAULT)
     assert not any(counter.remedy for counter in COUNTERS.values() if counter.severity == Severity.NORMAL)
 

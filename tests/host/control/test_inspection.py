@@ -1,4 +1,4 @@
-"""What a stranger reads of jobs, members and slots, against what their workers did; across the wrap of serial
+"""Jobs, members and slots as any host reads them, against what their workers did; across the wrap of serial
 numbers."""
 
 import numpy as np
@@ -59,7 +59,7 @@ def test_a_job_and_its_members_read_as_they_joined(model, control):
     assert awaited_ranks(control, read_job(control, 0), {}, CONFIG.window) == [2]
 
 
-def test_a_slot_tells_who_is_missing_until_it_is_complete(model, control):
+def test_a_slot_shows_missing_ranks_until_it_is_complete(model, control):
     a, b, c = formed(model, 3)
     job = read_job(control, 0)
     contribute(model, c, 0)
@@ -73,7 +73,7 @@ def test_a_slot_tells_who_is_missing_until_it_is_complete(model, control):
     assert awaited_ranks(control, job, read_progress(control, job), CONFIG.window) == []
 
 
-def test_complete_segments_are_passed_over_and_serial_numbers_wrap(model, control):
+def test_complete_segments_are_skipped_and_serial_numbers_wrap(model, control):
     a, b = formed(model, 2)
     job = read_job(control, 0)
     for seq in range(10):
@@ -87,5 +87,5 @@ def test_complete_segments_are_passed_over_and_serial_numbers_wrap(model, contro
     assert awaited_ranks(control, job, read_progress(control, job), CONFIG.window) == [0]
 
 
-def test_no_numbers_have_the_lowest_0():
+def test_the_lowest_of_no_numbers_is_0():
     assert lowest_serial({}) == 0

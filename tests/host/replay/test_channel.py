@@ -1,4 +1,4 @@
-"""The machine of ordered requests, against a few lines of a server and a bad network."""
+"""Ordered requests against a small server over a network that loses, duplicates and reorders."""
 
 import heapq
 import itertools
@@ -19,8 +19,8 @@ HEADER_BYTES = 22
 
 
 class Server:
-    """Section 3 of docs/replay.md for one session: order, kept answers, waits. `waits`: how often a number must be
-    asked for before it is carried out, and why."""
+    """Section 3 of docs/replay.md for one session: order, kept answers, waits. `waits`: by request number, how often the
+    request has to wait before it is executed, and the reason."""
 
     def __init__(self, *, first=0, kept=4, waits=None):
         self.next, self.kept, self.waits = first, kept, dict(waits or {})
@@ -122,7 +122,7 @@ FAULTS = [{}, {"doubled": 1.0}, {"late": 0.5}, {"loss": 0.3}, {"loss": 0.3, "dou
 
 @pytest.mark.parametrize("faults", FAULTS, ids=str)
 @pytest.mark.parametrize("first, kept", [(0, 4), (2**32 - 30, 4), (7, 1), (2**32 - 1, 16)])
-def test_all_is_carried_out_once_in_order_whatever_the_network_does(first, kept, faults):
+def test_each_request_is_executed_once_and_in_order(first, kept, faults):
     for seed in range(5):
         check(sound, first=first, kept=kept, seed=seed, **faults)
 
@@ -153,7 +153,7 @@ def test_every_fragment_of_an_answer_comes(faults):
         assert len(server.done) == len(samples)
 
 
-def test_what_overtook_a_lost_request_makes_it_go_again_without_a_time_out():
+def test_a_lost_request_is_retransmitted_after_a_later_one_overtook_it():
     server, channel = Server(), Channel(session=0, token=0, first=0, window=4)
     line = Line(server, channel)
     line.run([Request(Kind.UPDATE, body=bytes(8))])  # a round trip is known from now on
@@ -164,7 +164,7 @@ def test_what_overtook_a_lost_request_makes_it_go_again_without_a_time_out():
     assert line.now - begun < channel.timer.floor_s and [body for _, _, body in server.done[1:]] == bodies(4)
 
 
-def test_a_lost_answer_is_asked_for_as_soon_as_a_later_one_is_there():
+def test_a_lost_answer_is_requested_as_soon_as_a_later_answer_comes():
     server, channel = Server(), Channel(session=0, token=0, first=0, window=4)
     line = Line(server, channel)
     line.run([Request(Kind.UPDATE, body=bytes(8))])
@@ -180,7 +180,7 @@ def test_a_lost_answer_is_asked_for_as_soon_as_a_later_one_is_there():
 
 
 @pytest.mark.parametrize("why", sorted(WAITS))
-def test_who_is_told_to_wait_asks_again_less_and_less_often_and_blocks_what_is_behind(why):
+def test_a_waiting_request_is_sent_with_growing_pauses_and_blocks_later_requests(why):
     server = Server(waits={1: (6, why)})
     requests = [Request(Kind.UPDATE, body=body) for body in bodies(4)]
     line = Line(server, Channel(session=0, token=0, first=0, window=4)).run(requests)
@@ -192,7 +192,7 @@ def test_who_is_told_to_wait_asks_again_less_and_less_often_and_blocks_what_is_b
 
 
 @pytest.mark.parametrize("faults", FAULTS, ids=str)
-def test_after_its_deadline_a_wait_is_taken_back(faults):
+def test_a_waiting_request_is_cancelled_at_its_deadline(faults):
     for seed in range(5):
         server = Server(waits={1: (10**9, Fate.RATE)})
         requests = [
@@ -204,7 +204,7 @@ def test_after_its_deadline_a_wait_is_taken_back(faults):
         assert [kind for _, kind, _ in server.done] == [Kind.UPDATE, Kind.SKIP, Kind.UPDATE, Kind.UPDATE]
 
 
-def test_a_skip_that_comes_too_late_says_that_the_request_was_carried_out():
+def test_a_late_skip_returns_the_answer_of_the_executed_request():
     """A late copy of the request arrives between the last wait and the SKIP."""
     server, channel = Server(waits={0: (1, Fate.EMPTY)}), Channel(session=0, token=0, first=0, window=4)
     request = Request(Kind.SAMPLE, count=300, body=bytes(32), deadline=0.0)
@@ -220,8 +220,8 @@ def test_a_skip_that_comes_too_late_says_that_the_request_was_carried_out():
     assert request.fate == Fate.DONE and request.rows == bytes([0, 1]) and not channel.pending
 
 
-def test_a_skip_wants_all_fragments():
-    """Whatever came of the answer before."""
+def test_a_skip_requests_all_fragments():
+    """Even if some fragments of the answer came before."""
     channel = Channel(session=0, token=0, first=0, window=4)
     channel.put(request := Request(Kind.SAMPLE, count=300, body=bytes(32), deadline=0.0))
     channel.due(0.0)
@@ -232,7 +232,7 @@ def test_a_skip_wants_all_fragments():
     assert skip[1] == Kind.SKIP and skip[10:12] == bytes([255, 255]) and not request.settled
 
 
-def test_a_turn_that_is_over_is_not_waited_for():
+def test_a_request_with_a_passed_ticket_is_cancelled_at_once():
     server = Server(waits={0: (10**9, Fate.TICKET)})  # it says that the ticket is 5
     request = Request(Kind.UPDATE, body=bytes(8), ticket=4)
     line = Line(server, Channel(session=0, token=0, first=0, window=4)).run([request])
@@ -244,7 +244,7 @@ def test_a_turn_that_is_over_is_not_waited_for():
     assert request.fate == Fate.DONE
 
 
-def test_what_yields_lets_others_pass_and_is_carried_out_behind_them():
+def test_a_yielding_request_is_executed_after_the_others():
     server = Server(waits={0: (10**9, Fate.EMPTY)})
     requests = [
         Request(Kind.SAMPLE, count=1, body=bytes(32), can_yield=True),
@@ -256,7 +256,7 @@ def test_what_yields_lets_others_pass_and_is_carried_out_behind_them():
     assert all(request.fate == Fate.DONE for request in requests)
 
 
-def test_nothing_is_sent_while_an_answer_is_awaited_but_at_the_time_that_was_said():
+def test_nothing_is_sent_before_the_wake_up_time():
     channel = Channel(session=0, token=0, first=0, window=4)
     channel.put(Request(Kind.UPDATE, body=bytes(8)))
     assert channel.wake_at() <= 0 and len(channel.due(0.0)) == 1

@@ -1,4 +1,4 @@
-"""A table into a file and back, while others add and draw."""
+"""Save a table to a file and restore it, while other clients add and sample."""
 
 from dataclasses import asdict
 
@@ -43,7 +43,7 @@ def transitions(spec, count, first=0):
 
 
 def everything(client):
-    """All that can be drawn, by item, with its priority."""
+    """All items that can be sampled, with their priorities."""
     found = {}
     for seed in range(8):
         batch = client.sample(512, seed=seed)
@@ -55,7 +55,7 @@ def everything(client):
 
 @pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize("count, loss", [(1, 0.0), (100, 0.1), (300, 0.0)])
-def test_what_was_saved_is_restored_with_its_priorities_and_in_its_order(spec, loss, count, tmp_path):
+def test_a_restored_table_has_the_saved_items_in_order(spec, loss, count, tmp_path):
     before, after = network(loss, log_bytes=1 << 19), network(loss, log_bytes=1 << 19)
     with ReplayClient(before.transport(), SPECS[spec]) as client:
         data = transitions(SPECS[spec], count)
@@ -72,14 +72,14 @@ def test_what_was_saved_is_restored_with_its_priorities_and_in_its_order(spec, l
     assert before.switch.service.tables[0].total == after.switch.service.tables[0].total
 
 
-def test_nothing_is_saved_and_restored_too(tmp_path):
+def test_an_empty_table_can_be_saved_and_restored(tmp_path):
     with ReplayClient(network().transport(), STACKED) as client:
         assert client.save(tmp_path / "table.npz") == 0
         assert client.restore(tmp_path / "table.npz") == 0
 
 
 @pytest.mark.parametrize("spec", ["plain", "stacked", "large"])
-def test_a_table_is_saved_and_restored_while_others_add_and_draw(spec, tmp_path):
+def test_a_table_is_saved_and_restored_while_others_add_and_sample(spec, tmp_path):
     net, name = network(0.02), "number" if spec != "plain" else "action"
     with ReplayClient(net.transport(), SPECS[spec]) as keeper, ReplayClient(net.transport(), SPECS[spec]) as actor:
         actor.extend(transitions(SPECS[spec], 256), np.ones(256)).items.tolist()
@@ -112,7 +112,7 @@ def test_a_table_is_saved_and_restored_while_others_add_and_draw(spec, tmp_path)
             assert all(batch.data[field][k].tobytes() == expected[field][0].tobytes() for field in SPECS[spec])
 
 
-def test_several_clients_restore_what_no_log_holds_alone(tmp_path):
+def test_several_clients_restore_a_file_that_one_log_cannot_hold(tmp_path):
     before, after = network(log_bytes=1 << 15), network(log_bytes=1 << 15)
     clients = [ReplayClient(before.transport(), LARGE) for _ in range(2)]
     for k, client in enumerate(clients):
@@ -134,7 +134,7 @@ def test_several_clients_restore_what_no_log_holds_alone(tmp_path):
         small.restore(tmp_path / "table.npz")
 
 
-def test_a_switch_with_other_sizes_takes_the_same_file(tmp_path):
+def test_a_switch_with_other_sizes_restores_the_same_file(tmp_path):
     before, after = network(), network(record_bytes=256, capacity=64, priority_bits=20)
     with ReplayClient(before.transport(), LARGE) as client:
         client.extend(transitions(LARGE, 100), 1 + np.arange(100) % 4)
@@ -147,7 +147,7 @@ def test_a_switch_with_other_sizes_takes_the_same_file(tmp_path):
         }
 
 
-def test_restoring_is_for_an_empty_table_unless_said_otherwise(tmp_path):
+def test_a_file_is_restored_into_an_empty_table_unless_append(tmp_path):
     with ReplayClient(network().transport(), PLAIN) as client:
         client.extend(transitions(PLAIN, 10), np.ones(10))
         client.save(tmp_path / "table.npz")

@@ -1,4 +1,4 @@
-"""The client against the golden switch, in virtual time, over a network that loses, doubles and overtakes."""
+"""The client against the golden switch, in virtual time, over a network that loses, duplicates and reorders."""
 
 from dataclasses import asdict
 
@@ -90,7 +90,7 @@ def served(network):
 
 @pytest.mark.parametrize("faults", FAULTS, ids=str)
 @pytest.mark.parametrize("spec", SPECS)
-def test_what_is_drawn_is_what_was_added(spec, faults):
+def test_sampled_transitions_are_those_that_were_added(spec, faults):
     network = Network(config(log_bytes=1 << 18), **faults)
     with ReplayClient(network.transport(), SPECS[spec]) as client:
         data = transitions(SPECS[spec], 50)
@@ -128,7 +128,7 @@ def test_what_is_drawn_is_what_was_added(spec, faults):
     ids=str,
 )
 @pytest.mark.parametrize("spec", ["plain", "large"])
-def test_whatever_a_switch_is_built_with(spec, changes):
+def test_switches_with_unusual_sizes(spec, changes):
     network = Network(config(**changes), loss=0.1, doubled=0.1, late=0.1)
     with ReplayClient(network.transport(), SPECS[spec]) as client:
         data = transitions(SPECS[spec], 100)
@@ -145,7 +145,7 @@ def test_whatever_a_switch_is_built_with(spec, changes):
 
 
 @pytest.mark.parametrize("faults", FAULTS, ids=str)
-def test_one_by_one_is_as_good_as_many(faults):
+def test_adding_one_by_one_equals_adding_many(faults):
     network = Network(config(), **faults)
     with ReplayClient(network.transport(), PLAIN) as client:
         data = transitions(PLAIN, 60)
@@ -155,14 +155,14 @@ def test_one_by_one_is_as_good_as_many(faults):
         assert_same(batch.data, rows(data, batch.items - 64))
 
 
-def test_adds_wait_for_company_while_something_is_on_its_way(network, client):
+def test_adds_are_collected_while_a_request_is_in_flight(network, client):
     for k in range(40):
         client.add(priority=1.0, **{name: column[0] for name, column in transitions(PLAIN, 1, k).items()})
     client.flush()
     assert served(network).tables[0].adds == 40 and served(network).fates[Fate.DONE] < 10
 
 
-def test_on_a_good_network_nothing_is_sent_twice(network):
+def test_nothing_is_retransmitted_on_a_good_network(network):
     with ReplayClient(network.transport(), STACKED) as client:
         for k in range(4):
             client.extend(transitions(STACKED, 10, k), np.ones(10))
@@ -175,7 +175,7 @@ def test_on_a_good_network_nothing_is_sent_twice(network):
         )
 
 
-def test_items_are_overwritten_the_oldest_first(network, client):
+def test_the_oldest_items_are_overwritten_first(network, client):
     data = transitions(PLAIN, 200)
     client.extend(data, np.ones(200))
     batch = client.sample(512)
@@ -208,7 +208,7 @@ def test_handles_wrap(spec):
 @pytest.mark.parametrize(
     "count, stratified", [(1, True), (2, True), (160, True), (161, False), (512, True), (511, False)]
 )
-def test_draws_are_those_of_the_seed(network, client, count, stratified):
+def test_a_seed_determines_the_sample(network, client, count, stratified):
     priorities = np.arange(64) % 7 / 4
     client.extend(transitions(PLAIN, 64), priorities)
     fixed = (priorities * client.scale).astype(np.int64)
@@ -226,19 +226,19 @@ def test_draws_are_those_of_the_seed(network, client, count, stratified):
         assert batch.table_priority == priorities.sum() and batch.weights.dtype == np.float32
 
 
-def test_weights_over_the_table_s_greatest(network, client):
+def test_weights_normalized_by_the_table(network, client):
     client.extend(transitions(PLAIN, 64), np.where(np.arange(64) == 7, 0.25, 4.0))
     batch = client.sample(32, beta=1.0, seed=4, normalize="table")
     assert 7 + 64 not in batch.items and np.allclose(batch.weights, 1 / 16)
 
 
-def test_without_a_seed_draws_differ(network, client):
+def test_samples_without_a_seed_differ(network, client):
     client.extend(transitions(PLAIN, 64), np.ones(64))
     assert client.sample(64, stratified=False).items.tolist() != client.sample(64, stratified=False).items.tolist()
 
 
 def replace_all(network, after, *, kind=Kind.FETCH):
-    """Overwrites the table of the service when so many requests of a kind have come."""
+    """Overwrite the table after so many requests of a kind."""
     left, receive = [after], served(network).receive
 
     def watched(source, payload, now_us):
@@ -251,7 +251,7 @@ def replace_all(network, after, *, kind=Kind.FETCH):
     served(network).receive = watched
 
 
-def test_what_is_overwritten_between_draw_and_delivery_is_gone_and_weighs_nothing(network, client):
+def test_items_overwritten_before_delivery_have_weight_0(network, client):
     data = transitions(PLAIN, 64)
     client.extend(data, np.ones(64)).items.tolist()
     replace_all(network, 2)
@@ -269,7 +269,7 @@ def test_what_is_overwritten_between_draw_and_delivery_is_gone_and_weighs_nothin
 # Priorities
 
 
-def test_of_two_priorities_for_an_item_the_last_counts(network, client):
+def test_the_last_of_two_priorities_for_an_item_counts(network, client):
     client.extend(transitions(PLAIN, 64), np.ones(64))
     assert tuple(client.update_priority(np.repeat(np.arange(64, 128), 8), np.tile(np.arange(8) + 1.0, 64))) == (512, 0)
     assert client.statistics().priority_sum == 64 * 8
@@ -300,7 +300,7 @@ def test_bad_priorities_are_refused_before_anything_is_sent(network, client, val
 # Lockstep
 
 
-def test_small_seeds_draw_as_often_as_priorities_say(network, client):
+def test_small_consecutive_seeds_follow_the_priorities(network, client):
     """One draw for each of 3,000 seeds in a row; as they are, the generator would begin with numbers that are hardly
     different."""
     client.extend(transitions(PLAIN, 64), np.ones(64))
@@ -312,7 +312,7 @@ def test_small_seeds_draw_as_often_as_priorities_say(network, client):
 
 
 @pytest.mark.parametrize("faults", FAULTS, ids=str)
-def test_with_turns_everything_is_the_same_whatever_the_network_does(faults):
+def test_tickets_make_all_operations_reproducible(faults):
     def story(**faults):
         network = Network(config(), **faults)
         with ReplayClient(network.transport(), PLAIN) as actor, ReplayClient(network.transport(), PLAIN) as learner:
@@ -333,7 +333,7 @@ def test_with_turns_everything_is_the_same_whatever_the_network_does(faults):
     assert story(**faults) == story()
 
 
-def test_the_turn_after_the_last_is_the_first(network, client):
+def test_tickets_wrap(network, client):
     served(network).tables[0].ticket = 2**32 - 1
     added = client.extend(transitions(PLAIN, 40), np.ones(40), ticket=2**32 - 1)
     assert added.ticket == client.tickets(40) and len(added.items) == 40 == served(network).tables[0].adds
@@ -363,7 +363,7 @@ def test_the_turn_after_the_last_is_the_first(network, client):
         ),
     ],
 )
-def test_who_waits_too_long_is_told_why_and_nothing_happened(call, fate, message):
+def test_a_request_that_waits_too_long_is_cancelled_with_the_reason(call, fate, message):
     network = Network(config(), loss=0.1)
     with ReplayClient(network.transport(), PLAIN, wait_s=2) as client:
         with pytest.raises(NotServedError, match=message) as raised:
@@ -374,7 +374,7 @@ def test_who_waits_too_long_is_told_why_and_nothing_happened(call, fate, message
         assert len(client.sample(8)) == 8  # and the client goes on
 
 
-def test_a_turn_that_is_over_is_an_error_at_once(network, client):
+def test_a_passed_ticket_is_an_error_at_once(network, client):
     client.extend(transitions(PLAIN, 1), [1.0], ticket=1).items.tolist()
     before = network.now
     with pytest.raises(NotServedError, match="and that ticket has passed"):
@@ -382,7 +382,7 @@ def test_a_turn_that_is_over_is_an_error_at_once(network, client):
     assert network.now - before < 0.01
 
 
-def test_adds_that_were_taken_back_are_told_of_at_the_next_flush():
+def test_flush_reports_cancelled_adds():
     network = Network(config())
     with ReplayClient(network.transport(), PLAIN, wait_s=1) as client:
         client.set_limits(samples_per_insert=1.0, min_size=10, max_insert_lag=0, max_insert_lead=20)
@@ -396,7 +396,7 @@ def test_adds_that_were_taken_back_are_told_of_at_the_next_flush():
         assert client.statistics().own_adds == 38 == served(network).tables[0].adds
 
 
-def test_a_ratio_makes_draws_wait_for_adds():
+def test_samples_per_insert_makes_samples_wait_for_adds():
     network = Network(config())
     with ReplayClient(network.transport(), PLAIN) as learner, ReplayClient(network.transport(), PLAIN) as actor:
         learner.set_limits(min_size=10, samples_per_insert=8.0, max_insert_lag=64, max_insert_lead=200)
@@ -407,7 +407,7 @@ def test_a_ratio_makes_draws_wait_for_adds():
         assert len(learner.sample(64)) == 64 and 0.5 <= network.now - begun < 0.6
 
 
-def test_an_item_is_drawn_so_often_and_no_more(network, client):
+def test_an_item_is_sampled_at_most_max_times_sampled_times(network, client):
     client.set_limits(max_times_sampled=2)
     client.extend(transitions(PLAIN, 8), np.ones(8))
     assert set(client.sample(8, stratified=True).items.tolist()) == set(range(64, 72))
@@ -482,7 +482,7 @@ def test_option_wrong(network, options, message):
 # Places
 
 
-def test_tables_are_apart(network, client):
+def test_tables_are_independent(network, client):
     with ReplayClient(network.transport(), PLAIN, table=1) as other:
         other.extend(transitions(PLAIN, 5), np.ones(5))
         client.extend(transitions(PLAIN, 7), np.ones(7))
@@ -490,7 +490,7 @@ def test_tables_are_apart(network, client):
         assert (other.statistics().size, client.statistics().size) == (5, 7)
 
 
-def test_without_a_free_place_there_is_an_error_that_says_so(network):
+def test_no_free_session_is_an_error(network):
     clients = [ReplayClient(network.transport(), PLAIN) for _ in range(4)]
     with pytest.raises(NoFreeSessionError, match="all 4 sessions"):
         ReplayClient(network.transport(), PLAIN, timeout_s=1)
@@ -498,7 +498,7 @@ def test_without_a_free_place_there_is_an_error_that_says_so(network):
     assert ReplayClient(network.transport(), PLAIN, timeout_s=1).session == 2
 
 
-def test_who_was_silent_and_lost_its_place_is_told_and_can_open_another(network):
+def test_a_silent_client_that_lost_its_session_can_reopen(network):
     first = ReplayClient(network.transport(), PLAIN)
     first.extend(transitions(PLAIN, 5), np.ones(5)).items.tolist()
     network.run(network.now + 11)
@@ -512,7 +512,7 @@ def test_who_was_silent_and_lost_its_place_is_told_and_can_open_another(network)
     assert first.session == others[1].session == 2 and len(first.sample(4)) == 4
 
 
-def test_who_polls_keeps_its_place(network):
+def test_a_polling_client_keeps_its_session(network):
     with ReplayClient(network.transport(), PLAIN) as first:
         for _ in range(20):
             network.run(network.now + 1)
@@ -528,7 +528,7 @@ def test_a_switch_without_the_service_is_an_error():
         ReplayClient(Network(Config(ports=4, members=4)).transport(), PLAIN)
 
 
-def test_a_switch_that_falls_silent_is_an_error(network, client):
+def test_a_switch_that_stops_answering_is_an_error(network, client):
     client.extend(transitions(PLAIN, 5), np.ones(5)).items.tolist()
     network.loss = 1.0
     begun = network.now
@@ -539,13 +539,13 @@ def test_a_switch_that_falls_silent_is_an_error(network, client):
     assert len(client.sample(4)) == 4
 
 
-def test_there_is_nothing_at_the_address():
+def test_no_switch_at_the_address_is_an_error():
     network = Network(config(), loss=1.0)
     with pytest.raises(SwitchUnreachableError, match="has not answered"):
         ReplayClient(network.transport(), PLAIN, timeout_s=1)
 
 
-def test_a_place_goes_on_where_the_former_client_left_it(network):
+def test_a_session_continues_the_numbers_of_its_former_client(network):
     """Numbers are never used twice: a late frame of the former client does nothing."""
     frames = []
     network.lose = lambda payload, there: bool(frames.append(payload)) if there and payload[1] == Kind.ADD else False
@@ -559,7 +559,7 @@ def test_a_place_goes_on_where_the_former_client_left_it(network):
         assert served(network).tables[0].adds == 10
 
 
-def test_statistics_tell_what_the_switch_knows(network, client):
+def test_statistics_equal_the_state_of_the_switch(network, client):
     client.extend(transitions(PLAIN, 20), np.arange(1.0, 21))
     client.sample(30)
     client.flush()

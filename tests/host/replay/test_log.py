@@ -1,4 +1,4 @@
-"""What of a log is kept, and how frames are shared, against stacks that were put together naively."""
+"""Which units of a log are kept, and how frames are shared, against stacks that were assembled naively."""
 
 from collections import deque
 from dataclasses import asdict
@@ -73,7 +73,7 @@ class Game:
 
 
 def played(count, *, games=1, **options):
-    """So many transitions of several games that are played in turns, and the games."""
+    """Return `count` transitions of several games that are played alternately, and the games."""
     crowd = [Game(seed, **options) for seed in range(games)]
     transitions = []
     while len(transitions) < count:
@@ -90,7 +90,7 @@ def together(transitions):
 
 
 def check(client, transitions, first=128):
-    """What is drawn is what was put together naively."""
+    """Check that a sample equals stacks that were assembled naively."""
     batch = client.sample(512)
     expected = together([transitions[item] for item in (batch.items - first).tolist()])
     for name in SPEC:
@@ -105,7 +105,7 @@ def check(client, transitions, first=128):
 @pytest.mark.parametrize("steps", [1, 3, 5])
 @pytest.mark.parametrize("games", [1, 3])
 @pytest.mark.parametrize("one_by_one", [False, True])
-def test_each_frame_is_written_once_and_stacks_come_back_whole(blank, steps, games, one_by_one):
+def test_each_frame_is_written_once_and_stacks_are_complete(blank, steps, games, one_by_one):
     transitions, crowd = played(120, games=games, blank=blank, steps=steps)
     with ReplayClient(network().transport(), SPEC) as client:
         if one_by_one:
@@ -125,7 +125,7 @@ def test_each_frame_is_written_once_and_stacks_come_back_whole(blank, steps, gam
         assert stats.bytes_sent < 120 * 72 + (len(needed) + 22) * 128  # a frame takes two units
 
 
-def test_frames_that_are_shared_are_fetched_once():
+def test_shared_frames_are_loaded_once():
     net = network()
     with ReplayClient(net.transport(), SPEC) as client:
         transitions, _ = played(100)
@@ -138,7 +138,7 @@ def test_frames_that_are_shared_are_fetched_once():
 
 
 def overwritten():
-    """Frames that were written, then belong to nobody, and then come again."""
+    """Frames that were written, then are not needed by any item, and then come again."""
     net = network(log_bytes=1 << 15, capacity=16)
     with ReplayClient(net.transport(), SPEC) as client:
         transitions, _ = played(30)
@@ -159,7 +159,7 @@ def shared():
         check(client, transitions)
 
 
-def test_a_frame_that_is_not_kept_any_more_is_written_again():
+def test_an_overwritten_frame_is_written_again():
     overwritten()
 
 
@@ -177,7 +177,7 @@ def test_the_check_sees_a_mutant(scenario, right, wrong, monkeypatch):
         scenario()
 
 
-def test_a_blank_frame_that_comes_again_and_again_does_not_hold_the_log():
+def test_a_recurring_blank_frame_does_not_fill_the_log():
     with ReplayClient(network(log_bytes=1 << 15, capacity=16).transport(), SPEC) as client:
         transitions, _ = played(600, blank=True, games=2)
         for at in range(0, 600, 6):
@@ -191,7 +191,7 @@ def test_a_blank_frame_that_comes_again_and_again_does_not_hold_the_log():
 
 @pytest.mark.parametrize("spec", [SPEC, BLOBS], ids=["stacked", "blobs"])
 @pytest.mark.parametrize("loss", [0.0, 0.2])
-def test_the_log_goes_round_and_round(spec, loss):
+def test_the_log_wraps_many_times(spec, loss):
     net = network(log_bytes=1 << 15, capacity=16)
     net.loss, net.doubled, net.late = loss, loss, loss
     with ReplayClient(net.transport(), spec) as client:
@@ -210,7 +210,7 @@ def test_the_log_goes_round_and_round(spec, loss):
         assert (place.written - place.oldest) % 2**32 <= (1 << 15) // 64
 
 
-def test_units_are_counted_past_their_end():
+def test_unit_numbers_wrap():
     net = network(log_bytes=1 << 15, capacity=16)
     net.switch.service.places[0] = net.switch.service.places[0]._replace(
         written=2**32 - 100, oldest=2**32 - 100, next=2**32 - 3
@@ -223,7 +223,7 @@ def test_units_are_counted_past_their_end():
         assert net.switch.service.places[0].written < 2**20
 
 
-def test_a_log_that_is_full_of_what_is_there_is_an_error_that_says_what_to_do():
+def test_a_log_full_of_needed_data_is_an_error_with_a_remedy():
     with ReplayClient(network(log_bytes=1 << 15).transport(), BLOBS) as client:
         data = {"observation": np.arange(60 * 300).reshape(60, 300).astype(np.float32), "action": np.arange(60)}
         with pytest.raises(MemoryExhaustedError) as raised:
@@ -245,7 +245,7 @@ def test_a_log_that_is_full_of_what_is_there_is_an_error_that_says_what_to_do():
         assert np.array_equal(batch.data["observation"], data["observation"][batch.items - 128])
 
 
-def test_when_others_have_overwritten_its_items_a_client_s_log_is_free_again():
+def test_a_log_is_free_after_other_clients_overwrote_its_items():
     net = network(log_bytes=1 << 15)
     with ReplayClient(net.transport(), BLOBS) as client, ReplayClient(net.transport(), BLOBS) as other:
         data = {"observation": np.ones((19, 300), np.float32), "action": np.arange(19)}
@@ -259,7 +259,7 @@ def test_when_others_have_overwritten_its_items_a_client_s_log_is_free_again():
         assert len(client.extend(data, np.ones(19)).items) == 19
 
 
-def test_what_a_former_client_left_is_kept_as_long_as_there_is_room():
+def test_a_former_clients_data_is_kept_while_there_is_room():
     net = network(log_bytes=1 << 15, capacity=256)
     transitions = played(60)[0] + played(30, games=2)[0] + played(130, blank=True)[0]
     with ReplayClient(net.transport(), SPEC) as former:
@@ -277,12 +277,12 @@ def test_what_a_former_client_left_is_kept_as_long_as_there_is_room():
         )
 
 
-def test_after_enough_adds_a_former_client_s_log_is_forgotten():
+def test_a_former_clients_log_is_free_after_enough_adds():
     space = LogSpace(units=64, written=100, oldest=60, adds=10, capacity=16)
     assert space.free_units(10) == space.free_units(25) == 24 and space.free_units(26) == 64
 
 
-def test_a_log_that_is_not_as_it_was_left_ends_the_session():
+def test_a_log_changed_by_another_client_ends_the_session():
     net = network()
     with (
         pytest.raises(SessionLostError, match=r"refused a WRITE \(RANGE\)"),
@@ -295,8 +295,8 @@ def test_a_log_that_is_not_as_it_was_left_ends_the_session():
 # The bookkeeping
 
 
-def test_room_is_what_items_that_are_there_leave():
-    """Against a plain list of everything that was ever held."""
+def test_free_units_are_those_that_no_item_needs():
+    """Against a plain list of all pins."""
     rng = np.random.default_rng(2)
     for _ in range(20):
         space, adds, held, oldest = LogSpace(units=200, written=7, oldest=7, adds=0, capacity=8), 0, [], 0
@@ -322,7 +322,7 @@ def test_room_is_what_items_that_are_there_leave():
             space.acknowledge(pin, adds + 8 - 1)
 
 
-def test_frames_are_forgotten_in_the_order_in_which_they_were_written():
+def test_frames_are_evicted_in_the_order_of_writing():
     cache = sound.FrameCache(4)
     for k in range(4):
         cache.add(bytes([k]), 10 + k, 1)

@@ -1,4 +1,4 @@
-"""Requests and replies against the frames that were put down by hand from docs/replay.md."""
+"""Requests and replies against frames that were typed by hand from docs/replay.md."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def conversation():
     ]
 
 
-def test_a_channel_sends_the_bytes_of_the_vectors_and_takes_their_answers():
+def test_ordered_requests_and_answers_have_the_bytes_of_the_vectors():
     channel = Channel(session=1, token=TOKEN, first=5, window=4)
     told = conversation()
     for _, _, request in told:
@@ -55,7 +55,7 @@ def test_a_channel_sends_the_bytes_of_the_vectors_and_takes_their_answers():
     assert (update.status.done, update.status.stale, update.status.total) == (1, 1, 20)
 
 
-def test_what_is_asked_for_otherwise_has_the_bytes_of_the_vectors():
+def test_other_requests_have_the_bytes_of_the_vectors():
     assert encode(Kind.OPEN, token=TOKEN, seq=7, body=(0x01020304CAFEBABF).to_bytes(8, "little")) == payload("open")
     assert encode(
         Kind.FETCH, session=1, token=TOKEN, seq=2309737967, count=2, body=rows(FETCH_ROW, (33, 0), (31, 0))
@@ -69,7 +69,7 @@ def test_what_is_asked_for_otherwise_has_the_bytes_of_the_vectors():
     )
 
 
-def test_data_are_read_as_the_vector_says():
+def test_data_is_parsed_like_the_vector():
     reply = parse(memoryview(payload("data")))
     assert (
         reply.status is None
@@ -79,7 +79,7 @@ def test_data_are_read_as_the_vector_says():
     )
 
 
-def test_what_is_none_of_the_service_s_is_left_alone():
+def test_other_messages_are_ignored():
     assert [
         parse(memoryview(data)) for data in (b"", bytes(22), payload("add"), payload("added")[:90], b"\x1c" + bytes(20))
     ] == [None] * 5

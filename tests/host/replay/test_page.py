@@ -1,4 +1,4 @@
-"""What docs/replay_client.md shows does what it says."""
+"""The program in docs/replay_client.md does what the page says."""
 
 import re
 from pathlib import Path

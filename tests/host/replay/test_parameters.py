@@ -25,7 +25,7 @@ def parameters(size, seed=0):
 
 
 def requests(net):
-    """Kinds of the requests that come from now on."""
+    """Record the kinds of the requests that come from now on."""
     seen = []
     net.lose = lambda payload, there: bool(seen.append(Kind(payload[1]))) if there and payload[0] == 0x1A else False
     return seen
@@ -33,7 +33,7 @@ def requests(net):
 
 @pytest.mark.parametrize("faults", FAULTS, ids=str)
 @pytest.mark.parametrize("shout", [False, True])
-def test_what_is_set_is_got(shout, faults):
+def test_parameters_are_received_as_they_were_set(shout, faults):
     net = network(**faults)
     with ReplayClient(net.transport(), SPEC) as learner, ReplayClient(net.transport(), SPEC) as actor:
         assert actor.get_parameters() is None
@@ -43,7 +43,7 @@ def test_what_is_set_is_got(shout, faults):
             assert actor.get_parameters(version) is None
 
 
-def test_what_was_shouted_need_not_be_loaded():
+def test_broadcast_parameters_need_no_load():
     net = network()
     with ReplayClient(net.transport(), SPEC) as learner, ReplayClient(net.transport(), SPEC) as actor:
         learner.set_parameters(5, parameters(9000))
@@ -51,7 +51,7 @@ def test_what_was_shouted_need_not_be_loaded():
         assert actor.get_parameters() == (5, parameters(9000)) and seen == []
 
 
-def test_of_what_was_shouted_only_what_was_lost_is_loaded():
+def test_only_lost_parts_of_a_broadcast_are_loaded():
     net = network()
     with ReplayClient(net.transport(), SPEC) as learner, ReplayClient(net.transport(), SPEC) as actor:
         shouts = []
@@ -61,7 +61,7 @@ def test_of_what_was_shouted_only_what_was_lost_is_loaded():
         assert actor.get_parameters() == (5, parameters(9000)) and seen == [Kind.LOOK, Kind.LOAD]
 
 
-def test_arrays_are_their_bytes():
+def test_an_array_is_sent_as_its_bytes():
     net = network()
     with ReplayClient(net.transport(), SPEC) as learner, ReplayClient(net.transport(), SPEC) as actor:
         weights = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -69,7 +69,7 @@ def test_arrays_are_their_bytes():
         assert np.array_equal(np.frombuffer(actor.get_parameters()[1], np.float32).reshape(4, 3), weights.T)
 
 
-def test_who_waits_gets_the_next_version_when_it_is_there():
+def test_a_waiting_actor_receives_the_next_version():
     net = network()
     with ReplayClient(net.transport(), SPEC) as learner, ReplayClient(net.transport(), SPEC) as actor:
         learner.set_parameters(1, b"one")
@@ -90,7 +90,7 @@ def test_tables_have_parameters_of_their_own():
             assert late.get_parameters() == (3, parameters(3000, 1))
 
 
-def test_two_who_shout_are_not_mixed():
+def test_broadcasts_of_two_learners_are_not_mixed():
     """Their units have the same numbers."""
     net = network()
     with (
@@ -105,7 +105,7 @@ def test_two_who_shout_are_not_mixed():
         assert actor.get_parameters(2) == (3, parameters(5000, 3))
 
 
-def test_what_one_shouted_is_whole_though_another_shouted_the_same_units():
+def test_a_broadcast_is_complete_despite_another_with_the_same_unit_numbers():
     net = network()
     with (
         ReplayClient(net.transport(), SPEC) as one,
@@ -118,8 +118,8 @@ def test_what_one_shouted_is_whole_though_another_shouted_the_same_units():
         assert actor.get_parameters() == (7, parameters(5000, 1)) and seen == []
 
 
-def test_of_parameters_of_another_kind_nothing_is_taken_from_somebody_else_s_shouts():
-    """Without a digest nobody would notice."""
+def test_parameters_without_a_digest_use_no_other_learners_broadcast():
+    """Without a digest, the mixture would not be noticed."""
     net = network()
     with (
         ReplayClient(net.transport(), SPEC) as one,
@@ -141,7 +141,7 @@ def test_of_parameters_of_another_kind_nothing_is_taken_from_somebody_else_s_sho
         assert actor.get_parameters(1) == (9, raw)
 
 
-def test_many_versions_go_round_in_the_log_beside_items():
+def test_many_versions_wrap_around_the_log_beside_items():
     net = network()
     with ReplayClient(net.transport(), LOGGED) as learner, ReplayClient(net.transport(), LOGGED) as actor:
         for version in range(1, 30):
@@ -153,7 +153,7 @@ def test_many_versions_go_round_in_the_log_beside_items():
         assert not batch.overwritten.any() and (batch.data["x"] == batch.data["x"][:, :1]).all()
 
 
-def test_three_versions_are_kept_so_that_the_slow_can_read_in_peace():
+def test_three_versions_are_kept_for_slow_readers():
     net = network()
     with ReplayClient(net.transport(), SPEC) as learner:
         for version in (1, 2, 3, 4):
@@ -162,8 +162,8 @@ def test_three_versions_are_kept_so_that_the_slow_can_read_in_peace():
         assert place.written - place.oldest == 3 * (1 + 141)
 
 
-def test_while_a_version_is_overwritten_the_next_is_found():
-    """The actor sees that version 1 is there; before it has loaded it, version 4 takes its place."""
+def test_the_next_version_is_found_while_one_is_overwritten():
+    """The actor learns that there is version 1. Before it has loaded it, version 4 replaces it."""
     net = network()
     with ReplayClient(net.transport(), SPEC) as learner, ReplayClient(net.transport(), SPEC) as actor:
         learner.set_parameters(1, parameters(15000, 1), broadcast=False)
@@ -187,7 +187,7 @@ def test_while_a_version_is_overwritten_the_next_is_found():
         assert actor.get_parameters(3, timeout_s=1.0) == (4, parameters(15000, 4))
 
 
-def test_parameters_that_no_log_holds_are_an_error_that_says_what_to_do():
+def test_parameters_larger_than_the_log_are_an_error_with_a_remedy():
     net = network()
     with ReplayClient(net.transport(), SPEC) as learner:
         with pytest.raises(MemoryExhaustedError, match="Parameters of 40000 bytes take 40064 of a log of 32768 bytes"):

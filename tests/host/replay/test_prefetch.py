@@ -1,4 +1,4 @@
-"""Batches that are on their way before they are wanted."""
+"""Batches that are sampled before the program needs them."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def filled(client, count=64):
 
 @pytest.mark.parametrize("faults", FAULTS, ids=str)
 @pytest.mark.parametrize("depth", [1, 2, 5])
-def test_batches_come_in_order_and_are_those_of_their_seeds(depth, faults):
+def test_prefetched_batches_come_in_order_with_their_seeds(depth, faults):
     with ReplayClient(network(**faults).transport(), SPEC) as client:
         filled(client)
         expected = [client.sample(100, seed=7 + k).items.tolist() for k in range(6)]
@@ -34,7 +34,7 @@ def test_batches_come_in_order_and_are_those_of_their_seeds(depth, faults):
         assert all(np.array_equal(batch.data["k"], batch.items - 64) for batch in batches)
 
 
-def test_what_is_prefetched_is_here_at_once():
+def test_a_prefetched_batch_is_returned_at_once():
     net = network()
     with ReplayClient(net.transport(), SPEC) as client:
         filled(client)
@@ -47,7 +47,7 @@ def test_what_is_prefetched_is_here_at_once():
         assert net.now == before
 
 
-def test_a_learner_s_loop():
+def test_the_loop_of_a_learner():
     net = network(loss=0.05)
     with ReplayClient(net.transport(), SPEC) as client:
         filled(client)
@@ -60,8 +60,8 @@ def test_a_learner_s_loop():
         assert 21 * 32 <= table.draws <= 24 * 32
 
 
-def test_one_who_prefetches_can_still_add_what_it_waits_for():
-    """The draws let the adds pass, which a client's order would not."""
+def test_a_prefetching_client_can_add_the_items_it_waits_for():
+    """The waiting samples let the adds pass."""
     net = network(loss=0.1)
     with ReplayClient(net.transport(), SPEC) as client:
         prefetch = client.prefetch(8, depth=2, min_adds=30)
@@ -71,7 +71,7 @@ def test_one_who_prefetches_can_still_add_what_it_waits_for():
         assert net.switch.service.tables[0].adds == 32
 
 
-def test_what_a_client_adds_does_not_wait_for_what_it_prefetches():
+def test_adds_do_not_wait_for_prefetched_batches():
     net = network()
     with ReplayClient(net.transport(), SPEC) as client:
         prefetch = client.prefetch(8, min_adds=3)
@@ -82,7 +82,7 @@ def test_what_a_client_adds_does_not_wait_for_what_it_prefetches():
         assert net.switch.service.tables[0].adds == 3 and len(next(prefetch)) == 8
 
 
-def test_after_the_session_was_lost_prefetching_ends():
+def test_prefetching_ends_when_the_session_is_lost():
     net = network()
     client = ReplayClient(net.transport(), SPEC)
     filled(client)
@@ -100,7 +100,7 @@ def test_after_the_session_was_lost_prefetching_ends():
         client.sample(8)
 
 
-def test_what_never_comes_is_an_error_after_a_while_and_the_next_can_be_asked_for():
+def test_a_batch_that_never_comes_is_an_error_and_the_next_can_be_requested():
     net = network()
     with ReplayClient(net.transport(), SPEC, wait_s=2) as client:
         prefetch = client.prefetch(8)
@@ -114,7 +114,7 @@ def test_what_never_comes_is_an_error_after_a_while_and_the_next_can_be_asked_fo
         assert len(next(prefetch)) == 8
 
 
-def test_what_was_closed_ends_and_leaves_nothing_behind():
+def test_a_closed_prefetch_leaves_no_requests():
     net = network()
     with ReplayClient(net.transport(), SPEC) as client:
         filled(client)

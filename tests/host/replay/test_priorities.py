@@ -12,7 +12,7 @@ from sim.bench.mutant import mutant
 
 
 def exactly(value: float, scale: float, bits: int) -> int:
-    """The contract in whole fractions."""
+    """Convert a priority by exact fractions."""
     product = Fraction(value) * Fraction(scale)
     nearest = round(product)  # halves to even
     if product > 0 and nearest == 0:
@@ -40,7 +40,7 @@ def check(module, bits: int, scale: float | None) -> None:
 
 @pytest.mark.parametrize("bits", [4, 18, 27, 32])
 @pytest.mark.parametrize("scale", [None, 1, 0.25, 65536, 2.0**-40])
-def test_a_priority_is_the_nearest_integer_never_0_never_too_large(bits, scale):
+def test_a_priority_becomes_the_nearest_integer_in_range(bits, scale):
     check(sound, bits, scale)
 
 
@@ -60,13 +60,13 @@ def test_the_check_sees_a_mutant(right, wrong):
                 check(mutant(sound, right, wrong), bits, scale)
 
 
-def test_what_is_drawn_is_told_back_exactly():
+def test_integers_convert_to_priorities_and_back_exactly():
     scale = Scale(27)
     fixed = np.arange(1, 2**27, 9973, dtype=np.uint32)
     assert np.array_equal(scale.to_integers(scale.to_real(fixed)), fixed) and not scale.saturated
 
 
-def test_a_scale_is_understood_from_priority_bits():
+def test_the_default_scale_follows_from_priority_bits():
     assert Scale(27).scale == 2**19 and Scale(27).largest == (2**27 - 1) / 2**19
 
 
@@ -82,7 +82,7 @@ def test_scale_wrong(scale):
         Scale(27, scale)
 
 
-def test_buckets_are_those_of_the_contract():
+def test_buckets_are_those_of_the_protocol():
     """Priority p below 16 in bucket p; else, with e = floor(log2 p) - 3, in bucket 8 e + floor(p / 2^e)."""
     for p in [*range(4096), *(2**k + d for k in range(12, 32) for d in (-1, 0, 1))]:
         e = math.floor(math.log2(p)) - 3 if p >= 16 else 0
@@ -94,8 +94,8 @@ def test_buckets_are_those_of_the_contract():
 
 @pytest.mark.parametrize("beta", [0.0, 0.4, 1.0])
 @pytest.mark.parametrize("normalize", ["batch", "table"])
-def test_weights_are_those_of_prioritized_replay(beta, normalize):
-    """(N P(i))^-beta over the greatest, of the batch or of the table."""
+def test_weights_follow_the_formula_of_prioritized_replay(beta, normalize):
+    """(N P(i))^-beta, divided by the largest weight of the batch or of the table."""
     rng = np.random.default_rng(3)
     table = rng.integers(1, 10**6, 1000).astype(np.uint32)
     drawn = table[rng.integers(0, 1000, 64)]
@@ -107,7 +107,7 @@ def test_weights_are_those_of_prioritized_replay(beta, normalize):
     assert weights.dtype == np.float32 and np.allclose(weights, plain / greatest, rtol=1e-6) and weights.max() <= 1
 
 
-def test_what_is_gone_weighs_nothing():
+def test_overwritten_items_have_weight_0():
     drawn, gone = np.array([5, 1, 7], np.uint32), np.array([False, True, False])
     weights = importance_weights(drawn, total=100, filled=10, beta=1.0, overwritten=gone)
     assert weights[1] == 0 and weights.max() == 1 == weights[0]

@@ -21,8 +21,8 @@ def reply_to(payload):
 
 
 def run(module, count=400, *, loss=0.0, doubled=0.0, late=0.0, holds=10**9, seed=1):
-    """Asks `count` times over a network that has room for `holds` at a time. Returns the machine, how much was on its
-    way at most, how many were sent, and the time it took. Every one must get its own answer."""
+    """Send `count` queries over a network that holds `holds` datagrams at a time, and check that each receives its own reply.
+    Return the machine, the most datagrams in flight, the number sent, and the time in seconds."""
     chance, machine = random.Random(seed), module.Queries(session=0, token=0)
     asked = [module.Query(Kind.LOAD, count=1, body=k.to_bytes(8, "little")) for k in range(count)]
     for query in asked:
@@ -59,7 +59,7 @@ FAULTS = [{}, {"doubled": 1.0}, {"late": 0.3}, {"loss": 0.3}, {"loss": 0.2, "dou
 
 
 @pytest.mark.parametrize("faults", FAULTS, ids=str)
-def test_everyone_gets_the_own_answer_whatever_the_network_does(faults):
+def test_each_query_receives_its_own_reply(faults):
     for seed in range(5):
         run(sound, seed=seed, **faults)
 
@@ -70,21 +70,21 @@ def test_the_check_sees_a_mutant():
         run(mutant(sound, "self._tag = (self._tag + 1) % 2**32", "self._tag = (self._tag + 1) % 2"))
 
 
-def test_the_window_opens_by_one_in_a_round_trip():
+def test_the_window_grows_by_one_in_a_round_trip():
     machine, most, sent, seconds = run(sound)
     trips = seconds / DELAY_S
     assert sent == 400 and 8 < most <= int(machine.window) <= 8 + trips + 1
 
 
 @pytest.mark.parametrize("holds", [1, 4, 30])
-def test_the_window_is_about_what_the_network_holds(holds):
-    """Loss for want of room: most is sent once all the same."""
+def test_the_window_adapts_to_the_capacity_of_the_network(holds):
+    """Datagrams that the network cannot hold are lost. Most queries are still sent only once."""
     machine, most, sent, _ = run(sound, 3000, holds=holds)
     assert most <= holds and machine.window <= 2 * holds + 4
     assert sent < 3000 * (2.5 if holds == 1 else 1.25)
 
 
-def test_losses_of_one_moment_halve_the_window_once():
+def test_simultaneous_losses_halve_the_window_once():
     machine = sound.Queries(session=0, token=0)
     asked = [sound.Query(Kind.LOAD, count=1, body=k.to_bytes(8, "little")) for k in range(8)]
     for query in asked:
@@ -98,7 +98,7 @@ def test_losses_of_one_moment_halve_the_window_once():
     assert len(machine.due(machine.wake_at())) == 4 == machine.retransmissions and machine.window == before / 2
 
 
-def test_what_is_dropped_is_not_asked_for_again():
+def test_a_cancelled_query_is_not_sent_again():
     machine = sound.Queries(session=0, token=0)
     asked = [sound.Query(Kind.LOAD, count=1, body=bytes(8)) for _ in range(20)]
     for query in asked:

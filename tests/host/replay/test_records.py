@@ -1,4 +1,4 @@
-"""Where the fields of a transition lie, and back."""
+"""Pack the fields of a transition, and unpack them."""
 
 import numpy as np
 import pytest
@@ -64,7 +64,7 @@ def test_the_smallest_fields_are_in_the_record_and_the_rest_in_the_log(name, rec
 @pytest.mark.parametrize("name", SPECS)
 @pytest.mark.parametrize("record_bytes", [64, 128, 256])
 @pytest.mark.parametrize("count", [0, 1, 7])
-def test_what_is_packed_can_be_read_by_the_record_s_dtype(name, record_bytes, count):
+def test_packed_records_can_be_read_with_their_dtype(name, record_bytes, count):
     layout, data = Layout(SPECS[name], record_bytes), arrays(SPECS[name], count)
     positions, starts = places(layout, count)
     records = np.frombuffer(layout.pack_records(data, positions, starts, 5).tobytes(), layout.record)
@@ -79,12 +79,12 @@ def test_what_is_packed_can_be_read_by_the_record_s_dtype(name, record_bytes, co
         assert np.array_equal(parts[field], positions.get(field, data[field]))
 
 
-def test_every_client_comes_to_the_same_layout():
+def test_the_layout_does_not_depend_on_the_order_of_fields():
     other = dict(reversed(DEEP.items()))
     assert Layout(DEEP, 64).record == Layout(other, 64).record and Layout(DEEP, 64).blob == Layout(other, 64).blob
 
 
-def test_numbers_become_the_field_s_if_they_fit():
+def test_numbers_are_converted_if_they_fit():
     layout = Layout(PLAIN, 64)
     count, columns = layout.to_columns(
         {"observation": [[1, 2, 3, 4]], "action": np.array([7], np.uint8), "reward": [1.5], "flag": [True]}

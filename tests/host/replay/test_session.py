@@ -1,4 +1,4 @@
-"""How a client's place is given up, and how it is lost, against the golden switch in virtual time."""
+"""How a session is closed, and how it is lost, against the golden switch in virtual time."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def place(net, index=0):
 
 
 class Watch:
-    """Requests that reach the switch, by kind and number, and what becomes of them."""
+    """Record the requests that reach the switch, by kind and number, with their fates."""
 
     def __init__(self, net):
         self.seen = []
@@ -54,7 +54,7 @@ class Watch:
 
 
 def taken_and_given_back(net, opening, others=0):
-    """Another client has the place meanwhile, and sends some requests; then an old OPEN brings the former one back."""
+    """Another client opens the session meanwhile and sends some requests. Then an old OPEN gives it back to the former one."""
     net.run(net.now + 11)
     with opened(net) as other:
         assert other.session == 0
@@ -65,7 +65,7 @@ def taken_and_given_back(net, opening, others=0):
 
 
 def with_its_opening(net):
-    """A client with place 0, and the OPEN that it sent. The other place is taken."""
+    """Return a client with session 0 and the OPEN that it sent. The other session is in use."""
     openings = []
     net.lose = lambda payload, there: (
         bool(openings.append(payload)) if there and payload[:2] == bytes([0x1A, Kind.OPEN]) else False
@@ -85,7 +85,7 @@ def with_its_opening(net):
         lambda client: client.set_parameters(1, b"one"),
     ],
 )
-def test_whose_place_was_another_s_is_told_even_if_the_place_came_back(call):
+def test_a_session_that_another_client_had_is_lost_even_if_it_came_back(call):
     net = network()
     client, opening = with_its_opening(net)
     extend(client).items.tolist()
@@ -102,8 +102,8 @@ def test_whose_place_was_another_s_is_told_even_if_the_place_came_back(call):
     assert extend(client).items.tolist() == list(range(69, 74)) and len(client.sample(4)) == 4
 
 
-def test_nothing_is_carried_out_behind_what_was_lost_with_the_place():
-    """As many requests as may be were on their way and did not arrive, however many the other client sent."""
+def test_nothing_is_executed_after_requests_lost_with_the_session():
+    """As many requests as possible were in flight and did not arrive, and the other client sent any number of requests."""
     for others in range(9):
         net = network()
         client, opening = with_its_opening(net)
@@ -121,8 +121,8 @@ def test_nothing_is_carried_out_behind_what_was_lost_with_the_place():
         assert net.switch.service.tables[0].adds == 0
 
 
-def test_what_is_old_because_it_was_answered_costs_nobody_the_session():
-    """Copies of all requests come again and again, long after."""
+def test_late_copies_of_answered_requests_do_not_end_the_session():
+    """Copies of all requests arrive long afterwards."""
     net = network()
     payloads = []
     with opened(net) as client:
@@ -135,8 +135,8 @@ def test_what_is_old_because_it_was_answered_costs_nobody_the_session():
         assert net.switch.service.fates[Fate.OLD] > 8 and net.switch.service.tables[0].adds == 40
 
 
-def test_after_another_opening_what_was_shouted_before_is_forgotten():
-    """The switch was restarted: units have the same numbers and other contents."""
+def test_reopening_discards_earlier_broadcasts():
+    """The switch restarted, so the same unit numbers mean other contents."""
     net = network()
     with opened(net) as learner, opened(net) as actor:
         learner.set_parameters(5, bytes(1000))
@@ -155,7 +155,7 @@ def test_after_another_opening_what_was_shouted_before_is_forgotten():
 
 
 @pytest.mark.parametrize("faults", FAULTS, ids=str)
-def test_close_comes_when_all_else_is_answered(faults):
+def test_close_is_sent_when_everything_else_is_answered(faults):
     for seed in range(5):
         net = network(seed=seed, **faults)
         client = opened(net)
@@ -195,7 +195,7 @@ def test_close_comes_when_all_else_is_answered(faults):
     ids=["prefetch", "ticket"],
 )
 @pytest.mark.parametrize("pause_s", [0.0, 0.1])
-def test_what_waits_is_taken_back_before_the_place_is_given_up(puts, pause_s):
+def test_waiting_requests_are_cancelled_before_close(puts, pause_s):
     net = network()
     watch = Watch(net)
     with opened(net) as client:
@@ -208,7 +208,7 @@ def test_what_waits_is_taken_back_before_the_place_is_given_up(puts, pause_s):
     assert watch.of(Kind.SKIP) == [Fate.DONE] * 2 and watch.seen[-1][0] == Kind.CLOSE and kept
 
 
-def test_who_fails_gives_up_the_place_at_once():
+def test_a_failed_client_closes_its_session_at_once():
     net = network()
     with pytest.raises(KeyError), opened(net) as client:
         client._session.submit(Request(Kind.UPDATE, count=1, body=bytes(8), ticket=99))
@@ -217,7 +217,7 @@ def test_who_fails_gives_up_the_place_at_once():
     assert net.now - begun < 0.05 and not place(net).open and net.switch.service.tables[0].ticket == 1
 
 
-def test_without_answers_to_the_rest_no_close_is_sent_and_the_time_is_bounded():
+def test_close_is_not_sent_before_other_answers_and_gives_up_in_time():
     net = network()
     client = opened(net)
     extend(client).items.tolist()
@@ -229,7 +229,7 @@ def test_without_answers_to_the_rest_no_close_is_sent_and_the_time_is_bounded():
     assert set(watch.of(Kind.ADD)) == {Fate.DONE, Fate.REPEATED} and not watch.of(Kind.CLOSE) and place(net).open
 
 
-def test_a_close_whose_answer_was_lost_is_confirmed_by_session():
+def test_a_close_whose_answer_was_lost_is_confirmed_by_reason_session():
     net = network()
     client = opened(net)
     watch, lost = Watch(net), []

@@ -1,4 +1,4 @@
-"""Several clients at once, at random, over a bad network: whatever is drawn is what its handle was given for."""
+"""Several clients at once, at random, over a bad network: each sampled transition is the one that its handle names."""
 
 import random
 
@@ -14,7 +14,7 @@ REPLAY = Replay(capacity=64, sessions=4, kept=4, draws=256, log_bytes=1 << 15)
 
 
 def transition(number):
-    """Which one it is says what is in it; neighbours share frames."""
+    """The number of a transition determines its content. Neighbours share frames."""
     frames = np.arange(number, number + 3, dtype=np.int64)
     stack = np.broadcast_to((frames % 251).astype(np.uint8)[:, None, None], (3, 8, 8))
     return {"stack": stack, "long": np.full(30, number, np.float32), "number": number}
@@ -28,7 +28,7 @@ def extended(client, numbers):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_nothing_is_ever_mixed_up(seed):
+def test_transitions_of_several_clients_are_never_mixed_up(seed):
     chance = random.Random(seed)
     net = Network(
         Config(ports=4, members=4, replay=REPLAY), seed=seed, loss=0.1 * (seed % 3), doubled=0.1, late=0.2 * (seed % 2)

@@ -23,7 +23,7 @@ def call(model, *arguments):
     return CliRunner().invoke(app, [*arguments, "--switch", model.address(1)], env={"COLUMNS": "200"})
 
 
-def test_status_tells_jobs_and_ports(model):
+def test_status_shows_jobs_and_ports(model):
     with Worker(model.address(), world=1, job=1):
         text = call(model, "status").output
     assert "2 ports, 256 bit bus" in text
@@ -36,7 +36,7 @@ def test_counters_are_explained(model):
     assert "LENGTH" in call(model, "counters", "--all").output
 
 
-def test_counters_for_programs(model):
+def test_counters_as_json(model):
     counts = json.loads(call(model, "counters", "--json", "--all").output)
     assert counts["LENGTH"] == 0 and counts["port1.RX_FRAMES"] > 0
 
@@ -51,7 +51,7 @@ def test_end_job_frees_the_number_of_a_job(model):
         pass
 
 
-def test_doctor_prints_a_line_a_check_and_exits_with_0(model):
+def test_doctor_prints_a_line_for_each_check_and_exits_with_0(model):
     result = call(model, "doctor", "--rate", "0.001")
     assert result.exit_code == 0
     lines = result.output.splitlines()
@@ -72,14 +72,14 @@ def test_doctor_exits_with_1_if_something_is_bad(model):
     assert CliRunner().invoke(app, ["doctor", "--switch", "127.0.0.1:nowhere"]).exit_code == 1
 
 
-def test_absent_switch_is_a_sentence():
+def test_an_absent_switch_is_reported_in_a_sentence():
     result = CliRunner().invoke(app, ["status", "--switch", "127.0.0.1:1", "--timeout", "0.2"])
     assert result.exit_code == 1
     assert "start the switch" in result.stderr.replace("\n", " ")
 
 
 @pytest.mark.parametrize("key", ["-1", str(2**64)])
-def test_a_key_out_of_range_is_a_sentence(model, key):
+def test_a_key_out_of_range_is_reported_in_a_sentence(model, key):
     for command in ("end-job", "doctor"):
         result = call(model, command, "--job", "1", "--key", key)
         assert result.exit_code == 1 and "--key must be 0 to" in result.stderr

@@ -110,13 +110,13 @@ def findings(patient, *, socket=READY, **options):
 
 
 def only(found, check, mark):
-    """The one thing that is not ok."""
+    """Return the only finding that is not ok."""
     assert [(finding.check, finding.mark) for finding in found.values() if finding.mark != Mark.OK] == [(check, mark)]
     return found[check]
 
 
 def joined(switch, count, world=None):
-    """`count` workers of job 0 have asked, and confirmed."""
+    """Return `count` workers of job 0 that have joined and confirmed."""
     workers = [Client.numbered(k, port=k % 2) for k in range(count)]
     for _ in range(2):
         for worker in workers:
@@ -125,7 +125,7 @@ def joined(switch, count, world=None):
     return workers
 
 
-def test_a_sound_switch_has_nothing_to_complain_of():
+def test_a_healthy_switch_has_only_findings_that_are_ok():
     found = findings(FaultyTransport())
     assert {finding.mark for finding in found.values()} == {Mark.OK}
     assert list(found) == [
@@ -144,7 +144,7 @@ def test_a_sound_switch_has_nothing_to_complain_of():
     assert "of 200 requests" in found["round trip"].figure
 
 
-def test_no_such_host():
+def test_an_unknown_host_name_is_reported():
     def probe(_):
         raise SwitchUnreachableError("there is no host 'nowhere': check the spelling")
 
@@ -158,18 +158,18 @@ def test_no_such_host():
 
 
 @pytest.mark.parametrize(
-    ("ailing", "word"),
+    ("faulty", "word"),
     [
         ({}, "does not answer"),
         ({"refused": True}, "no program listens"),
         ({"fault": "this machine has no route to it", "remedy": "check the route"}, "no route"),
     ],
 )
-def test_silence_is_told_apart(ailing, word):
-    assert word in only(findings(FaultyTransport(deaf=True, **ailing)), "switch", Mark.BAD).figure
+def test_causes_of_silence_are_distinguished(faulty, word):
+    assert word in only(findings(FaultyTransport(deaf=True, **faulty)), "switch", Mark.BAD).figure
 
 
-def test_a_silent_answers_arp_has_not_answered_arp():
+def test_a_host_without_an_arp_answer_is_reported():
     table = """IP address       HW type     Flags       HW address            Mask     Device
 10.0.0.1         0x1         0x0         00:00:00:00:00:00     *        eth0
 10.0.0.2         0x1         0x2         02:00:00:00:00:02     *        eth0
@@ -178,7 +178,7 @@ def test_a_silent_answers_arp_has_not_answered_arp():
 
 
 @pytest.mark.parametrize("register", [Register.MAGIC, Register.VERSION])
-def test_what_is_no_iswitch_of_this_version_is_named(register):
+def test_another_device_or_version_is_reported(register):
     class Another(Switch):
         def counted(self, address):
             return [value + (address + k == register) for k, value in enumerate(super().counted(address))]
@@ -188,13 +188,13 @@ def test_what_is_no_iswitch_of_this_version_is_named(register):
 
 
 @pytest.mark.parametrize(("lost", "mark"), [([30], Mark.WARNING), ([30, 50, 70, 90, 110, 130], Mark.BAD)])
-def test_loss_is_counted_in_repeats(lost, mark):
+def test_loss_is_measured_by_retransmissions(lost, mark):
     found = only(findings(FaultyTransport(lost=lost), timeout_s=1), "loss", mark)
     registers = 3 + 2 * (4 + 2 + CONFIG.ports + 1)  # what it is, and all counters, twice; there is no replay service
     assert found.figure.startswith(f"{len(lost)} of {200 + registers + len(lost)} requests")
 
 
-def test_what_is_only_late_is_not_lost():
+def test_late_replies_are_not_counted_as_lost():
     class Slow(FaultyTransport):
         """Answers with the next."""
 
@@ -209,14 +209,14 @@ def test_what_is_only_late_is_not_lost():
     assert found["loss"].mark != Mark.BAD
 
 
-def test_a_segment_that_the_kernel_refuses_tells_what_would_fit():
+def test_a_segment_that_the_kernel_refuses_is_reported_with_what_fits():
     found = only(findings(FaultyTransport(longest=LONGEST - 1, refuses=True)), "segment", Mark.BAD)
     assert f"{LONGEST + 28} bytes" in found.figure and f"MTU of {LONGEST + 27}" in found.figure
     assert "elements=63" in found.remedy
 
 
 @pytest.mark.parametrize("longest", [LONGEST, LONGEST - 1])
-def test_a_path_that_swallows_long_frames_is_found_and_one_that_just_fits_is_not(longest):
+def test_a_path_that_drops_long_frames_is_reported(longest):
     found = findings(FaultyTransport(longest=longest))
     if longest < LONGEST:
         assert "do not reach the switch" in only(found, "segment", Mark.BAD).figure
@@ -245,17 +245,17 @@ def test_a_window_too_small_for_the_links_is_a_warning():
         ({"gro": False}, "offload"),
     ],
 )
-def test_what_the_kernel_lacks(lacks, check):
+def test_missing_kernel_features_are_reported(lacks, check):
     only(findings(FaultyTransport(), socket=SimpleNamespace(**vars(READY) | lacks)), check, Mark.WARNING)
 
 
-def test_a_forming_job_lacks_workers():
+def test_missing_workers_of_a_forming_job_are_reported():
     patient = FaultyTransport()
     joined(patient.switch, 2, world=3)
     assert "lacks rank 2" in only(findings(patient), "job 0", Mark.WARNING).figure
 
 
-def test_a_silent_member_that_others_wait_for_is_named_and_one_that_nobody_waits_for_is_not():
+def test_a_silent_member_is_reported_only_if_others_wait_for_it():
     patient = FaultyTransport()
     a, _ = joined(patient.switch, 2)
     assert findings(patient)["job 0"].mark == Mark.OK
@@ -265,7 +265,7 @@ def test_a_silent_member_that_others_wait_for_is_named_and_one_that_nobody_waits
     assert "waits for rank 1 (10.0.0.101:40001 at port 1, silent for" in found.figure
 
 
-def test_a_halted_job_is_named():
+def test_a_halted_job_is_reported():
     patient = FaultyTransport()
     a, _ = joined(patient.switch, 2)
     patient.switch.receive(a.port, a.halt(), 0)
@@ -274,7 +274,7 @@ def test_a_halted_job_is_named():
 
 @pytest.mark.parametrize("world", [1, 4])
 @pytest.mark.parametrize("confirmed", [True, False])
-def test_a_key_is_tried_without_changing_the_job(world, confirmed):
+def test_checking_a_key_does_not_change_the_job(world, confirmed):
     patient = FaultyTransport()
     if confirmed:
         joined(patient.switch, world)
@@ -288,13 +288,13 @@ def test_a_key_is_tried_without_changing_the_job(world, confirmed):
 
 
 @pytest.mark.parametrize("job", [1, 2, 255])
-def test_a_key_of_no_job_makes_none(job):
+def test_checking_the_key_of_no_job_creates_no_job(job):
     patient = FaultyTransport()
     only(findings(patient, job=job, key=1), "key", Mark.WARNING)
     assert not any(each.state for each in patient.switch.jobs)
 
 
-def test_a_fault_is_bad_while_it_goes_on_and_a_warning_afterwards():
+def test_a_fault_is_bad_while_it_lasts_and_a_warning_afterwards():
     class Damaged(FaultyTransport):
         def send(self, train, segment_bytes):
             super().send(train, segment_bytes)
@@ -306,7 +306,7 @@ def test_a_fault_is_bad_while_it_goes_on_and_a_warning_afterwards():
     only(findings(FaultyTransport(patient.switch)), "port1.RX_ERROR", Mark.WARNING)
 
 
-def test_every_counter_of_oddities_is_told_with_the_worst_first():
+def test_every_unusual_counter_is_reported_with_the_worst_first():
     patient = FaultyTransport()
     patient.switch.outcomes = [3] * len(patient.switch.outcomes)
     found = findings(patient)
@@ -320,7 +320,7 @@ def test_every_counter_of_oddities_is_told_with_the_worst_first():
     )
 
 
-def test_over_sockets_loss_is_named():
+def test_loss_over_sockets_is_reported():
     with UdpModel(CONFIG) as model:
         with Worker(model.address(), world=1, key=7):
             found = {each.check: each for each in examine(model.address(1), job=0, key=7, rate_gbps=0.001)}
@@ -333,7 +333,7 @@ def test_over_sockets_loss_is_named():
         assert {each.check: each for each in examine(model.address(1), timeout_s=0.2)}["switch"].mark == Mark.BAD
 
 
-def test_a_probe_sees_the_tos_of_what_it_receives_and_who_does_not_listen():
+def test_a_probe_records_the_tos_of_replies_and_closed_ports():
     with UdpModel(CONFIG) as model:
         probe = Probe(model.address())
         assert probe.peer == "127.0.0.1" and probe.mtu > 1500
@@ -353,7 +353,7 @@ def test_a_probe_sees_the_tos_of_what_it_receives_and_who_does_not_listen():
 @pytest.mark.parametrize(
     ("number", "word"), [(errno.ENETUNREACH, "no route"), (errno.EACCES, "broadcast"), (errno.ENODEV, "No such device")]
 )
-def test_a_host_to_which_there_is_no_route_is_named_in_the_remedy(number, word, monkeypatch):
+def test_a_host_without_a_route_is_named_in_the_remedy(number, word, monkeypatch):
     class Cut(socket.socket):
         def connect(self, address):
             raise OSError(number, os.strerror(number))

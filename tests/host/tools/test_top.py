@@ -1,4 +1,4 @@
-"""Frames of `iswitch top`: what stands in them, that it fits 80 columns, and how a live one ends."""
+"""Updates of `iswitch top`: their content, that they fit 80 columns, and how the live view ends."""
 
 import io
 import os
@@ -60,7 +60,7 @@ def summed(model, workers, seqs):
             model.switch.receive(worker.port, worker.contribution(worker.first_seq + seq, np.ones(64, np.float32)), 0)
 
 
-def test_a_switch_without_jobs_has_them_free(control):
+def test_a_switch_without_jobs_shows_them_as_free(control):
     now = read_snapshot(control, CONFIG)
     shown = text(now, now)
     assert "8 of 8 jobs free" in shown and "none" in shown and "rank" not in shown
@@ -91,7 +91,7 @@ def test_a_short_last_segment_counts_as_one_segment_of_the_job(model, control):
     assert read_snapshot(control, CONFIG, before).jobs[0].contribution_bytes == 4 * (64 + 64 + 64 + 2) / 4
 
 
-def test_a_forming_job_waits_for_those_who_are_absent(model, control):
+def test_a_forming_job_waits_for_absent_workers(model, control):
     formed(model, 2, 3)
     before = read_snapshot(control, CONFIG)
     shown = text(before, read_snapshot(control, CONFIG, before))
@@ -99,7 +99,7 @@ def test_a_forming_job_waits_for_those_who_are_absent(model, control):
     assert row(shown, "0 +2  absent")
 
 
-def test_a_job_that_stands_still_shows_for_whom_it_waits_and_one_that_moves_does_not(model, control):
+def test_only_a_stalled_job_shows_the_ranks_that_it_waits_for(model, control):
     a, b, c = workers = formed(model, 3, 3)
     before = read_snapshot(control, CONFIG)
     summed(model, [a, c], [0])
@@ -111,8 +111,8 @@ def test_a_job_that_stands_still_shows_for_whom_it_waits_and_one_that_moves_does
     assert read_snapshot(control, CONFIG, now).jobs[0].awaited == []
 
 
-def test_who_holds_the_ring_up_by_silence_is_awaited(model, control):
-    """All 2 W results stand in the ring, of one worker alone, and the other has not said that it has the first."""
+def test_a_member_that_acknowledges_nothing_is_awaited_when_the_ring_is_full(model, control):
+    """The ring is full of 2 W results of one worker alone, and the other worker has not acknowledged the first."""
     a, b = formed(model, 2, 2, threshold=1)
     summed(model, [b], range(2 * CONFIG.window))
     model.switch.receive(b.port, b.receipt(b.first_seq + 2 * CONFIG.window), 0)
@@ -121,7 +121,7 @@ def test_who_holds_the_ring_up_by_silence_is_awaited(model, control):
     assert read_snapshot(control, CONFIG, before).jobs[0].awaited == [a.member]
 
 
-def test_drops_that_rise_come_first_and_faults_before_the_usual(model, control):
+def test_rising_drops_come_first_and_faults_before_others(model, control):
     before = read_snapshot(control, CONFIG)
     quiet = {name: 0 for name in before.counters}
     now = quiet | {"DUPLICATE": 20, "LENGTH": 10, "port1.RX_ERROR": 5}
@@ -148,7 +148,7 @@ def test_a_frame_fits_80_columns_whatever_is_counted(model, control):
     ].count("\n")
 
 
-def test_once_prints_one_frame_or_draws_it(model, tmp_path):
+def test_once_prints_one_update_or_saves_it_as_svg(model, tmp_path):
     with Worker(model.address(), world=1):
         result = CliRunner().invoke(app, ["top", "--once", "--interval", "0.05", "--switch", model.address(1)])
         assert result.exit_code == 0 and "running" in result.output
