@@ -4,7 +4,6 @@ python -m sim.bench.demo_seeds 1-20
 python -m sim.bench.demo_seeds 1-3 --workers 8
 """
 
-import argparse
 import itertools
 import json
 import re
@@ -12,9 +11,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-__all__ = ["COLUMNS", "deepest_fall", "row", "seeds_of"]
+import typer
+
+__all__ = ["COLUMNS", "app", "deepest_fall", "parse_seeds", "row"]
 
 COLUMNS = (
     "seed",
@@ -28,24 +29,24 @@ COLUMNS = (
 )
 
 
-def seeds_of(text: str) -> list[int]:
+def parse_seeds(text: str) -> list[int]:
     """Return [1, 2, 3, 7] for "1-3,7".
 
     Raises
     ------
-    argparse.ArgumentTypeError
-        If the text is nothing of the kind.
+    typer.BadParameter
+        If the text has another form.
     """
     seeds: list[int] = []
     for part in text.split(","):
         if not (found := re.fullmatch(r"(\d+)(?:-(\d+))?", part)):
-            raise argparse.ArgumentTypeError(f"seeds are written as 1-20 or 1,5,7, not {text!r}")
+            raise typer.BadParameter(f"seeds are written as 1-20 or 1,5,7, not {text!r}")
         seeds += range(int(found[1]), int(found[2] or found[1]) + 1)
     return seeds
 
 
 def deepest_fall(returns: Sequence[float]) -> float:
-    """Return the largest difference between a mean return and an earlier one above it."""
+    """Return the largest difference between a mean return and an earlier, larger one."""
     return max(best - now for best, now in zip(itertools.accumulate(returns, max), returns))
 
 
@@ -65,32 +66,37 @@ def row(summary: dict[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m sim.bench.demo_seeds",
-        description=__doc__.splitlines()[0],
-        epilog="Further options go to sim.demo, say --workers 8.",
-    )
-    parser.add_argument("seeds", type=seeds_of, help="1-20, or 1,5,7")
-    parser.add_argument(
-        "--out", type=Path, default=Path("build/demo-seeds"), help="folder with one for each run (%(default)s)"
-    )
-    given, further = parser.parse_known_args()
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def main(
+    context: typer.Context,
+    seeds: Annotated[str, typer.Argument(help="Seeds: 1-20, or 1,5,7.")],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder that gets one folder for each run.")] = Path(
+        "build/demo-seeds"
+    ),
+) -> None:
+    """Run the demo with each seed, and print one row of a Markdown table for each run.
+
+    Further options go to sim.demo, such as --workers 8. The exit status is 1 if a run did not solve CartPole.
+    """
+    numbers = parse_seeds(seeds)
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
     solved = 0
-    for seed in given.seeds:
-        out = given.out / str(seed)
-        out.mkdir(parents=True, exist_ok=True)
-        summary = out / "summary.json"
+    for seed in numbers:
+        folder = out / str(seed)
+        folder.mkdir(parents=True, exist_ok=True)
+        summary = folder / "summary.json"
         summary.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "sim.demo", "--seed", str(seed), "--out", str(out), *further]
-        with (out / "demo.log").open("w") as log:
+        command = [sys.executable, "-m", "sim.demo", "--seed", str(seed), "--out", str(folder), *context.args]
+        with (folder / "demo.log").open("w") as log:
             solved += subprocess.call(command, stdout=log, stderr=log) == 0
-        failed = f"| {seed} | failed: see {out / 'demo.log'} |"
+        failed = f"| {seed} | failed: see {folder / 'demo.log'} |"
         print(row(json.loads(summary.read_text())) if summary.exists() else failed, flush=True)
-    print(f"\n{solved} of {len(given.seeds)} seeds solved")
-    return 0 if solved == len(given.seeds) else 1
+    print(f"\n{solved} of {len(numbers)} seeds solved")
+    raise typer.Exit(0 if solved == len(numbers) else 1)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    app()

@@ -1,13 +1,13 @@
-"""`make cartpole-time`: how long distributed training of CartPole takes until it plays well, as a table and as
-`build/timing.json`.
+"""`make cartpole-time`: virtual seconds until distributed training solves CartPole, with one slow worker.
 
-Real drivers and trainers, real gradients, the compiled switch; the time is virtual. A step of an environment and a
-gradient take what is stated here, on one worker several times as much; host, cable and switch take what `Machine` and
-the RTL say. So the figures do not depend on the machine that computes them, and the same seeds give the same figures.
+It prints a table and writes `build/timing.json`. Drivers, trainers and gradients are real, and the switch is compiled;
+the time is virtual. A step of an environment and a gradient take the times of `Costs`, several times longer on one
+worker. Hosts, cables and the switch take the times of `Machine` and of the RTL. So the figures do not depend on the
+machine that computes them, and the same seeds give the same figures.
 
-All trainings have the same options, games and initial weights, let the same time pass for the same work, and end by the
-same rule: after every `epochs` * `num_minibatches` optimizer steps they check whether the latest `solved_episodes`
-episodes of all workers returned `solved_return` on average.
+All trainings have the same options, environments and initial weights, and the same work takes the same time. They stop
+by the same rule: after every `epochs` * `num_minibatches` optimizer steps they check if the latest `solved_episodes`
+episodes of all workers have a mean return of at least `solved_return`.
 """
 
 import json
@@ -24,10 +24,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from examples import async_ppo
+from examples import async_ppo, ppo
 from examples.common.progress import SimulateCompute
 from examples.common.replica import Vector
-from examples.ppo import Options, evaluate, train
+from examples.ppo import Options
 from iswitch import AsyncWorker, Worker
 from iswitch.config import Config
 from iswitch.wire import STALENESS_MAX
@@ -36,17 +36,24 @@ from sim.emulator.engine import Board
 from sim.emulator.fabric import Fabric
 from sim.emulator.program import Machine, Program
 
-__all__ = ["TRAINERS", "Costs", "Outcome", "Row", "measure"]
+__all__ = ["TRAINERS", "Costs", "Outcome", "Row", "median_s", "measure", "train_async"]
 
 OUT = Path(__file__).parents[2] / "build" / "timing.json"
 OPTIONS = Options(solved_return=450.0, solved_episodes=20)
-"""The options of all trainings but for workers and seed."""
+"""The options of all trainings, without workers and seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """What computing takes: a step of one environment, and the gradient of a minibatch. The last worker takes
-    `slowdown` times as long."""
+    """Times of computing.
+
+    Parameters
+    ----------
+    step_us, gradient_us : float
+        Microseconds for a step of one environment, and for the gradient of a minibatch.
+    slowdown : float
+        Factor of both for the last worker.
+    """
 
     step_us: float = 50.0
     gradient_us: float = 2000.0
@@ -57,19 +64,31 @@ class Costs:
             if not value > 0:
                 raise ValueError(f"Costs {name} must be above 0, not {value!r}")
 
-    def pace(self, program: Program, slow: bool) -> SimulateCompute:
-        """Lets the time of a worker's environments and of a gradient pass."""
+    def simulate_on(self, program: Program, *, slow: bool) -> SimulateCompute:
+        """Return a function that lets the time of environment steps and of one gradient pass in a program."""
         factor = self.slowdown if slow else 1.0
         return lambda steps: program.sleep((steps * self.step_us + self.gradient_us) * factor / 1e6)
 
 
 class Outcome(NamedTuple):
-    """Of one worker. begun_s, ended_s: virtual times of its first step and of the end, when the latest
-    `solved_episodes` of all workers returned `mean_return`, or all steps were done. updates: optimizer steps. steps:
-    those of all workers' environments."""
+    """The outcome of one worker.
 
-    begun_s: float
-    ended_s: float
+    Parameters
+    ----------
+    start_s, end_s : float
+        Virtual times of the first step and of the end.
+    mean_return : float
+        Mean return of the latest `solved_episodes` episodes of all workers at the end.
+    updates : int
+        Optimizer steps.
+    steps : int
+        Environment steps of all workers.
+    weights, weights_sha256 : Vector, str
+        The final weights, and the SHA-256 of their bytes.
+    """
+
+    start_s: float
+    end_s: float
     mean_return: float
     updates: int
     steps: int
@@ -78,11 +97,24 @@ class Outcome(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Of one training. seconds: virtual ones from the first worker's first step to the last one's end, whether the
-    return was reached or not. greedy_return: mean of episodes that nobody has trained on, with the final weights."""
+    """The outcome of one training.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the training.
+    solved : bool
+        True if the mean return reached `solved_return`.
+    seconds : float
+        Virtual seconds from the first worker's first step to the last worker's end, solved or not.
+    mean_return, updates, steps, weights_sha256
+        As in `Outcome`.
+    greedy_return : float
+        Mean return of the evaluation of the final weights.
+    """
 
     seed: int
-    reached: bool
+    solved: bool
     seconds: float
     mean_return: float
     updates: int
@@ -92,17 +124,17 @@ class Row(NamedTuple):
 
 
 Trainer = Callable[[Program, int, Options, SimulateCompute], Outcome]
-"""A worker's program, given its rank. With the same options all trainers have the same learner and hyperparameters."""
+"""A worker's program: `trainer(program, rank, options, simulate_compute)`."""
 
 
-def synchronous(program: Program, rank: int, options: Options, simulate_compute: SimulateCompute) -> Outcome:
-    """Each gradient is the mean of all workers'."""
+def train_sync(program: Program, rank: int, options: Options, simulate_compute: SimulateCompute) -> Outcome:
+    """Train synchronously: each update is the mean of all workers' gradients."""
     with Worker(world=options.workers, rank=rank, transport=program.transport()) as worker:
-        begun_s = program.now()
-        result = train(worker, rank, options, simulate_compute=simulate_compute)
+        start_s = program.now()
+        result = ppo.train(worker, rank, options, simulate_compute=simulate_compute)
         last = result.curve[-1]
         return Outcome(
-            begun_s,
+            start_s,
             program.now(),
             last.mean_return,
             last.update * options.epochs * options.num_minibatches,
@@ -112,7 +144,7 @@ def synchronous(program: Program, rank: int, options: Options, simulate_compute:
         )
 
 
-def asynchronous(
+def train_async(
     program: Program,
     rank: int,
     options: Options,
@@ -121,9 +153,19 @@ def asynchronous(
     threshold: int = 0,
     staleness: int = 3,
 ) -> Outcome:
-    """Each gradient is the mean of those of the `threshold` workers that were ready first, 0: of half of all; none is
-    of weights that are more than `staleness` updates older. Each worker normalises its advantages for itself; else the
-    hyperparameters are the same."""
+    """Train asynchronously: each update is the mean of the gradients that are ready first.
+
+    Each worker normalizes its own advantages. All other hyperparameters are those of `train_sync`.
+
+    Parameters
+    ----------
+    program, rank, options, simulate_compute
+        As in `Trainer`.
+    threshold : int
+        Gradients in an update; 0 is half as many as workers.
+    staleness : int
+        Most updates between a gradient's weights and its own update.
+    """
     with AsyncWorker(
         world=options.workers,
         rank=rank,
@@ -132,76 +174,91 @@ def asynchronous(
         staleness=staleness,
         transport=program.transport(),
     ) as worker:
-        begun_s = program.now()
+        start_s = program.now()
         result = async_ppo.train(worker, rank, options, simulate_compute=simulate_compute, clock=program.now)
         last = result.curve[-1]
         return Outcome(
-            begun_s, program.now(), last.mean_return, last.update, last.steps, result.weights, result.weights_sha256
+            start_s, program.now(), last.mean_return, last.update, last.steps, result.weights, result.weights_sha256
         )
 
 
 def half(workers: int) -> int:
+    """Return half of the workers, rounded up."""
     return -(-workers // 2)
 
 
-TRAINERS: dict[str, Trainer] = {"synchronous": synchronous, "asynchronous": asynchronous}
+TRAINERS: dict[str, Trainer] = {"synchronous": train_sync, "asynchronous": train_async}
 
 
 def measure(trainer: Trainer, options: Options, costs: Costs, machine: Machine) -> Row:
-    """One training, each worker at a port of its own. RuntimeError if the weights are not the same everywhere."""
+    """Run one training, with each worker at its own port of one switch.
+
+    Raises
+    ------
+    RuntimeError
+        If the workers end with different weights.
+    """
     with Board(Config(), seed=options.seed) as board, Fabric([board]) as fabric:
         cluster = Cluster(fabric, seed=options.seed)
         for rank in range(options.workers):
             program = lambda program, rank=rank: trainer(
-                program, rank, options, costs.pace(program, rank == options.workers - 1)
+                program, rank, options, costs.simulate_on(program, slow=rank == options.workers - 1)
             )
             cluster.add((0, rank), program, name=f"worker {rank}", machine=machine)
         cluster.run()
     outcomes: list[Outcome] = [program.result for program in cluster.programs]
     if len({outcome.weights_sha256 for outcome in outcomes}) != 1:
-        raise RuntimeError("the workers' weights differ, so they were not given the same sums")
-    seconds = max(outcome.ended_s for outcome in outcomes) - min(outcome.begun_s for outcome in outcomes)
-    _, _, mean_return, updates, steps, weights, digest = outcomes[0]
-    greedy_return = statistics.mean(evaluate(weights, options))
+        raise RuntimeError("the workers' weights differ, so they received different sums")
+    first = outcomes[0]
     return Row(
-        options.seed, mean_return >= options.solved_return, seconds, mean_return, updates, steps, greedy_return, digest
+        seed=options.seed,
+        solved=first.mean_return >= options.solved_return,
+        seconds=max(outcome.end_s for outcome in outcomes) - min(outcome.start_s for outcome in outcomes),
+        mean_return=first.mean_return,
+        updates=first.updates,
+        steps=first.steps,
+        greedy_return=statistics.mean(ppo.evaluate(first.weights, options)),
+        weights_sha256=first.weights_sha256,
     )
 
 
 def median_s(rows: list[Row]) -> float | None:
-    """None if more than half did not get there."""
-    median = statistics.median_high(row.seconds if row.reached else math.inf for row in rows)
+    """Return the median of the seconds, or None if at least half of the trainings did not solve the environment."""
+    median = statistics.median_high(row.seconds if row.solved else math.inf for row in rows)
     return None if median == math.inf else median
 
 
-def shown(seconds: float | None) -> str:
+def format_seconds(seconds: float | None) -> str:
+    """Return the text of a table's cell."""
     return "never" if seconds is None else f"{seconds:.3f}"
 
 
 def main(
     seeds: Annotated[int, typer.Option(min=1, help="Trainings of each kind, with the seeds 1, 2, ...")] = 5,
-    workers: Annotated[int, typer.Option(min=1, max=Config().ports)] = 4,
-    step_us: Annotated[float, typer.Option(help="A step of an environment.")] = Costs.step_us,
-    gradient_us: Annotated[float, typer.Option(help="A gradient of a minibatch.")] = Costs.gradient_us,
-    slowdown: Annotated[
-        float, typer.Option(help="How many times as long the last worker takes for both.")
-    ] = Costs.slowdown,
+    workers: Annotated[int, typer.Option(min=1, max=Config().ports, help="Number of workers.")] = 4,
+    step_us: Annotated[float, typer.Option(help="Microseconds for a step of an environment.")] = Costs.step_us,
+    gradient_us: Annotated[
+        float, typer.Option(help="Microseconds for the gradient of a minibatch.")
+    ] = Costs.gradient_us,
+    slowdown: Annotated[float, typer.Option(help="Factor of both for the last worker.")] = Costs.slowdown,
     threshold: Annotated[
-        int, typer.Option(min=0, help="Asynchronous: vectors in an update; 0: half as many as workers.")
+        int, typer.Option(min=0, help="Asynchronous: gradients in an update; 0: half as many as workers.")
     ] = 0,
     staleness: Annotated[
         int,
-        typer.Option(min=0, max=STALENESS_MAX, help="Asynchronous: updates between a vector's weights and its own."),
+        typer.Option(
+            min=0, max=STALENESS_MAX, help="Asynchronous: most updates between a gradient's weights and its own update."
+        ),
     ] = 3,
     only: Annotated[str, typer.Option(help=f"One of {', '.join(TRAINERS)}.")] = "",
 ) -> None:
-    """Virtual seconds until CartPole is played well."""
+    """Measure the virtual seconds until CartPole is solved."""
     if only and only not in TRAINERS:
         raise typer.BadParameter(f"only must be one of {', '.join(TRAINERS)}, not {only!r}")
-    trainers = TRAINERS | {"asynchronous": partial(asynchronous, threshold=threshold, staleness=staleness)}
-    torch.set_num_threads(1)  # the gradients are small, and sums in one thread are the same everywhere
+    trainers = TRAINERS | {"asynchronous": partial(train_async, threshold=threshold, staleness=staleness)}
+    torch.set_num_threads(1)  # the gradients are small, and one thread adds in a fixed order
     console, costs, machine = Console(), Costs(step_us=step_us, gradient_us=gradient_us, slowdown=slowdown), Machine()
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "costs": asdict(costs),
         "machine": asdict(machine),
         "options": asdict(replace(OPTIONS, workers=workers)),
@@ -212,17 +269,19 @@ def main(
         "trainer",
         *(f"seed {seed}" for seed in range(1, seeds + 1)),
         "median s",
-        title=f"virtual seconds to a mean return of {OPTIONS.solved_return:g}, {workers} workers, one {slowdown:g} times as slow",
+        title=f"virtual seconds to a mean return of {OPTIONS.solved_return:g}, {workers} workers, "
+        f"one {slowdown:g} times as slow",
     )
     for name in [only] if only else trainers:
         rows: list[Row] = []
         for seed in range(1, seeds + 1):
             rows.append(measure(trainers[name], replace(OPTIONS, workers=workers, seed=seed), costs, machine))
             console.print(f"[dim]{name}, seed {seed}: {rows[-1]}", highlight=False)
-            found["trainers"][name] = {"median_s": median_s(rows), "trainings": [row._asdict() for row in rows]}
+            results["trainers"][name] = {"median_s": median_s(rows), "trainings": [row._asdict() for row in rows]}
             OUT.parent.mkdir(parents=True, exist_ok=True)
-            OUT.write_text(json.dumps(found, indent=1) + "\n")
-        table.add_row(name, *(shown(row.seconds if row.reached else None) for row in rows), shown(median_s(rows)))
+            OUT.write_text(json.dumps(results, indent=1) + "\n")
+        cells = (format_seconds(row.seconds if row.solved else None) for row in rows)
+        table.add_row(name, *cells, format_seconds(median_s(rows)))
     console.print(table)
 
 

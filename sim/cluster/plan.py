@@ -1,15 +1,14 @@
-"""`python -m sim.cluster.plan TOPOLOGY`: what a plan promises against what its fabric of compiled switches does, in
-virtual time.
+"""`python -m sim.cluster.plan TOPOLOGY`: predicted and measured rates of a plan, on its fabric of compiled switches.
 
-Real drivers sum vectors through the very switches, cables and parents that the plan tells. Two sizes are summed one
-after the other; the rate is that of what the larger one has more, so that neither Join nor the first round trip counts.
-Speeds are scaled down, which changes no ratio between cables, so that what a switch adds up is never what binds. Each
-sum is looked at.
+Real drivers sum vectors through the switches, cables and parents that the plan configures, in virtual time. Two sizes
+are summed, one after the other. The rate is the difference of their sizes by the difference of their times, so neither
+joining nor the first round trip counts. All speeds are scaled down by the same factor: the ratios between cables stay,
+and a switch's adder is never the bottleneck. Every sum is checked.
 """
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +17,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from examples.ppo import Options, train
+from examples.ppo import Options
+from examples.ppo import train as train_ppo
 from iswitch import Worker
 from iswitch.plan.output.configuration import make_configuration
 from iswitch.plan.output.words import describe_bottlenecks
@@ -31,28 +31,28 @@ from sim.emulator.cluster import Cluster
 from sim.emulator.planned import boards_of, config_of, fabric_of, plug
 from sim.emulator.program import Program
 
-__all__ = ["SEGMENTS", "Measured", "measure", "trained"]
+__all__ = ["SEGMENTS", "Rates", "measure", "train"]
 
 OUT = Path(__file__).parents[2] / "build" / "plan_timing.json"
 SEGMENTS = (192, 960)
-"""Of the two vectors: three windows of 64, and fifteen."""
+"""Segments of the two vectors: 3 and 15 windows of 64."""
 
 
 @dataclass(frozen=True)
-class Measured:
-    """In bits of gradient a second, of every worker."""
+class Rates:
+    """Predicted and measured rates, in bits of gradient per second and worker."""
 
     predicted_bps: float
     measured_bps: float
 
     @property
     def difference(self) -> float:
-        """0.01: a hundredth faster than predicted."""
+        """Relative difference: 0.01 is one percent faster than predicted."""
         return self.measured_bps / self.predicted_bps - 1
 
 
-def nics(topology: Topology, plan: Plan) -> dict[str, float]:
-    """Of each worker's cable, by the way that its gradients take."""
+def nic_rates(topology: Topology, plan: Plan) -> dict[str, float]:
+    """Return the free Gb/s of the cable that each worker uses for its gradients."""
     (tree,) = plan.trees
     return {worker: topology.free_gbps(*tree.up[worker][:2]) for worker in topology.workers}
 
@@ -60,13 +60,25 @@ def nics(topology: Topology, plan: Plan) -> dict[str, float]:
 def run(
     topology: Topology, plan: Plan, work: Callable[[Program, int], Any], *, scale: float, seed: int = 1
 ) -> list[Any]:
-    """What each worker's program returns, by rank."""
-    told = make_configuration(topology, plan, scale=scale)
-    boards = boards_of(told, config_of(told), seed=seed)
+    """Run a program on each worker of a plan's fabric, and return the programs' results by rank.
+
+    Parameters
+    ----------
+    topology, plan : Topology, Plan
+        The fabric, and the tree that sums.
+    work : Callable
+        Is called as `work(program, rank)`.
+    scale : float
+        Factor of all speeds.
+    seed : int
+        Seed of the switches and of the cluster.
+    """
+    configuration = make_configuration(topology, plan, scale=scale)
+    boards = boards_of(configuration, config_of(configuration), seed=seed)
     try:
-        with fabric_of(told, boards, scale=scale, seed=seed) as fabric:
+        with fabric_of(configuration, boards, scale=scale, seed=seed) as fabric:
             cluster = Cluster(fabric, seed=seed)
-            programs = plug(cluster, told, work, nics(topology, plan), scale=scale)
+            programs = plug(cluster, configuration, work, nic_rates(topology, plan), scale=scale)
             cluster.run()
     finally:
         for board in boards:
@@ -74,89 +86,96 @@ def run(
     return [program.result for program in programs]
 
 
-def measure(topology: Topology, plan: Plan, *, scale: float, segments: tuple[int, int] = SEGMENTS) -> Measured:
-    """RuntimeError if a sum is wrong."""
+def measure(topology: Topology, plan: Plan, *, scale: float, segments: tuple[int, int] = SEGMENTS) -> Rates:
+    """Measure the rate of a plan.
+
+    Parameters
+    ----------
+    topology, plan, scale
+        As in `run`.
+    segments : tuple[int, int]
+        Segments of the smaller and of the larger vector.
+
+    Raises
+    ------
+    RuntimeError
+        If a sum is wrong.
+    """
     world, elements = len(topology.workers), topology.job.payload_bytes // 4
 
     def work(program: Program, rank: int) -> list[float]:
-        taken = []
+        times = []
         with Worker(world=world, rank=rank, elements=elements, transport=program.transport()) as worker:
             for count in segments:
                 worker.barrier()
-                vector = np.arange(count * elements, dtype=np.float32) % 1021 + rank
-                begun_s = program.now()
+                base = np.arange(count * elements, dtype=np.float32) % 1021
+                vector = base + rank
+                start_s = program.now()
                 worker.allreduce(vector)
-                taken.append(program.now() - begun_s)
-                if not np.array_equal(
-                    vector, np.arange(count * elements, dtype=np.float32) % 1021 * world + world * (world - 1) // 2
-                ):
-                    raise RuntimeError(f"{program.name} was given a sum that is none")
-        return taken
+                times.append(program.now() - start_s)
+                if not np.array_equal(vector, base * world + world * (world - 1) // 2):
+                    raise RuntimeError(f"{program.name} received a wrong sum")
+        return times
 
-    few_s, many_s = (max(times) for times in zip(*run(topology, plan, work, scale=scale), strict=True))
+    smaller_s, larger_s = (max(times) for times in zip(*run(topology, plan, work, scale=scale), strict=True))
     bits = (segments[1] - segments[0]) * topology.job.payload_bytes * 8
-    return Measured(plan.rate_gbps * 1e9 * scale, bits / (many_s - few_s))
+    return Rates(plan.rate_gbps * 1e9 * scale, bits / (larger_s - smaller_s))
 
 
-def trained(topology: Topology, plan: Plan, options: Options, *, scale: float) -> list[tuple[float, str]]:
-    """CartPole, trained by the workers over the fabric: (return of the last update, sha256 of the weights), of each."""
+def train(topology: Topology, plan: Plan, options: Options, *, scale: float) -> list[tuple[float, str]]:
+    """Learn CartPole over the fabric, and return each worker's last mean return and the SHA-256 of its weights."""
+    elements = topology.job.payload_bytes // 4
 
     def work(program: Program, rank: int) -> tuple[float, str]:
-        with Worker(
-            world=options.workers, rank=rank, elements=topology.job.payload_bytes // 4, transport=program.transport()
-        ) as worker:
-            result = train(worker, rank, options)
+        with Worker(world=options.workers, rank=rank, elements=elements, transport=program.transport()) as worker:
+            result = train_ppo(worker, rank, options)
             return result.curve[-1].mean_return, result.weights_sha256
 
     return run(topology, plan, work, scale=scale)
 
 
 def main(
-    topology: Annotated[
-        Path, typer.Argument(help="A topology as `iswitch plan` reads it, whose sums end at a switch.")
+    file: Annotated[
+        Path, typer.Argument(metavar="TOPOLOGY", help="A topology as `iswitch plan` reads it, with a switch as root.")
     ],
-    scale: Annotated[float, typer.Option(help="What all speeds are multiplied with.")] = 0.01,
+    scale: Annotated[float, typer.Option(help="Factor of all speeds.")] = 0.01,
     train_updates: Annotated[
         int, typer.Option("--train", min=0, help="Updates of a CartPole training over the same fabric; 0: none.")
     ] = 0,
 ) -> None:
-    """Predicted and measured rates of the best tree of one level, and of the best that sums again."""
-    console = Console()
-    table = Table(
-        "plan", "predicted Mb/s", "measured Mb/s", "difference", "what is full", title=f"{topology}, speeds x {scale:g}"
-    )
-    found = {}
+    """Compare predicted and measured rates of two plans: the best tree of one level, and the best of any depth."""
+    console = Console(highlight=False)
+    columns = ("plan", "predicted Mb/s", "measured Mb/s", "difference", "bottleneck")
+    table = Table(*columns, title=f"{file}, speeds x {scale:g}")
+    plans = {}
     try:
-        given = read_topology(topology)
+        topology = read_topology(file)
         for levels in (1, None):
-            plan = plan_single_tree(given, levels=levels, adjacent=True)
-            measured = measure(given, plan, scale=scale)
-            found[plan.scheme] = asdict(measured) | {"difference": measured.difference}
+            plan = plan_single_tree(topology, levels=levels, adjacent=True)
+            rates = measure(topology, plan, scale=scale)
+            plans[plan.scheme] = asdict(rates) | {"difference": rates.difference}
             table.add_row(
                 plan.scheme,
-                f"{measured.predicted_bps / 1e6:.2f}",
-                f"{measured.measured_bps / 1e6:.2f}",
-                f"{measured.difference:+.1%}",
-                describe_bottlenecks(given, plan),
+                f"{rates.predicted_bps / 1e6:.2f}",
+                f"{rates.measured_bps / 1e6:.2f}",
+                f"{rates.difference:+.1%}",
+                describe_bottlenecks(topology, plan),
             )
     except (OSError, TopologyError, ValueError) as error:
-        console.print(error_text(error), style="red", markup=False, highlight=False)
+        console.print(error_text(error), style="red", markup=False)
         raise typer.Exit(2) from error
     console.print(table)
     if train_updates:
-        options = Options(workers=len(given.workers), num_envs=1)
-        options = Options(
-            workers=len(given.workers), num_envs=1, total_steps=options.workers * options.num_steps * train_updates
-        )
-        results = trained(given, plan, options, scale=scale)
-        same = "the same weights" if len({sha for _, sha in results}) == 1 else "DIFFERENT weights"
+        options = Options(workers=len(topology.workers), num_envs=1)
+        options = replace(options, total_steps=options.workers * options.num_steps * train_updates)
+        results = train(topology, plan, options, scale=scale)
+        weights = "the same weights" if len({digest for _, digest in results}) == 1 else "DIFFERENT weights"
         console.print(
-            f"CartPole over that of {plan.scheme}: mean return {results[0][0]:.1f} after {train_updates} updates; "
-            f"{len(results)} workers with {same}",
-            highlight=False,
+            f"CartPole over the fabric of {plan.scheme}: mean return {results[0][0]:.1f} after {train_updates} updates; "
+            f"{len(results)} workers with {weights}"
         )
     OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(json.dumps({"topology": str(topology), "scale": scale, "plans": found}, indent=1) + "\n")
+    OUT.write_text(json.dumps({"topology": str(file), "scale": scale, "plans": plans}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Trainings of a few updates: what they take follows from what is stated, and nothing else does."""
+"""Trainings of a few updates: their virtual time follows from the stated costs alone."""
 
 import dataclasses
 from functools import partial
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from examples.ppo import Options
-from sim.cluster.cartpole import TRAINERS, Costs, Outcome, Row, asynchronous, measure, median_s
+from sim.cluster.cartpole import TRAINERS, Costs, Outcome, Row, measure, median_s, train_async
 from sim.emulator.program import Machine, Program
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -27,17 +27,17 @@ def test_the_same_seed_takes_the_same_time(name):
 
 
 @pytest.mark.parametrize(
-    "name, solved_return, reached", [("synchronous", 1, True), ("asynchronous", 1, True), ("synchronous", 450, False)]
+    "name, solved_return, solved", [("synchronous", 1, True), ("asynchronous", 1, True), ("synchronous", 450, False)]
 )
-def test_a_solved_return_is_told(name, solved_return, reached):
+def test_a_solved_return_is_reported(name, solved_return, solved):
     row = measure(
         TRAINERS[name], dataclasses.replace(FEW, solved_return=solved_return, solved_episodes=1), Costs(), Machine()
     )
-    assert row.reached == reached and (row.updates < ALL) == reached and row.updates % 4 == 0
+    assert row.solved == solved and (row.updates < ALL) == solved and row.updates % 4 == 0
 
 
 def test_synchronous_training_takes_the_time_of_the_slowest():
-    """But for the sums, each of which takes less than a millisecond."""
+    """Each sum takes less than a millisecond on top."""
     collectives = FEW.updates * (1 + FEW.epochs * FEW.num_minibatches) + 8  # some for the first `sync_state`
     rows = {
         slowdown: measure(TRAINERS["synchronous"], FEW, Costs(slowdown=slowdown), Machine()) for slowdown in (1.0, 5.0)
@@ -55,21 +55,21 @@ def test_synchronous_training_takes_the_time_of_the_slowest():
 
 
 def test_asynchronous_training_does_not_wait_for_the_slowest():
-    """It takes as many steps of environments as the synchronous one, most of them with the two fast workers; the slow
-    one is at most in the middle of a gradient when they end."""
+    """It takes as many environment steps as synchronous training, most of them on the two fast workers. The slow worker
+    is at most in the middle of a gradient when they end."""
     times = {name: measure(TRAINERS[name], FEW, Costs(slowdown=20), Machine()).seconds for name in TRAINERS}
     assert times["asynchronous"] < 0.6 * times["synchronous"]
 
 
-def test_the_fewer_are_waited_for_the_sooner_it_ends():
+def test_a_lower_threshold_ends_sooner():
     rows = {
-        threshold: measure(partial(asynchronous, threshold=threshold, staleness=7), FEW, Costs(), Machine())
+        threshold: measure(partial(train_async, threshold=threshold, staleness=7), FEW, Costs(), Machine())
         for threshold in (1, 3)
     }
     assert rows[1].seconds < 0.6 * rows[3].seconds and rows[1].updates > rows[3].updates
 
 
-def test_different_weights_are_told():
+def test_different_weights_are_reported():
     def differs(program: Program, rank: int, options: Options, pace: object) -> Outcome:
         return Outcome(0, program.now(), 0, 1, 1, np.zeros(1, np.float32), f"{rank}")
 
@@ -78,11 +78,11 @@ def test_different_weights_are_told():
 
 
 @pytest.mark.parametrize(
-    "reached, median", [([True, True, True], 2), ([True, True, False], 3), ([False, True, False], None)]
+    "solved, median", [([True, True, True], 2), ([True, True, False], 3), ([False, True, False], None)]
 )
-def test_who_does_not_get_there_took_for_ever(reached, median):
+def test_an_unsolved_training_counts_as_infinitely_long(solved, median):
     """Seeds that take 1, 2 and 3 seconds, in another order."""
-    rows = [Row(1, got_there, seconds, 450.0, 1, 1, 450.0, "") for got_there, seconds in zip(reached, (2.0, 3.0, 1.0))]
+    rows = [Row(1, each, seconds, 450.0, 1, 1, 450.0, "") for each, seconds in zip(solved, (2.0, 3.0, 1.0))]
     assert median_s(rows) == median
 
 

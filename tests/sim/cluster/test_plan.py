@@ -1,5 +1,4 @@
-"""Plans that run: what is promised is what compiled switches do, in virtual time; and what no fabric can run is
-refused."""
+"""Plans on compiled switches, in virtual time: measured rates are the predicted ones. An impossible plan is refused."""
 
 from dataclasses import replace
 
@@ -13,7 +12,7 @@ from iswitch.plan.output.configuration import make_configuration
 from iswitch.plan.solver.single_tree import plan_single_tree
 from iswitch.plan.topology.generators import leaf_spine, seed_example
 from iswitch.plan.topology.topology import Topology
-from sim.cluster.plan import measure, trained
+from sim.cluster.plan import measure, train
 from sim.emulator.planned import boards_of, config_of, fabric_of
 
 SCALE = 0.01
@@ -26,7 +25,7 @@ def racks(uplink_gbps: float, leaves: int = 2, hosts: int = 3) -> Topology:
 
 
 def chain() -> Topology:
-    """Three switches in a row, whose cables become slower, with workers at all of them."""
+    """Return three switches in a row with workers at each of them. The cables become slower along the row."""
     graph = nx.Graph()
     graph.add_nodes_from([f"s{k}" for k in range(3)], kind="switch", aggregates=True, capacity_gbps=100.0)
     for host, (switch, bw_gbps) in enumerate([("s0", 10.0), ("s0", 4.0), ("s1", 10.0), ("s2", 10.0), ("s2", 10.0)]):
@@ -46,46 +45,48 @@ def alone() -> Topology:
 
 
 CASES = {
-    "uplinks bind": racks(6.0),
-    "cables of workers bind": racks(40.0),
+    "uplinks are the bottleneck": racks(6.0),
+    "workers' cables are the bottleneck": racks(40.0),
     "three in a row": chain(),
     "one switch": alone(),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_plan_runs_at_the_rate_that_it_promises(case: str) -> None:
+def test_the_measured_rate_is_the_predicted_rate(case: str) -> None:
     topology = CASES[case]
-    found = measure(topology, plan_single_tree(topology, levels=None, adjacent=True), scale=SCALE, segments=SEGMENTS)
-    assert abs(found.difference) <= 0.05, found
+    rates = measure(topology, plan_single_tree(topology, levels=None, adjacent=True), scale=SCALE, segments=SEGMENTS)
+    assert abs(rates.difference) <= 0.05, rates
 
 
 def test_a_slower_cable_than_planned_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    topology = CASES["uplinks bind"]
+    topology = CASES["uplinks are the bottleneck"]
     monkeypatch.setattr(
         sim.cluster.plan,
         "fabric_of",
-        lambda told, boards, scale, seed: fabric_of(told, boards, scale=0.9 * scale, seed=seed),
+        lambda configuration, boards, scale, seed: fabric_of(configuration, boards, scale=0.9 * scale, seed=seed),
     )
-    found = measure(topology, plan_single_tree(topology, levels=None, adjacent=True), scale=SCALE, segments=SEGMENTS)
-    assert found.difference < -0.05
+    rates = measure(topology, plan_single_tree(topology, levels=None, adjacent=True), scale=SCALE, segments=SEGMENTS)
+    assert rates.difference < -0.05
 
 
 def test_a_policy_trains_over_the_fabric_of_a_plan() -> None:
-    topology = CASES["uplinks bind"]
+    topology = CASES["uplinks are the bottleneck"]
     options = Options(workers=6, num_envs=1, total_steps=6 * 128)
-    results = trained(topology, plan_single_tree(topology, levels=None, adjacent=True), options, scale=SCALE)
-    assert len(results) == 6 and len({sha for _, sha in results}) == 1
+    results = train(topology, plan_single_tree(topology, levels=None, adjacent=True), options, scale=SCALE)
+    assert len(results) == 6 and len({digest for _, digest in results}) == 1
 
 
-def test_boards_are_told_what_the_plan_says() -> None:
+def test_boards_and_cables_are_configured_as_the_plan_says() -> None:
     topology = CASES["three in a row"]
     plan = plan_single_tree(topology, levels=None, adjacent=True)
-    told = make_configuration(topology, plan)
-    boards = boards_of(told, config_of(told))
+    configuration = make_configuration(topology, plan)
+    boards = boards_of(configuration, config_of(configuration))
     try:
-        assert [board.mac.hex(":") for board in boards] == [switch["mac"] for switch in told["switches"].values()]
-        with fabric_of(told, boards, scale=0.5) as fabric:
+        assert [board.mac.hex(":") for board in boards] == [
+            switch["mac"] for switch in configuration["switches"].values()
+        ]
+        with fabric_of(configuration, boards, scale=0.5) as fabric:
             speeds = {frozenset((link.one[0], link.other[0])): link.rate_bps for link in fabric.links}
         assert speeds == {frozenset((0, 1)): 10e9, frozenset((1, 2)): 3.5e9}
     finally:
@@ -93,17 +94,17 @@ def test_boards_are_told_what_the_plan_says() -> None:
             board.close()
 
 
-def test_the_default_switch_serves_where_it_is_large_enough() -> None:
-    topology = CASES["uplinks bind"]
-    told = make_configuration(topology, plan_single_tree(topology, levels=None, adjacent=True))
-    assert config_of(told) == Config()
+def test_the_default_switch_is_used_if_it_is_large_enough() -> None:
+    topology = CASES["uplinks are the bottleneck"]
+    configuration = make_configuration(topology, plan_single_tree(topology, levels=None, adjacent=True))
+    assert config_of(configuration) == Config()
     larger = racks(40.0, leaves=3, hosts=5)
-    told = make_configuration(larger, plan_single_tree(larger, levels=None, adjacent=True))
-    assert config_of(told, window=32) == replace(Config(), ports=6, members=16, window=32)
+    configuration = make_configuration(larger, plan_single_tree(larger, levels=None, adjacent=True))
+    assert config_of(configuration, window=32) == replace(Config(), ports=6, members=16, window=32)
 
 
-def test_what_no_fabric_can_run_is_refused_with_the_reason() -> None:
+def test_a_plan_without_a_switch_as_root_is_refused_with_the_reason() -> None:
     topology = seed_example()
-    told = make_configuration(topology, plan_single_tree(topology))
+    configuration = make_configuration(topology, plan_single_tree(topology))
     with pytest.raises(ValueError, match="sums end at the host PS, not at a switch"):
-        config_of(told)
+        config_of(configuration)
