@@ -35,10 +35,10 @@ from sim.bench.stream import Bench, Sink, Source, pack
 from sim.frames.client import SWITCH_IP, SWITCH_MAC
 from sim.model.decide import tree
 from sim.model.decide.claims import Answer
-from sim.model.decide.ring import Names, Work
+from sim.model.decide.slot import Contributors, Work
 from sim.model.egress import compose
 from sim.model.ingress.parse import is_ours
-from sim.model.switch import Frames
+from sim.model.jobs import Frames
 from sim.model.tree_switch import Parent, TreeSwitch
 
 __all__ = ["CoreBench", "Done"]
@@ -98,14 +98,14 @@ class Recorder(TreeSwitch):
         ]
         return sent
 
-    def perform(self, number: int, work: Work, payload: bytes = b"") -> Frames:
+    def execute(self, number: int, work: Work, payload: bytes = b"") -> Frames:
         job, slots = self.jobs[number], self.config.slots
         slot, resend = job.ring.slots[work.slot], work.operation == Operation.RESEND
         again, leaf = work.operation == Operation.SEND_UP, number in self.parents
         names = (
-            tree.names(job.ring, work.slot)
+            tree.contributors(job.ring, work.slot)
             if self.config.uplinks and not job.claims
-            else Names(slot.members, slot.tainted)
+            else Contributors(slot.members, slot.tainted)
         )
         partial = (
             names.partial or bool(slot.expected & ~slot.members) and not (leaf and slot.state == SlotState.COMPLETE)
@@ -127,7 +127,7 @@ class Recorder(TreeSwitch):
             numeric = Format.FIXED64 if slot.format == Format.WINDOW64 else slot.format
             receivers, up = (
                 1 << self.config.members,
-                (above.member, above.token, (slot.seq - tree.lowest(job.ring)) % 2**16, int(partial)),
+                (above.member, above.token, (slot.seq - tree.lowest_acknowledged(job.ring)) % 2**16, int(partial)),
             )
         first = work.first and not resend and not again
         self.works.append(
@@ -148,10 +148,10 @@ class Recorder(TreeSwitch):
                 up,
             )
         )
-        return super().perform(number, work, payload)
+        return super().execute(number, work, payload)
 
-    def respond(self, message, answer: Answer) -> Frames:
-        sent = super().respond(message, answer)
+    def answer_claim(self, message, answer: Answer) -> Frames:
+        sent = super().answer_claim(message, answer)
         if answer.type == Type.GRANT:
             self.works.append(
                 Done(Operation.GRANT, 0, 0, 0, 1, answer.seq, answer.members, 0, 0, 0, answer.receivers, 0, None)
@@ -160,34 +160,34 @@ class Recorder(TreeSwitch):
             self.replies += sent
         return sent
 
-    def notice(self, message, reason: Reason, now_us: int) -> Frames:
-        sent = super().notice(message, reason, now_us)
+    def send_notice(self, message, reason: Reason, now_us: int) -> Frames:
+        sent = super().send_notice(message, reason, now_us)
         self.replies += sent
         return sent
 
-    def control(self, message, now_us: int) -> tuple[Outcome, Frames]:
-        outcome, sent = super().control(message, now_us)
+    def handle_control(self, message, now_us: int) -> tuple[Outcome, Frames]:
+        outcome, sent = super().handle_control(message, now_us)
         self.replies += [
             (port, frame) for port, frame in sent if frame[ADDRESS_BYTES] & 0xF in (Type.ACK, Type.CONTROL)
         ]
         return outcome, sent
 
-    def acknowledged(self, message) -> tuple[Outcome, Frames]:
-        outcome, sent = super().acknowledged(message)
+    def handle_parent_ack(self, message) -> tuple[Outcome, Frames]:
+        outcome, sent = super().handle_parent_ack(message)
         self.replies += sent
         return outcome, sent
 
-    def noticed(self, message) -> tuple[Outcome, Frames]:
-        outcome, sent = super().noticed(message)
+    def handle_parent_notice(self, message) -> tuple[Outcome, Frames]:
+        outcome, sent = super().handle_parent_notice(message)
         self.replies += sent
         return outcome, sent
 
-    def beside(self, message, step) -> Frames:
-        sent = super().beside(message, step)
+    def extra_frames(self, message, step) -> Frames:
+        sent = super().extra_frames(message, step)
         self.replies += sent
         return sent
 
-    def counted(self, address: int) -> list[int]:
+    def counter_registers(self, address: int) -> list[int]:
         return [register((address + k) % 2**32) for k in range(8)]
 
 
@@ -304,14 +304,14 @@ class CoreBench:
         """A reply of the gateware as the frame that is sent."""
         header = reply.header.as_value().value.to_bytes(HEADER.itemsize, "little")
         body = reply.body.as_value().value.to_bytes(ACK.itemsize, "little") if reply.acknowledges else b""
-        payload = compose.balanced(
+        payload = compose.with_complement(
             header + body, compose.RECEIPT_COMPLEMENT_AT if reply.receipt else compose.COMPLEMENT_AT
         )
         octets = reply.address.as_value().value.to_bytes(data.Layout.cast(Address).size // 8, "little")
         source = compose.Source(
             reply.port, octets[:6], int.from_bytes(octets[6:10], "big"), int.from_bytes(octets[10:], "big")
         )
-        return reply.port, compose.address(self.model.own, source, payload)
+        return reply.port, compose.frame(self.model.own, source, payload)
 
 
 def done(work: data.Const) -> Done:

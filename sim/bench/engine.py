@@ -12,7 +12,7 @@ from iswitch.wire import ADDRESSES
 from iswitch.wire.replay import Fate, Kind
 from sim.bench.replay_client import ReplayClient
 from sim.bench.replay_traffic import ReplayTraffic
-from sim.model.decide.membership import Source
+from sim.model.interface.message import Source
 from sim.model.replay.service import Service
 
 __all__ = ["Burst", "Sent", "Story", "address", "source_of"]

@@ -49,7 +49,7 @@ from sim.explore.claims_worker import CORRECT, ClaimsWorkers, Worker, WorkerRule
 from sim.explore.messages import UNKNOWN, Leave, Receipt, Result, SetThreshold, is_member, lowest_missing
 from sim.explore.search import Continuation, Event, Explorer, Violation
 from sim.model.decide import claims as golden
-from sim.model.tuples import replace_at
+from sim.model.interface.tuples import replace_at
 
 __all__ = ["ClaimsExplorer", "ClaimsState"]
 
@@ -248,7 +248,7 @@ class ClaimsExplorer(Explorer[ClaimsState]):
 
         def step(state: ClaimsState) -> ClaimsState:
             core = self.core(state)
-            self._waits_for = golden.behind(core.claims, core.ring) if core.ring.joining else 0
+            self._waits_for = golden.members_behind(core.claims, core.ring) if core.ring.joining else 0
             for event in self._admissions(core):
                 state = self.after(state, event)
             for m in range(self.scenario.workers):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sim.explore.search import Scenario
 from sim.model.decide import claims as golden
 from sim.model.decide.claims import Claims, Verdict
-from sim.model.decide.ring import Ring
+from sim.model.decide.slot import Ring
 
 __all__ = [
     "AdmitJoining",
@@ -42,8 +42,8 @@ class ClaimsRules(NamedTuple):
     claim: Callable[..., Verdict] = golden.claim
     leave: Callable[[Claims, int], Claims] = golden.leave
     admit: Callable[[Claims, Ring], Ring] = golden.admit
-    granted_for_contribution: Callable[[Claims, int], int | None] = golden.granted
-    granted_for_receipt: Callable[[Claims, int], int | None] = golden.granted
+    granted_for_contribution: Callable[[Claims, int], int | None] = golden.granted_members
+    granted_for_receipt: Callable[[Claims, int], int | None] = golden.granted_members
     reset: Callable[[Claims, int], Claims] = reset_claims
 
 

@@ -21,8 +21,8 @@ from sim.explore.switch import ExploredSwitch
 from sim.model.decide import claims as golden
 from sim.model.decide import ring as golden_ring
 from sim.model.decide.claims import Answer, Claims
-from sim.model.decide.ring import Ring, Work
-from sim.model.tuples import replace_at
+from sim.model.decide.slot import Ring, Step, Work
+from sim.model.interface.tuples import replace_at
 
 __all__ = ["ClaimsCore", "ClaimsSent", "ClaimsSwitch", "grants_to"]
 
@@ -180,7 +180,7 @@ class ClaimsSwitch(ExploredSwitch[ClaimsCore, ClaimsSent]):
             state = state._replace(refused=replace_at(state.refused, worker, refused))
         if verdict.claims.base != before.base:
             state = self._check_grant(state)
-        return state, ClaimsSent(answer=answer, waits_for=verdict.waits)
+        return state, ClaimsSent(answer=answer, waits_for=verdict.waits_for)
 
     def _check_grant(self, state: ClaimsCore) -> ClaimsCore:
         """Check the update that was granted just now, and record it."""
@@ -221,15 +221,15 @@ class ClaimsSwitch(ExploredSwitch[ClaimsCore, ClaimsSent]):
         )
         return self._execute(state, step, event)
 
-    def _execute(self, state: ClaimsCore, step: golden_ring.Step, event: Event) -> tuple[ClaimsCore, ClaimsSent]:
+    def _execute(self, state: ClaimsCore, step: Step, event: Event) -> tuple[ClaimsCore, ClaimsSent]:
         if step.outcome == Outcome.WINDOW:
             raise Violation("an honest worker is refused with WINDOW")
         state = state._replace(ring=step.ring)
         if not step.work:
-            return state, ClaimsSent(waits_for=step.waits)
+            return state, ClaimsSent(waits_for=step.waits_for)
         state, result = self._accumulate(state, step.work, event)
         sends = step.work.emit or step.work.operation == Operation.RESEND
-        return state, ClaimsSent((result,) if sends else (), waits_for=step.waits)
+        return state, ClaimsSent((result,) if sends else (), waits_for=step.waits_for)
 
     def _accumulate(self, state: ClaimsCore, work: Work, event: Event) -> tuple[ClaimsCore, tuple[int, int]]:
         """Execute an operation on the accumulators, and check a sum that leaves against the grant.

@@ -18,10 +18,11 @@ from typing import NamedTuple
 from iswitch.config import Config
 from iswitch.wire import NO_MEMBER, Action, Format, JobState, Reason
 from sim.explore.search import Event, Explorer, Scenario, Violation
-from sim.model.decide import membership
-from sim.model.decide.membership import NO_JOB, EntryState, Job, Request, Settings, Source, Verdict
+from sim.model.decide import command, join
+from sim.model.decide.job import NO_JOB, EntryState, Job, Verdict
 from sim.model.decide.random import Offer
-from sim.model.tuples import replace_at
+from sim.model.interface.message import Request, Settings, Source
+from sim.model.interface.tuples import replace_at
 
 __all__ = ["CRASHES", "LEAVES", "STAYS", "Actor", "JoinExplorer", "JoinScenario", "JoinState"]
 
@@ -66,7 +67,7 @@ class JoinScenario(Scenario):
     world: int = 2
     seats: int = 2
     tokens: int = 4
-    join: JoinRule = membership.join
+    join: JoinRule = join.join
 
 
 class Knowledge(NamedTuple):
@@ -193,7 +194,7 @@ class JoinExplorer(Explorer[JoinState]):
             before = state.job.entries[index].state if state.job.entries else EntryState.FREE
             if entry.state == EntryState.LIVE != before and (entry.nonce - 1, entry.token) not in state.confirmations:
                 raise Violation("a member is live that never received its token")
-        state = state._replace(job=verdict.job, tokens=state.tokens + verdict.fresh)
+        state = state._replace(job=verdict.job, tokens=state.tokens + verdict.accepts_offer)
         if verdict.reason == Reason.DONE:
             state = state._replace(acks=state.acks | {self._ack(actor, verdict)})
         return state, verdict
@@ -218,7 +219,7 @@ class JoinExplorer(Explorer[JoinState]):
 
     def _leave(self, state: JoinState, leave: LeaveArrives) -> JoinState:
         request = self._request(leave.actor, Action.LEAVE, leave.token, leave.member, 1)
-        verdict = membership.act(CONFIG, state.job, request, self._source(leave.actor))
+        verdict = command.execute(CONFIG, state.job, request, self._source(leave.actor))
         return state._replace(job=verdict.job)
 
     @staticmethod

@@ -18,10 +18,11 @@ import numpy as np
 from iswitch.config import Config
 from iswitch.wire import ACK, FRAME_BYTES, NO_MEMBER, UDP_PORT, Action, Format, JobState, Reason, Type
 from sim.explore.search import Event, Explorer, Scenario, Violation
-from sim.model.decide.membership import Job, Source
+from sim.model.decide.job import Job
 from sim.model.egress import compose
+from sim.model.interface.message import Source, SwitchAddress
+from sim.model.interface.tuples import replace_at
 from sim.model.tree_switch import Parent, ParentMembership, TreeSwitch
-from sim.model.tuples import replace_at
 
 __all__ = ["TreeJoinExplorer", "TreeJoinScenario", "TreeJoinState"]
 
@@ -179,7 +180,7 @@ class TreeJoinExplorer(Explorer[TreeJoinState]):
 
     def _control(self, rank: int, worker: Knowledge, action: Action) -> bytes:
         """Return a worker's Join or Reset. Its checksum complement is set as a switch's is, which no switch checks."""
-        addresses = compose.Own(bytes([WORKER_MAC, rank + 1] * 3), bytes([10, 0, 1, rank + 1]))
+        addresses = SwitchAddress(bytes([WORKER_MAC, rank + 1] * 3), bytes([10, 0, 1, rank + 1]))
         home, world = self.switches[self.homes[rank]].own, len(self.homes)
         member, ranks = (NO_MEMBER, 1 << rank) if self.scenario.states_ranks else (rank, 0)
         is_reset = action == Action.RESET
@@ -199,7 +200,7 @@ class TreeJoinExplorer(Explorer[TreeJoinState]):
             fraction=44,
             elements=8,
         )
-        return compose.address(addresses, Source(1, home.mac, int.from_bytes(home.ip, "big"), UDP_PORT), payload)
+        return compose.frame(addresses, Source(1, home.mac, int.from_bytes(home.ip, "big"), UDP_PORT), payload)
 
     def _notice(self, state: TreeJoinState, switch: int) -> bytes:
         """Return the root's NOTICE to a leaf that sent an uplink of the earlier epoch."""
@@ -209,7 +210,7 @@ class TreeJoinExplorer(Explorer[TreeJoinState]):
         payload = compose.notice(
             job=0, epoch=state.switches[0].job.epoch, seq=0, member=above.member, token=above.token, reason=Reason.EPOCH
         )
-        return compose.address(root, Source(0, leaf.mac, int.from_bytes(leaf.ip, "big"), UDP_PORT), payload)
+        return compose.frame(root, Source(0, leaf.mac, int.from_bytes(leaf.ip, "big"), UDP_PORT), payload)
 
     def _arrive(self, state: TreeJoinState, event: FrameArrives) -> tuple[TreeJoinState, list[bytes]]:
         """Return the state after a frame arrived, and the frames that this made a switch send."""

@@ -19,7 +19,7 @@ under all of them at once. It also keeps messages in flight out of the state: th
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from sim.model.decide.ring import SERIAL
+from sim.model.interface.serial import SERIAL
 
 __all__ = [
     "UNKNOWN",

@@ -39,8 +39,8 @@ from sim.explore.replay_switch import (
     execution_mark,
 )
 from sim.explore.search import Event, Explorer, Scenario, Violation
+from sim.model.interface.tuples import replace_at
 from sim.model.replay.session import RULES, SERIAL, Rules
-from sim.model.tuples import replace_at
 
 __all__ = [
     "ALWAYS",

@@ -12,12 +12,12 @@ from iswitch.config import Replay
 from iswitch.wire.replay import REPLAY_HEADER, SESSION_SILENT_US, STATUS, Fate, Kind
 from sim.explore.search import Violation
 from sim.explore.switch import ExploredSwitch
-from sim.model.decide.membership import Source
+from sim.model.interface.message import Source
+from sim.model.interface.tuples import replace_at
 from sim.model.replay import frames
 from sim.model.replay.dispatcher import Dispatcher, Effect, Sent
 from sim.model.replay.frames import Request
 from sim.model.replay.session import RULES, SERIAL, Place, Rules
-from sim.model.tuples import replace_at
 
 __all__ = [
     "EXECUTED",

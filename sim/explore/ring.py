@@ -38,7 +38,7 @@ from sim.explore.messages import (
 )
 from sim.explore.ring_switch import DeadlinePasses, ForceSegment, Join, RingCore, RingScenario, RingSwitch
 from sim.explore.search import Continuation, Event, Explorer, Violation
-from sim.model.tuples import replace_at
+from sim.model.interface.tuples import replace_at
 
 __all__ = ["RingExplorer", "RingState"]
 

@@ -14,7 +14,7 @@ from sim.explore.messages import UNKNOWN, Contribution, Receipt, is_member, lowe
 from sim.explore.ring import RingExplorer, RingState
 from sim.explore.ring_switch import RingScenario
 from sim.explore.search import Event, Explorer
-from sim.model.tuples import replace_at
+from sim.model.interface.tuples import replace_at
 
 __all__ = ["DUPLICATE", "LOSS", "REORDER", "LinkExplorer", "LinkState"]
 

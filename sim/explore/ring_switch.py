@@ -12,8 +12,9 @@ from sim.explore.messages import UNKNOWN, Contribution, Leave, Receipt, SegmentN
 from sim.explore.search import Event, Scenario, Violation
 from sim.explore.switch import ExploredSwitch
 from sim.model.decide import ring as golden
-from sim.model.decide.ring import RULES, SERIAL, Ring, Rules, Slot, Step, Work
-from sim.model.tuples import replace_at
+from sim.model.decide.slot import RULES, Ring, Rules, Slot, Step, Work
+from sim.model.interface.serial import SERIAL
+from sim.model.interface.tuples import replace_at
 
 __all__ = ["DeadlinePasses", "ForceSegment", "Join", "RingCore", "RingScenario", "RingSent", "RingSwitch"]
 
@@ -182,7 +183,7 @@ class RingSwitch(ExploredSwitch[RingCore, RingSent]):
         step = self._receive(state, event)
         if step.outcome == Outcome.WINDOW or self.all_contribute and step.outcome == Outcome.SLOT_HELD:
             raise Violation(f"an honest worker is refused with {step.outcome.name}")
-        return step.ring, [step.work] if step.work else [], step.waits
+        return step.ring, [step.work] if step.work else [], step.waits_for
 
     def _receive(self, state: RingCore, event: Contribution | Receipt) -> Step:
         s, seq = self.scenario, self.numbers.seq(event.segment)

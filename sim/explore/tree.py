@@ -49,7 +49,7 @@ from sim.explore.tree_switches import (
     TreeScenario,
     Uplink,
 )
-from sim.model.tuples import replace_at
+from sim.model.interface.tuples import replace_at
 
 __all__ = ["TreeExplorer", "TreeState"]
 

@@ -13,9 +13,9 @@ from sim.explore.search import Event, Scenario, Violation
 from sim.explore.switch import ExploredSwitch
 from sim.model.decide import ring as flat
 from sim.model.decide import tree as golden
-from sim.model.decide.ring import Ring, Slot, Work
+from sim.model.decide.slot import Ring, Slot, Work
 from sim.model.decide.tree import RULES, Rules
-from sim.model.tuples import replace_at
+from sim.model.interface.tuples import replace_at
 
 __all__ = [
     "LeafReceipt",
@@ -164,7 +164,7 @@ class SwitchTree(ExploredSwitch[TreeCore, TreeSent]):
         self.child_index = [self.children[s.parents[c]].index(c) if c else UNKNOWN for c in self.switches]
         self.worker_index = [len(self.children[k]) + self.locals[k].index(w) for w, k in enumerate(s.homes)]
         self.all_contribute = not s.threshold and not s.deadlines
-        longest = s.rules.reach(flat.new_ring(0, s.window, 0, 0, 0)) or s.window
+        longest = s.rules.behind_limit(flat.new_ring(0, s.window, 0, 0, 0)) or s.window
         # With H = N nothing, switches included, is a window behind what it sends.
         self.reach = s.window if self.all_contribute else longest
 
@@ -240,7 +240,7 @@ class SwitchTree(ExploredSwitch[TreeCore, TreeSent]):
                 uplink=not worker,
                 rules=s.rules,
             )
-            report = golden.sign_of_life(step, leaf=leaf, rules=s.rules) if s.receipts else None
+            report = golden.keepalive(step, leaf=leaf, rules=s.rules) if s.receipts else None
         else:
             step, report = golden.receipt(
                 state.ring,
@@ -274,7 +274,7 @@ class SwitchTree(ExploredSwitch[TreeCore, TreeSent]):
             state = state._replace(accumulators=replace_at(state.accumulators, work.slot, content))
             if not work.emit:
                 return state
-        ranks = golden.names(state.ring, work.slot).ranks
+        ranks = golden.contributors(state.ring, work.slot).ranks
         if content != self._payload(ranks, segment):
             raise Violation("a sum differs from its ranks' payloads")
         if slot.state == SlotState.SENT_UP:
@@ -335,4 +335,6 @@ class SwitchTree(ExploredSwitch[TreeCore, TreeSent]):
     def low(self, state: TreeCore) -> int:
         """Return the lowest segment whose result somebody below a switch may lack, as the switch reports it."""
         ring = state.ring
-        return self.numbers.segment(self.scenario.rules.lowest(ring) if ring.live else ring.acknowledged[0])
+        return self.numbers.segment(
+            self.scenario.rules.lowest_acknowledged(ring) if ring.live else ring.acknowledged[0]
+        )

@@ -1,5 +1,4 @@
-"""Where an ordinary frame goes: the addresses that were seen, and what a learning bridge makes of them (IEEE 802.1D,
-7.7 to 7.9)."""
+"""Where an ordinary frame goes: a table of addresses seen, and a learning bridge (IEEE 802.1D, 7.7 to 7.9)."""
 
 from typing import NamedTuple
 
@@ -10,7 +9,7 @@ __all__ = ["MacTable", "destinations"]
 WAYS = 4
 TICK_US = 1 << 24
 TICKS = 256
-"""A time stamp counts modulo 256 ticks of 16.8 s, which is once around `now_us`."""
+"""A time stamp counts ticks of 16.8 s modulo 256, which is once around `now_us`."""
 LIFETIME_TICKS = 18
 """285 to 302 s; 802.1D recommends 300 s (7.9.2)."""
 
@@ -27,18 +26,19 @@ class Entry(NamedTuple):
 
 
 def is_group(mac: bytes) -> bool:
+    """Return whether an address is a group's."""
     return bool(mac[0] & 1)
 
 
 class MacTable:
-    """`entries` places in sets of WAYS. An entry that is dead by age is as good as absent."""
+    """A set-associative table of stations: `entries` in sets of WAYS. An entry that aged out is as good as absent."""
 
     def __init__(self, entries: int) -> None:
         self.sets: list[list[Entry | None]] = [[None] * WAYS for _ in range(entries // WAYS)]
         self.tick = 0
 
-    def at(self, now_us: int) -> None:
-        """Lets time pass: the dead are buried, so that a stamp 256 ticks old is never taken for a fresh one."""
+    def advance(self, now_us: int) -> None:
+        """Advance to a time. Old entries age out at once, so a stamp 256 ticks old is never taken for a fresh one."""
         tick = now_us // TICK_US % TICKS
         if tick != self.tick:
             self.tick = tick
@@ -47,21 +47,26 @@ class MacTable:
             ]
 
     def age(self, entry: Entry) -> int:
+        """Return the age of an entry in ticks."""
         return (self.tick - entry.tick) % TICKS
 
     def ways(self, mac: bytes) -> list[Entry | None]:
-        """The set of an address: the exclusive or of its bits, in groups as long as the number of a set."""
-        bits, rest, number = (len(self.sets) - 1).bit_length(), int.from_bytes(mac, "big"), 0
+        """Return the set of an address. Its index is the exclusive or of the address's bits in groups of its length."""
+        bits, rest, index = (len(self.sets) - 1).bit_length(), int.from_bytes(mac, "big"), 0
         while rest:
-            number ^= rest % len(self.sets)
+            index ^= rest % len(self.sets)
             rest >>= bits
-        return self.sets[number]
+        return self.sets[index]
 
     def port(self, mac: bytes) -> int | None:
+        """Return the port of a station, or None if it is unknown."""
         return next((entry.port for entry in self.ways(mac) if entry and entry.mac == mac), None)
 
     def learn(self, mac: bytes, port: int, own: bytes) -> None:
-        """A station sent a frame into `port`. Group addresses, zero and the switch's own are nobody's."""
+        """Record that a station sent a frame into a port. Group addresses, zero and the switch's own are not learnt.
+
+        A new station replaces a free entry of its set, or else the oldest one.
+        """
         if is_group(mac) or mac in (bytes(6), own):
             return
         ways = self.ways(mac)
@@ -72,7 +77,7 @@ class MacTable:
 
 
 def destinations(table: MacTable, mac: bytes, ingress: int, ports: int) -> tuple[Outcome, list[int]]:
-    """The fate of an ordinary frame to `mac` that came in by `ingress`, and the ports it leaves by, in order."""
+    """Return the outcome of an ordinary frame to `mac` that came in by `ingress`, and its egress ports in order."""
     if mac[:5] == RESERVED[:5] and mac[5] < 16:
         return Outcome.RESERVED, []
     known = table.port(mac)

@@ -3,7 +3,7 @@
 import struct
 
 from iswitch.wire import IPV4_FRAGMENT_MASK, ones_complement_sum
-from sim.model.egress.compose import Own
+from sim.model.interface.message import SwitchAddress
 
 __all__ = ["answer"]
 
@@ -16,7 +16,7 @@ ECHO_REQUEST, ECHO_REPLY = b"\x08\0", b"\0\0"
 IP_AT, ICMP_AT = 14, 34
 
 
-def answer(frame: bytes, own: Own) -> bytes | None:
+def answer(frame: bytes, own: SwitchAddress) -> bytes | None:
     """The frame that answers `frame`, to leave by the port it came from; None if nothing is asked of the switch here.
 
     Nobody is answered at a group address. What follows the message, padding included, stays as it came.
@@ -24,7 +24,7 @@ def answer(frame: bytes, own: Own) -> bytes | None:
     return arp(frame, own) or echo(frame, own)
 
 
-def arp(frame: bytes, own: Own) -> bytes | None:
+def arp(frame: bytes, own: SwitchAddress) -> bytes | None:
     sender, asked = frame[22:32], frame[38:42]
     if (
         frame[:6] not in (BROADCAST, own.mac)
@@ -37,7 +37,7 @@ def arp(frame: bytes, own: Own) -> bytes | None:
     return sender[:6] + own.mac + ARP_HEAD + REPLY + own.mac + own.ip + sender + frame[42:]
 
 
-def echo(frame: bytes, own: Own) -> bytes | None:
+def echo(frame: bytes, own: SwitchAddress) -> bytes | None:
     """`checksum + 0x0800` with the end-around carry is RFC 1624's update for a type that goes from 8 to 0. Of the two
     zeros that ones' complement has it gives 0xFFFF, which is right for a message of nothing but zeros too."""
     length, _, fragment, _, protocol = struct.unpack_from(">HHHBB", frame, 16)

@@ -1,220 +1,68 @@
-"""The protocol core: what one job's ring of slots makes of a contribution, a receipt or a departure.
+"""The protocol core: what one job's ring of slots does with a contribution, a receipt or a departure.
 
-Pure functions on small tuples. The golden model of the switch (`sim/model/switch.py`) and the exhaustive explorer
-(`sim/explore/ring.py`) call the same functions, so what was explored is what the gateware is compared with.
-A payload does not appear here: the set `members` of a slot *is* the sum, `Operation`s say what happens to the numbers.
-
-Serial numbers are modulo 2^32 and compared as in RFC 1982. Sets of workers are bit masks.
+Pure functions on small tuples (`slot.py`). The golden model of the switch (`sim/model/switch.py`) and the exhaustive
+explorer (`sim/explore/ring.py`) call the same functions, so what was explored is what the gateware is compared with.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 from iswitch.wire import Operation, Outcome, SlotState
+from sim.model.decide.slot import (
+    RULES,
+    Ring,
+    Rules,
+    Slot,
+    Step,
+    Work,
+    awaited_members,
+    is_complete,
+    is_overdue,
+    missing_members,
+    with_slot,
+)
+from sim.model.interface.serial import SERIAL, ahead
+from sim.model.interface.tuples import replace_at
 
-__all__ = [
-    "RULES",
-    "SERIAL",
-    "Names",
-    "Ring",
-    "Rules",
-    "Slot",
-    "Step",
-    "Work",
-    "complete",
-    "contribute",
-    "force",
-    "forward",
-    "leave",
-    "new_ring",
-    "put",
-    "receipt",
-]
-
-SERIAL = 1 << 32
-HALF = 1 << 31
-
-
-def forward(newer: int, older: int) -> int:
-    """How far `newer` is ahead of `older`, in [-2^31, 2^31)."""
-    return (newer - older + HALF) % SERIAL - HALF
-
-
-class Slot(NamedTuple):
-    """One slot. `arrived`: heard from in this lap. `members`: in the sum. `expected`: still waited for at the opening,
-    less those who left. `length` in bytes. `boundary`: the last segment of a collective. `requires_all`: waits for everybody
-    expected, whatever threshold and deadline say. `change`: newcomers were let in when it completed. `opened_us`: the
-    time of its opening."""
-
-    seq: int
-    state: int = SlotState.EMPTY
-    arrived: int = 0
-    members: int = 0
-    tainted: int = 0
-    expected: int = 0
-    format: int = 0
-    length: int = 0
-    boundary: bool = False
-    requires_all: bool = False
-    change: bool = False
-    opened_us: int = 0
-
-
-class Names(NamedTuple):
-    """Who is in a slot's sum all over a tree, where a member may be a switch: masks of global ranks; `partial`:
-    somebody below a member is not in though waited for. `tree.py` keeps them."""
-
-    ranks: int = 0
-    tainted: int = 0
-    partial: bool = False
-
-
-class Ring(NamedTuple):
-    """One job's slots and what is known of each member: `have[m]` is the lowest seq whose result m may lack. `joining`:
-    who waits for the next boundary. `admitted`: who was let in at the last one, with `admitted_seq` for a first seq; its slot
-    may have completed while slots before it were not even open. `deadline_us`: a slot open for so long waits no longer;
-    0: there is none. `names`: one for each slot, or none."""
-
-    slots: tuple[Slot, ...]
-    acknowledged: tuple[int, ...]
-    live: int
-    threshold: int
-    joining: int = 0
-    admitted: int = 0
-    admitted_seq: int = 0
-    deadline_us: int = 0
-    names: tuple[Names, ...] = ()
-
-    @property
-    def window(self) -> int:
-        return len(self.slots) // 2
-
-
-class Work(NamedTuple):
-    """An operation for the accumulators. `first`: overwrite instead of add. `emit`: the slot is complete with this one;
-    its result goes to the set `receivers`, as does that of a RESEND."""
-
-    operation: Operation
-    slot: int
-    first: bool
-    emit: bool
-    receivers: int
-
-
-class Step(NamedTuple):
-    """`waits`: whom the sender has been waiting for, if this message shows that it has."""
-
-    ring: Ring
-    outcome: Outcome
-    work: Work | None = None
-    waits: int = 0
-
-
-def complete(slot: Slot, threshold: int, overdue: bool = False) -> bool:
-    """Nobody is left to wait for; or enough workers are in the sum, or it has been open for too long, unless it waits
-    for all."""
-    enough = slot.members.bit_count() >= threshold or overdue
-    return not slot.expected & ~slot.arrived or (enough and not slot.requires_all)
-
-
-def is_overdue(ring: Ring, slot: Slot, now_us: int) -> bool:
-    return bool(ring.deadline_us) and (now_us - slot.opened_us) % SERIAL >= ring.deadline_us
-
-
-def lacking(ring: Ring, slot: Slot) -> int:
-    """The live members who are not known to hold this slot's result."""
-    return sum(
-        1 << m
-        for m, acknowledged in enumerate(ring.acknowledged)
-        if ring.live >> m & 1 and forward(acknowledged, slot.seq) <= 0
-    )
-
-
-def holders(ring: Ring, slot: Slot) -> int:
-    """For whom a slot waits before it can be overwritten."""
-    return slot.expected & ~slot.arrived if slot.state == SlotState.COLLECTING else lacking(ring, slot)
-
-
-def may_overwrite(ring: Ring, slot: Slot) -> bool:
-    """Nobody alive can still ask for this slot's result."""
-    return slot.state == SlotState.EMPTY or slot.state == SlotState.COMPLETE and not lacking(ring, slot)
-
-
-def may_add(slot: Slot, bit: int) -> bool:
-    """A worker is in a sum at most once, and a complete result never changes."""
-    return slot.state == SlotState.COLLECTING and not slot.arrived & bit
-
-
-def repeat_completes(slot: Slot, threshold: int, overdue: bool) -> bool:
-    """SET_H made enough of what an open slot already has, or its time is over: whoever asks again ends it."""
-    return slot.state == SlotState.COLLECTING and complete(slot, threshold, overdue)
-
-
-def admitted(ring: Ring, slot: Slot) -> int:
-    """Who joins with the completion of this slot: nobody has sent anything for later ones, so all of these can wait for
-    the newcomers."""
-    return ring.joining if slot.boundary else 0
-
-
-def expected(ring: Ring, seq: int) -> int:
-    """Whom a slot waits for that opens for `seq`."""
-    return ring.live & ~(ring.admitted if forward(seq, ring.admitted_seq) < 0 else 0)
-
-
-class Rules(NamedTuple):
-    """The rules the explorer replaces by plausible wrong ones."""
-
-    may_overwrite: Callable[[Ring, Slot], bool] = may_overwrite
-    may_add: Callable[[Slot, int], bool] = may_add
-    repeat_completes: Callable[[Slot, int, bool], bool] = repeat_completes
-    admitted: Callable[[Ring, Slot], int] = admitted
-    expected: Callable[[Ring, int], int] = expected
-
-
-RULES = Rules()
+__all__ = ["acknowledge", "contribute", "force", "leave", "new_ring", "receipt"]
 
 
 def new_ring(first_seq: int, window: int, members: int, live: int, threshold: int, deadline_us: int = 0) -> Ring:
-    """Empty slots on the lap before `first_seq`, which is a multiple of `2 * window`."""
+    """Return a ring of empty slots on the lap before `first_seq`, which is a multiple of `2 * window`."""
     slots = tuple(Slot(seq=(first_seq + k - 2 * window) % SERIAL) for k in range(2 * window))
     return Ring(slots, (first_seq,) * members, live, threshold, deadline_us=deadline_us)
 
 
 def acknowledge(ring: Ring, member: int, seq: int, behind: int) -> Ring | None:
-    """The sender lacks nothing below `seq - behind`. None: farther than the ring allows anyone to be."""
-    ahead = forward(seq - behind, ring.acknowledged[member])
-    if ahead > len(ring.slots):
+    """Record that a member holds every result below `seq - behind`.
+
+    Return None if that is farther ahead than the ring allows any member to be. An older acknowledgement changes
+    nothing, for acknowledgements are cumulative and may arrive late.
+    """
+    progress = ahead(seq - behind, ring.acknowledged[member])
+    if progress > len(ring.slots):
         return None
-    if ahead <= 0:
+    if progress <= 0:
         return ring
-    acknowledged = (seq - behind) % SERIAL
-    return ring._replace(acknowledged=ring.acknowledged[:member] + (acknowledged,) + ring.acknowledged[member + 1 :])
+    return ring._replace(acknowledged=replace_at(ring.acknowledged, member, (seq - behind) % SERIAL))
 
 
-def put(ring: Ring, index: int, slot: Slot) -> Ring:
-    return ring._replace(slots=ring.slots[:index] + (slot,) + ring.slots[index + 1 :])
-
-
-def finish(ring: Ring, index: int, slot: Slot, rules: Rules) -> Ring:
-    """The slot is complete; at a boundary those who wait to join are live from the next seq on."""
-    new = rules.admitted(ring, slot)
-    if slot.boundary or new:
+def complete(ring: Ring, index: int, slot: Slot, rules: Rules) -> Ring:
+    """Complete a slot. At a boundary the joining members become live from the next seq on."""
+    admitted = rules.admits(ring, slot)
+    if slot.boundary or admitted:
         start = (slot.seq + 1) % SERIAL
-        acknowledged = tuple(start if new >> m & 1 else known for m, known in enumerate(ring.acknowledged))
         ring = ring._replace(
-            live=ring.live | new,
-            joining=ring.joining & ~new,
-            admitted=new,
+            live=ring.live | admitted,
+            joining=ring.joining & ~admitted,
+            admitted=admitted,
             admitted_seq=start,
-            acknowledged=acknowledged,
+            acknowledged=tuple(start if admitted >> m & 1 else known for m, known in enumerate(ring.acknowledged)),
         )
-    return put(ring, index, slot._replace(state=SlotState.COMPLETE, change=bool(new)))
+    return with_slot(ring, index, slot._replace(state=SlotState.COMPLETE, change=bool(admitted)))
 
 
 def force(ring: Ring, index: int, rules: Rules = RULES) -> tuple[Ring, Work]:
-    """A collecting slot completes with what it has."""
+    """Complete a collecting slot with what it has."""
     slot = ring.slots[index]
-    ring = finish(ring, index, slot, rules)
+    ring = complete(ring, index, slot, rules)
     return ring, Work(Operation.FORCE, index, not slot.members, True, ring.live)
 
 
@@ -232,28 +80,39 @@ def contribute(
     quarantine: bool = True,
     now_us: int = 0,
     granted: int | None = None,
-    reach: int = 0,
+    behind_limit: int = 0,
     rules: Rules = RULES,
 ) -> Step:
-    """One contribution that passed the checks of membership and form. `granted`: in an asynchronous job, where all are
-    `requires_all`, the live members to whom `seq` is granted; otherwise all are expected. `behind` is less than `reach`, or
-    than W if that is 0."""
+    """Handle a contribution that passed the checks of membership and form.
+
+    The law: a contribution of the slot's own lap is added once; one of the next lap opens the slot if the old result
+    is no longer needed; any other changes nothing. A slot sends its result when it is complete, and a retransmission
+    to a complete slot is answered with it, for nothing else heals a lost result.
+
+    Parameters
+    ----------
+    granted : int, optional
+        In an asynchronous job, where every segment requires all: the live members to which `seq` is granted. By
+        default all live members are expected.
+    behind_limit : int
+        `behind` must be less than this; 0 stands for W.
+    """
     index = seq % len(ring.slots)
     slot, bit = ring.slots[index], 1 << member
-    ahead = forward(seq, slot.seq)
-    known = acknowledge(ring, member, seq, behind)
-    if behind >= (reach or ring.window) or known is None or ahead > len(ring.slots):
+    distance = ahead(seq, slot.seq)
+    acknowledged = acknowledge(ring, member, seq, behind)
+    if behind >= (behind_limit or ring.window) or acknowledged is None or distance > len(ring.slots):
         return Step(ring, Outcome.WINDOW)
-    ring = known
-    if ahead < 0:
+    ring = acknowledged
+    if distance < 0:
         return Step(ring, Outcome.STALE)
-    if ahead > 0:
+    if distance > 0:
         if not rules.may_overwrite(ring, slot):
-            return Step(ring, Outcome.SLOT_HELD, waits=holders(ring, slot))
+            return Step(ring, Outcome.SLOT_HELD, waits_for=awaited_members(ring, slot))
         slot = Slot(
             seq,
             SlotState.COLLECTING,
-            expected=rules.expected(ring, seq) if granted is None else granted,
+            expected=rules.expected_members(ring, seq) if granted is None else granted,
             format=format,
             length=length,
             boundary=boundary,
@@ -270,21 +129,32 @@ def contribute(
         return Step(ring, Outcome.LENGTH)
     overdue = is_overdue(ring, slot, now_us)
     if not rules.may_add(slot, bit):
-        outcome = Outcome.DUPLICATE if slot.arrived & bit else Outcome.LATE
-        if rules.repeat_completes(slot, ring.threshold, overdue):
-            ring, work = force(ring, index, rules)
-            return Step(ring, outcome, work)
-        if slot.state == SlotState.COMPLETE:
-            return Step(ring, outcome, Work(Operation.RESEND, index, False, False, bit))
-        return Step(ring, outcome, waits=slot.expected & ~slot.arrived)
+        return repeat(ring, index, slot, bit, overdue, rules)
+    return add(ring, index, slot, bit, tainted, quarantine, overdue, rules)
 
+
+def repeat(ring: Ring, index: int, slot: Slot, bit: int, overdue: bool, rules: Rules) -> Step:
+    """Handle a contribution that is in the slot already, or comes after its completion."""
+    outcome = Outcome.DUPLICATE if slot.arrived & bit else Outcome.LATE
+    if rules.repeat_completes(slot, ring.threshold, overdue):
+        ring, work = force(ring, index, rules)
+        return Step(ring, outcome, work)
+    if slot.state == SlotState.COMPLETE:
+        return Step(ring, outcome, Work(Operation.RESEND, index, False, False, bit))
+    return Step(ring, outcome, waits_for=missing_members(slot))
+
+
+def add(
+    ring: Ring, index: int, slot: Slot, bit: int, tainted: bool, quarantine: bool, overdue: bool, rules: Rules
+) -> Step:
+    """Add a contribution to its slot. A quarantined one has arrived but is not in the sum."""
     included = not (tainted and quarantine)
     first = not slot.members
     slot = slot._replace(
         arrived=slot.arrived | bit, members=slot.members | bit * included, tainted=slot.tainted | bit * tainted
     )
-    emit = complete(slot, ring.threshold, overdue)
-    ring = finish(ring, index, slot, rules) if emit else put(ring, index, slot)
+    emit = is_complete(slot, ring.threshold, overdue)
+    ring = complete(ring, index, slot, rules) if emit else with_slot(ring, index, slot)
     if included:
         return Step(ring, Outcome.ADDED, Work(Operation.CONTRIBUTE, index, first, emit, ring.live))
     return Step(ring, Outcome.QUARANTINED, Work(Operation.FORCE, index, first, True, ring.live) if emit else None)
@@ -302,31 +172,42 @@ def receipt(
     length: int = 0,
     rules: Rules = RULES,
 ) -> Step:
-    """The sender lacks nothing below `seq - behind`, and with `want` asks for the result of `seq`. `granted`: in an
-    asynchronous job, the live members to whom `seq` is granted, if it is. If all have left its result is `length` bytes
-    of zeros in `format`."""
-    known = acknowledge(ring, member, seq, behind)
-    if behind > ring.window or known is None:
+    """Handle a receipt: its sender holds every result below `seq - behind`, and with `want` asks for that of `seq`.
+
+    Parameters
+    ----------
+    granted : int, optional
+        In an asynchronous job: the live members to which `seq` is granted, if it is. If all of them have left, the
+        result is `length` bytes of zeros in `format`, for no contribution will ever open the slot.
+    """
+    acknowledged = acknowledge(ring, member, seq, behind)
+    if behind > ring.window or acknowledged is None:
         return Step(ring, Outcome.WINDOW)
+    ring = acknowledged
     index = seq % len(ring.slots)
     slot = ring.slots[index]
-    if want and slot.seq == seq and slot.state == SlotState.COMPLETE:
-        return Step(known, Outcome.RECEIPT, Work(Operation.RESEND, index, False, False, 1 << member))
-    if want and granted is not None and forward(seq, slot.seq) == len(ring.slots):
-        if not rules.may_overwrite(known, slot):
-            return Step(known, Outcome.RECEIPT, waits=holders(known, slot))
+    if not want:
+        return Step(ring, Outcome.RECEIPT)
+    if slot.seq == seq and slot.state == SlotState.COMPLETE:
+        return Step(ring, Outcome.RECEIPT, Work(Operation.RESEND, index, False, False, 1 << member))
+    if granted is not None and ahead(seq, slot.seq) == len(ring.slots):
+        if not rules.may_overwrite(ring, slot):
+            return Step(ring, Outcome.RECEIPT, waits_for=awaited_members(ring, slot))
         if granted:
-            return Step(known, Outcome.RECEIPT, waits=granted)
+            return Step(ring, Outcome.RECEIPT, waits_for=granted)
         empty = Slot(seq, SlotState.COLLECTING, format=format, length=length, requires_all=True)
-        known, work = force(put(known, index, empty), index, rules)
-        return Step(known, Outcome.RECEIPT, work)
-    waits = slot.expected & ~slot.arrived if want and slot.seq == seq and slot.state == SlotState.COLLECTING else 0
-    return Step(known, Outcome.RECEIPT, waits=waits)
+        ring, work = force(with_slot(ring, index, empty), index, rules)
+        return Step(ring, Outcome.RECEIPT, work)
+    is_collecting = slot.seq == seq and slot.state == SlotState.COLLECTING
+    return Step(ring, Outcome.RECEIPT, waits_for=missing_members(slot) if is_collecting else 0)
 
 
 def leave(ring: Ring, member: int, rules: Rules = RULES) -> tuple[Ring, list[Work]]:
-    """The member is waited for no longer, at once; what it contributed stays in and stays named. Eviction is the same.
-    If only newcomers remain, who have nothing of what the others knew, the ring is at its end: nobody is live."""
+    """Remove a member, which left or was evicted. Slots that waited for it alone complete.
+
+    What it contributed stays in the sums, under its name. If only members remain that the last boundary admitted, no
+    member is live any more: they hold nothing of the job's state, so the job cannot go on.
+    """
     bit = 1 << member
     ring = ring._replace(live=ring.live & ~bit, joining=ring.joining & ~bit)
     works: list[Work] = []
@@ -336,8 +217,8 @@ def leave(ring: Ring, member: int, rules: Rules = RULES) -> tuple[Ring, list[Wor
         if slot.state != SlotState.COLLECTING:
             continue
         slot = slot._replace(expected=slot.expected & ~bit)
-        ring = put(ring, index, slot)
-        if complete(slot, ring.threshold):
+        ring = with_slot(ring, index, slot)
+        if is_complete(slot, ring.threshold):
             ring, work = force(ring, index, rules)
             works.append(work)
     return ring, works

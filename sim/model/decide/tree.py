@@ -1,22 +1,19 @@
-"""The ring in a tree of switches: what a slot does that has a parent, or members that are switches.
+"""The ring in a tree of switches: a slot that has a parent, or members that are switches.
 
-Pure functions around those of `ring.py`, for every switch of a tree. A *leaf* here is any switch with a parent, for
-which it is one member among others; the *root* has none. All of them have the same window, epoch and first seq. A
-leaf's slot
+Pure functions around those of `ring.py`, for every switch of a tree. A *leaf* here is any switch with a parent, whose
+member it is; the *root* has none. All of them have the same window, epoch and first seq. A leaf's slot goes through
 
     EMPTY -> COLLECTING -> SENT_UP -> COMPLETE
 
-- closes when nobody below is left to wait for: it sends its accumulators up unrounded and never changes them again.
-Neither
-  departures nor late contributions open it;
-- is SENT_UP until the result from above is installed in it. Whoever asks meanwhile, by any repeat, makes the leaf send
-up again:
-  it has no timer of its own, the workers' serve all the way to the root;
-- is COMPLETE with the root's result, the same bits as everywhere, and from then on is like a slot of `ring.py`.
+- It closes when no member below is missing. The leaf then sends its accumulators up unrounded and never changes them
+  again; neither departures nor late contributions open the slot.
+- It is SENT_UP until the parent's result is installed in it. Meanwhile any retransmission from below makes the leaf
+  send up again: it has no timer of its own, and the workers' timers serve all the way to the root.
+- It is COMPLETE with the root's result, the same bits as everywhere, and from then on is like a slot of `ring.py`.
 
-What a slot *emits* when it closes goes to the parent of a leaf; at the root, and when a result is installed, to all
-live members. A leaf tells its parent what the *worst* of its members holds, so no switch above reuses a slot that a
-worker still needs.
+What a slot *emits* when it closes goes to the parent of a leaf. At the root, and when a result is installed, it goes to
+all live members. A leaf reports to its parent the lowest acknowledgement of its members, so no switch above reuses a
+slot that a worker still needs.
 
 `ranks` are masks of global ranks, `member` is an index at this switch. A worker is a member with one rank.
 """
@@ -26,69 +23,90 @@ from typing import NamedTuple
 
 from iswitch.wire import Operation, Outcome, SlotState
 from sim.model.decide import ring as flat
-from sim.model.decide.ring import Names, Ring, Slot, Step, Work, forward, put
+from sim.model.decide import slot as flat_rules
+from sim.model.decide.slot import Contributors, Ring, Slot, Step, Work, with_slot
+from sim.model.interface.serial import ahead
+from sim.model.interface.tuples import replace_at
 
-__all__ = ["RULES", "Report", "Rules", "close", "contribute", "install", "leave", "lowest", "names", "receipt"]
+__all__ = [
+    "RULES",
+    "LeafReceipt",
+    "Rules",
+    "close",
+    "contribute",
+    "contributors",
+    "install",
+    "keepalive",
+    "leave",
+    "lowest_acknowledged",
+    "receipt",
+]
 
 
-class Report(NamedTuple):
-    """A receipt that a leaf sends up: nothing below `seq - behind` is lacking by anybody below; `want`: the result of
-    `seq` is."""
+class LeafReceipt(NamedTuple):
+    """A receipt that a leaf sends up: all members below hold every result below `seq - behind`.
+
+    `want`: one of them asks for the result of `seq`.
+    """
 
     seq: int
     behind: int
     want: bool
 
 
-def lowest(ring: Ring) -> int:
-    """The lowest seq whose result some live member may lack. At least one member is live."""
-    lives = [acknowledged for m, acknowledged in enumerate(ring.acknowledged) if ring.live >> m & 1]
-    return min(lives, key=lambda acknowledged: forward(acknowledged, lives[0]))
+def lowest_acknowledged(ring: Ring) -> int:
+    """Return the lowest seq whose result some live member may lack. At least one member is live."""
+    known = [acknowledged for m, acknowledged in enumerate(ring.acknowledged) if ring.live >> m & 1]
+    return min(known, key=lambda acknowledged: ahead(acknowledged, known[0]))
 
 
 def may_install(slot: Slot) -> bool:
-    """A result settles any open slot, also one that has not closed: the root may have been told to wait for fewer."""
+    """A result completes any open slot, also one that has not closed: the root may wait for fewer since SET_H."""
     return slot.state in (SlotState.COLLECTING, SlotState.SENT_UP)
 
 
-def sends_again(slot: Slot) -> bool:
-    """A repeat says that the uplink or its answer was lost, or is late; the parent takes any number of them."""
+def repeats_uplink(slot: Slot) -> bool:
+    """A retransmission from below makes a leaf send up again: the uplink or its answer was lost, or is late.
+
+    The parent accepts any number of repeats.
+    """
     return slot.state == SlotState.SENT_UP
 
 
-def reach(ring: Ring) -> int:
-    """A switch below is fewer segments than this behind the one it sends up."""
+def behind_limit(ring: Ring) -> int:
+    """A switch is fewer segments than this behind the one it sends up: its own ring allows no more."""
     return len(ring.slots)
 
 
 class Rules(NamedTuple):
-    """The rules the explorer replaces by plausible wrong ones."""
+    """The rules of a tree, which the explorer replaces by plausible wrong ones."""
 
-    ring: flat.Rules = flat.RULES
+    ring: flat_rules.Rules = flat_rules.RULES
     may_install: Callable[[Slot], bool] = may_install
-    sends_again: Callable[[Slot], bool] = sends_again
-    lowest: Callable[[Ring], int] = lowest
-    reach: Callable[[Ring], int] = reach
+    repeats_uplink: Callable[[Slot], bool] = repeats_uplink
+    lowest_acknowledged: Callable[[Ring], int] = lowest_acknowledged
+    behind_limit: Callable[[Ring], int] = behind_limit
 
 
 RULES = Rules()
 
 
-def names(ring: Ring, index: int) -> Names:
-    """Who is in a slot's sum."""
-    return ring.names[index] if ring.names else Names()
+def contributors(ring: Ring, index: int) -> Contributors:
+    """Return the contributors to a slot's sum."""
+    return ring.contributors[index] if ring.contributors else Contributors()
 
 
-def name(ring: Ring, index: int, new: Names) -> Ring:
-    every = ring.names or (Names(),) * len(ring.slots)
-    return ring._replace(names=every[:index] + (new,) + every[index + 1 :])
+def with_contributors(ring: Ring, index: int, new: Contributors) -> Ring:
+    """Return the ring with other contributors to the slot at an index."""
+    every = ring.contributors or (Contributors(),) * len(ring.slots)
+    return ring._replace(contributors=replace_at(every, index, new))
 
 
 def close(ring: Ring, work: Work | None, leaf: bool) -> Ring:
-    """What `ring.py` completes, a leaf sends up instead."""
+    """Close the slot that an operation completes. A leaf sends it up instead of completing it: only the root rounds."""
     if not (leaf and work and work.emit):
         return ring
-    return put(ring, work.slot, ring.slots[work.slot]._replace(state=SlotState.SENT_UP))
+    return with_slot(ring, work.slot, ring.slots[work.slot]._replace(state=SlotState.SENT_UP))
 
 
 def contribute(
@@ -109,22 +127,28 @@ def contribute(
     now_us: int = 0,
     rules: Rules = RULES,
 ) -> Step:
-    """A contribution of a worker, or the `uplink` of a switch, that passed the checks of membership and form.
+    """Handle a worker's contribution or a switch's `uplink` that passed the checks of membership and form.
 
-    `ranks`: who is in it, none if all below was quarantined; then it only counts as arrived. `tainted`: whose numbers
-    were rejected, in or not. `partial`: somebody below is not in it though waited for. Uplinks give `length` as their
-    elements have at 4 bytes.
+    A worker is less than W behind what it sends. A switch may be up to 2W behind, which is what its own ring allows: if
+    a slot closed without the slowest of its members, the other members are a window ahead of that one, and the segment
+    that they contribute to is a window ahead of them.
 
-    A worker is less than W behind what it sends. A switch may be up to 2W behind, what its own ring allows: where a
-    slot closed without the worst of its members, the others are a window ahead of that one, and the segment they are at
-    is another.
+    Parameters
+    ----------
+    ranks : int
+        Ranks in the contribution; 0 if all below were quarantined. Then the contribution only counts as arrived.
+    length : int
+        Bytes of the elements at 4 bytes each, also for an uplink.
+    tainted : int
+        Ranks whose elements were rejected, whether these ranks are in the sum or not.
+    partial : bool
+        Whether a rank below is not in the contribution although it was expected.
     """
     index = seq % len(ring.slots)
-    if leaf and ring.slots[index].seq == seq and ring.slots[index].state == SlotState.COMPLETE:
-        boundary, requires_all = (
-            ring.slots[index].boundary,
-            ring.slots[index].requires_all,
-        )  # a result that opened the slot did not say
+    before = ring.slots[index]
+    if leaf and before.seq == seq and before.state == SlotState.COMPLETE:
+        # A result that opened the slot did not say these.
+        boundary, requires_all = before.boundary, before.requires_all
     step = flat.contribute(
         ring,
         member=member,
@@ -137,24 +161,26 @@ def contribute(
         tainted=bool(tainted) or not ranks,
         quarantine=not ranks,
         now_us=now_us,
-        reach=rules.reach(ring) if uplink else 0,
+        behind_limit=rules.behind_limit(ring) if uplink else 0,
         rules=rules.ring,
     )
     slot = step.ring.slots[index]
     if step.outcome in (Outcome.ADDED, Outcome.QUARANTINED):
-        old = names(ring, index) if slot.seq == ring.slots[index].seq else Names()
-        new = Names(old.ranks | ranks, old.tainted | tainted, old.partial or partial)
-        return step._replace(ring=close(name(step.ring, index, new), step.work, leaf))
-    if leaf and step.outcome in (Outcome.DUPLICATE, Outcome.LATE) and rules.sends_again(slot):
-        return step._replace(work=Work(Operation.SEND_UP, index, False, True, 0), waits=0)
+        old = contributors(step.ring, index) if slot.seq == before.seq else Contributors()
+        new = Contributors(old.ranks | ranks, old.tainted | tainted, old.partial or partial)
+        return step._replace(ring=close(with_contributors(step.ring, index, new), step.work, leaf))
+    if leaf and step.outcome in (Outcome.DUPLICATE, Outcome.LATE) and rules.repeats_uplink(slot):
+        return step._replace(work=Work(Operation.SEND_UP, index, False, True, 0), waits_for=0)
     return step._replace(ring=close(step.ring, step.work, leaf))
 
 
-def sign_of_life(step: Step, *, leaf: bool, rules: Rules = RULES) -> Report | None:
-    """What a leaf tells its parent when a repeat comes for a slot that it still collects in: nothing else goes up, and
-    the parent would evict it for a silence of which a worker below is guilty."""
+def keepalive(step: Step, *, leaf: bool, rules: Rules = RULES) -> LeafReceipt | None:
+    """Return the receipt with which a leaf answers a retransmission to a slot that it still collects in.
+
+    Nothing else goes up then, and the parent would evict the leaf for the silence of one worker below it.
+    """
     if leaf and step.outcome == Outcome.DUPLICATE and not step.work:
-        return Report(rules.lowest(step.ring), 0, False)
+        return LeafReceipt(rules.lowest_acknowledged(step.ring), 0, False)
     return None
 
 
@@ -169,14 +195,17 @@ def install(
     length: int = 0,
     rules: Rules = RULES,
 ) -> Step:
-    """The parent's result at a leaf. It may find its slot on the lap before, if nobody below had a part in it."""
+    """Install the parent's result at a leaf, so that every member below receives the root's bits.
+
+    The slot may still be on the lap before, if no member below contributed.
+    """
     index = seq % len(ring.slots)
-    slot, ahead = ring.slots[index], forward(seq, ring.slots[index].seq)
-    if ahead > len(ring.slots):
+    slot, distance = ring.slots[index], ahead(seq, ring.slots[index].seq)
+    if distance > len(ring.slots):
         return Step(ring, Outcome.WINDOW)
-    if ahead < 0 or not ahead and slot.state == SlotState.EMPTY:
+    if distance < 0 or not distance and slot.state == SlotState.EMPTY:
         return Step(ring, Outcome.STALE)
-    if ahead > 0:
+    if distance > 0:
         if not rules.ring.may_overwrite(ring, slot):
             return Step(ring, Outcome.SLOT_HELD)
         slot = Slot(seq, SlotState.COLLECTING, expected=ring.live, format=format, length=length)
@@ -186,32 +215,34 @@ def install(
         return Step(ring, Outcome.LENGTH)
     if not rules.may_install(slot):
         return Step(ring, Outcome.DUPLICATE)
-    ring = name(put(ring, index, slot._replace(state=SlotState.COMPLETE)), index, Names(ranks, tainted, partial))
+    ring = with_slot(ring, index, slot._replace(state=SlotState.COMPLETE))
+    ring = with_contributors(ring, index, Contributors(ranks, tainted, partial))
     return Step(ring, Outcome.ADDED, Work(Operation.INSTALL_DOWN, index, True, True, ring.live))
 
 
 def receipt(
     ring: Ring, *, leaf: bool, member: int, seq: int, behind: int, want: bool, rules: Rules = RULES
-) -> tuple[Step, Report | None]:
-    """A member's receipt, and what a leaf makes of it for its parent, unless it has the result that is wanted.
+) -> tuple[Step, LeafReceipt | None]:
+    """Handle a member's receipt, and return the receipt that a leaf sends up because of it.
 
-    One goes up for each that comes, so that a lost one is repeated by whose timer repeats the first. What somebody
-    wants beyond the window of the worst is not asked for: the worst asks too, and is helped first.
+    One goes up for each that comes, so the timer that repeats the first also repeats a lost one. None goes up if the
+    leaf has the result that is wanted. A result beyond the window of the slowest member is not asked for: that member
+    asks too, and is served first.
     """
     step = flat.receipt(ring, member=member, seq=seq, behind=behind, want=want)
     if not leaf or step.outcome != Outcome.RECEIPT or step.work:
         return step, None
-    index, low = seq % len(ring.slots), rules.lowest(step.ring)
+    index, low = seq % len(ring.slots), rules.lowest_acknowledged(step.ring)
     slot = step.ring.slots[index]
-    if want and slot.seq == seq and rules.sends_again(slot):
+    if want and slot.seq == seq and rules.repeats_uplink(slot):
         return step._replace(work=Work(Operation.SEND_UP, index, False, True, 0)), None
-    if want and 0 <= forward(seq, low) <= ring.window:
-        return step, Report(seq, forward(seq, low), True)
-    return step, Report(low, 0, False)
+    if want and 0 <= ahead(seq, low) <= ring.window:
+        return step, LeafReceipt(seq, ahead(seq, low), True)
+    return step, LeafReceipt(low, 0, False)
 
 
 def leave(ring: Ring, member: int, *, leaf: bool) -> tuple[Ring, list[Work]]:
-    """`ring.leave`; what thereby closes at a leaf goes up. Slots that have closed stay as they are."""
+    """Remove a member, as `ring.leave` does. What thereby closes at a leaf goes up; closed slots stay as they are."""
     ring, works = flat.leave(ring, member)
     for work in works:
         ring = close(ring, work, leaf)

@@ -1,4 +1,4 @@
-"""Golden model of the registers that show jobs, members and slots; section 5 of `docs/protocol.md`."""
+"""The registers that show jobs, members and slots. Section 5 of `docs/protocol.md`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from iswitch.wire import (
     JobState,
     Register,
 )
-from sim.model.decide.membership import EntryState, Job, tick
+from sim.model.decide.job import EntryState, Job, silence_tick
 
 __all__ = ["register"]
 
@@ -25,7 +25,7 @@ Fields = dict[str, Any]
 
 
 def register(config: Config, jobs: Sequence[Job], address: int, now_us: int) -> int | None:
-    """The register at `address`; 0 if it belongs to nothing that there is, None if to no view."""
+    """Return the register at an address; 0 if its job, member or slot does not exist, None if it belongs to no view."""
     number, member = divmod(address - Register.HAVE_VIEW, VIEWED_MEMBERS)
     if 0 <= number < VIEWED_JOBS:
         return jobs[number].ring.acknowledged[member] if exists(config, jobs, number) and member < config.members else 0
@@ -45,10 +45,12 @@ def register(config: Config, jobs: Sequence[Job], address: int, now_us: int) -> 
 
 
 def exists(config: Config, jobs: Sequence[Job], number: int) -> bool:
+    """Return whether there is such a job."""
     return number < config.jobs and jobs[number].state != JobState.NONE
 
 
 def job_fields(job: Job, _: int, __: int) -> Fields:
+    """Return the fields of a job's row."""
     settings = job.settings
     return {
         "state": job.state,
@@ -68,6 +70,7 @@ def job_fields(job: Job, _: int, __: int) -> Fields:
 
 
 def member_fields(job: Job, member: int, now_us: int) -> Fields:
+    """Return the fields of a member's row; none if the entry is free."""
     if member >= len(job.entries) or job.entries[member].state not in (EntryState.PENDING, EntryState.LIVE):
         return {}
     source = job.entries[member].source
@@ -77,11 +80,12 @@ def member_fields(job: Job, member: int, now_us: int) -> Fields:
         "udp": source.udp_port,
         "ip": source.ip,
         "mac": np.frombuffer(source.mac, np.uint8),
-        "silent": (tick(now_us) - job.heard[member]) % 2**16,
+        "silent": (silence_tick(now_us) - job.last_heard[member]) % 2**16,
     }
 
 
 def slot_fields(job: Job, slot: int, _: int) -> Fields:
+    """Return the fields of a slot's row."""
     if slot >= len(job.ring.slots):
         return {}
     at = job.ring.slots[slot]
@@ -93,5 +97,5 @@ def slot_fields(job: Job, slot: int, _: int) -> Fields:
         "arrived": at.arrived,
         "members": at.members,
         "expected": at.expected,
-        "tainted": job.ring.names[slot].tainted if job.ring.names else at.tainted,
+        "tainted": job.ring.contributors[slot].tainted if job.ring.contributors else at.tainted,
     }

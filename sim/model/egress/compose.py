@@ -1,11 +1,10 @@
-"""The frames that the switch sends: results, notices and acknowledgements, and the addresses put around them.
+"""The frames that the switch sends: the UDP payload of each type, and the Ethernet, IPv4 and UDP headers around it.
 
-Header, body and tail together sum to zero in ones' complement, so the UDP checksum depends on addresses, ports and
-length alone: it is computed here without looking at the payload, as the gateware does.
+The UDP payload sums to zero in ones' complement. So the UDP checksum depends on addresses, ports and length alone; it
+is computed here without looking at the payload, as the gateware does.
 """
 
 import struct
-from typing import NamedTuple
 
 import numpy as np
 
@@ -31,22 +30,17 @@ from iswitch.wire import (
     ones_complement_sum,
     version_type,
 )
-from sim.model.decide.membership import Source
+from sim.model.interface.message import Source, SwitchAddress
 
-__all__ = ["Own", "ack", "address", "balanced", "control", "grant", "notice", "receipt", "refuse", "result", "uplink"]
+__all__ = ["ack", "control", "frame", "grant", "notice", "receipt", "refuse", "result", "uplink", "with_complement"]
 
 COMPLEMENT_AT = HEADER.fields["behind"][1]
 RECEIPT_COMPLEMENT_AT = HEADER.fields["members"][1]
-
-
-class Own(NamedTuple):
-    """The switch's addresses."""
-
-    mac: bytes
-    ip: bytes
+"""Offsets of the complement, which takes the place of a field that the message does not use."""
 
 
 def header(type: Type, **fields: int) -> bytes:
+    """Return a header with these fields; the others are 0."""
     record = np.zeros(1, HEADER)
     record["version_type"] = version_type(type)
     for name, value in fields.items():
@@ -54,16 +48,16 @@ def header(type: Type, **fields: int) -> bytes:
     return record.tobytes()
 
 
-def balanced(payload: bytes, at: int) -> bytes:
-    """`payload` with the big-endian 16 bits at `at`, now 0, chosen so that it sums to zero."""
+def with_complement(payload: bytes, at: int) -> bytes:
+    """Return the payload with the 16 bits at `at`, which are 0, set so that it sums to zero. They are big-endian."""
     complement = 0xFFFF - ones_complement_sum(payload)
     return payload[:at] + struct.pack(">H", complement) + payload[at + 2 :]
 
 
 def result(
-    *, job: int, epoch: int, seq: int, format: int, flags: int, members: int, tainted: int, numbers: np.ndarray
+    *, job: int, epoch: int, seq: int, format: int, flags: int, members: int, tainted: int, elements: np.ndarray
 ) -> bytes:
-    """UDP payload of a result; the same for every receiver."""
+    """Return the UDP payload of a RESULT, which is the same for every receiver."""
     head = header(
         Type.RESULT,
         job=job,
@@ -75,20 +69,20 @@ def result(
         members=members,
         token=tainted,
     )
-    payload = head + numbers.astype("<u4").tobytes() + np.zeros(1, TAIL).tobytes()
-    return balanced(payload, len(payload) - TAIL.itemsize + TAIL.fields["complement"][1])
+    payload = head + elements.astype("<u4").tobytes() + np.zeros(1, TAIL).tobytes()
+    return with_complement(payload, len(payload) - TAIL.itemsize + TAIL.fields["complement"][1])
 
 
 def notice(*, job: int, epoch: int, seq: int, member: int, token: int, reason: Reason) -> bytes:
-    """UDP payload of a notice."""
-    return balanced(
+    """Return the UDP payload of a NOTICE."""
+    return with_complement(
         header(Type.NOTICE, job=job, epoch=epoch, seq=seq, member=member, token=token, count=reason), COMPLEMENT_AT
     )
 
 
 def grant(*, job: int, epoch: int, base: int, members: int) -> bytes:
-    """UDP payload of a GRANT; the same for every receiver."""
-    return balanced(
+    """Return the UDP payload of a GRANT, which is the same for every receiver."""
+    return with_complement(
         header(
             Type.GRANT,
             job=job,
@@ -103,8 +97,8 @@ def grant(*, job: int, epoch: int, base: int, members: int) -> bytes:
 
 
 def refuse(*, job: int, epoch: int, k: int, member: int, token: int, base: int) -> bytes:
-    """UDP payload of a REFUSE of claim `k`; `base`: of the next update."""
-    return balanced(
+    """Return the UDP payload of a REFUSE of claim `k`. `base` is that of the next update."""
+    return with_complement(
         header(Type.REFUSE, job=job, epoch=epoch, seq=k, member=member, token=token, members=base), COMPLEMENT_AT
     )
 
@@ -112,13 +106,13 @@ def refuse(*, job: int, epoch: int, k: int, member: int, token: int, base: int) 
 def ack(
     *, job: int, epoch: int, seq: int, member: int, token: int, registers: tuple[int, ...] = (0,) * 8, **body: int
 ) -> bytes:
-    """UDP payload of an acknowledgement; `body` names fields of `ACK`."""
+    """Return the UDP payload of an acknowledgement. `body` names fields of `ACK`; the others are 0."""
     record = np.zeros(1, ACK)
     record["registers"] = registers
     for name, value in body.items():
         record[name] = value
     head = header(Type.ACK, job=job, epoch=epoch, seq=seq, member=member, token=token)
-    return balanced(head + record.tobytes(), COMPLEMENT_AT)
+    return with_complement(head + record.tobytes(), COMPLEMENT_AT)
 
 
 def uplink(
@@ -134,9 +128,9 @@ def uplink(
     ranks: int,
     tainted: int,
     partial: bool,
-    numbers: np.ndarray,
+    elements: np.ndarray,
 ) -> bytes:
-    """UDP payload of an uplink: `numbers` are int64 or uint32."""
+    """Return the UDP payload of an UPLINK. `elements` are int64 or uint32."""
     head = header(
         Type.UPLINK,
         job=job,
@@ -151,13 +145,13 @@ def uplink(
     )
     tail = np.zeros(1, UPLINK_TAIL)
     tail["flags"], tail["tainted"] = ResultFlag.PARTIAL if partial else 0, tainted
-    payload = head + numbers.astype(numbers.dtype.newbyteorder("<")).tobytes()
-    return balanced(payload + tail.tobytes(), len(payload) + UPLINK_TAIL.fields["complement"][1])
+    payload = head + elements.astype(elements.dtype.newbyteorder("<")).tobytes()
+    return with_complement(payload + tail.tobytes(), len(payload) + UPLINK_TAIL.fields["complement"][1])
 
 
 def receipt(*, job: int, epoch: int, seq: int, member: int, token: int, behind: int, want: bool) -> bytes:
-    """UDP payload of a receipt from a switch; the complement stands in `members`, which a receipt has no use for."""
-    return balanced(
+    """Return the UDP payload of a switch's RECEIPT. Its complement stands in `members`, for it uses `behind`."""
+    return with_complement(
         header(
             Type.RECEIPT,
             job=job,
@@ -173,19 +167,19 @@ def receipt(*, job: int, epoch: int, seq: int, member: int, token: int, behind: 
 
 
 def control(*, job: int, seq: int, member: int, token: int, ranks: int, epoch: int = 0, **body: int) -> bytes:
-    """UDP payload of a control message from a switch, complement in `behind`; `body` names fields of `CONTROL`."""
+    """Return the UDP payload of a switch's CONTROL. `body` names fields of `CONTROL`; the others are 0."""
     record = np.zeros(1, CONTROL)
     for name, value in body.items():
         record[name] = value
-    return balanced(
+    return with_complement(
         header(Type.CONTROL, job=job, epoch=epoch, seq=seq, member=member, token=token, members=ranks)
         + record.tobytes(),
         COMPLEMENT_AT,
     )
 
 
-def address(own: Own, to: Source, payload: bytes) -> bytes:
-    """The whole frame around a UDP payload that sums to zero."""
+def frame(own: SwitchAddress, to: Source, payload: bytes) -> bytes:
+    """Return the frame around a UDP payload that sums to zero."""
     record = np.zeros(1, ADDRESSES)
     udp_length = 8 + len(payload)
     fields = {

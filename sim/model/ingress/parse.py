@@ -1,7 +1,6 @@
-"""What a frame is: not ours, ours but malformed, or a message. Sections 1 to 3 of `docs/protocol.md`, up to `TYPE`."""
+"""Tells ordinary frames, malformed frames and messages apart. Sections 1 to 3 of `docs/protocol.md`, up to `TYPE`."""
 
 import struct
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,39 +20,23 @@ from iswitch.wire import (
     Type,
     ones_complement_sum,
 )
-from sim.model.decide.membership import Request, Settings, Source
+from sim.model.interface.message import Message, Request, Settings, Source
 
-__all__ = ["ADDRESS_BYTES", "FLAT", "Message", "is_ours", "parse", "request"]
+__all__ = ["ADDRESS_BYTES", "FLAT", "is_ours", "parse", "parse_control"]
 
 ADDRESS_BYTES = FRAME_BYTES - HEADER.itemsize
 IP_AT, UDP_AT = 14, 34
 FLAT = (Type.CONTRIBUTION, Type.RECEIPT, Type.CONTROL, Type.CLAIM)
-"""What workers send."""
+"""The messages that workers send."""
 BODY_BYTES = {Type.CONTROL: CONTROL.itemsize, Type.ACK: ACK.itemsize, Type.NOTICE: 0}
-
-
-class Message(NamedTuple):
-    """A frame of ours with right lengths and checksums and a type that the switch obeys. `payload`: behind the header.
-    `reason`: the header's `count`, which is that in a notice. Of a REQUEST only type and source mean anything: its
-    header is another."""
-
-    type: Type
-    source: Source
-    job: int
-    epoch: int
-    seq: int
-    member: int
-    flags: int
-    format: int
-    behind: int
-    token: int
-    payload: bytes
-    reason: int = 0
-    members: int = 0
+"""Bytes after the header, for types of one length."""
 
 
 def is_ours(frame: bytes, ip: bytes) -> bool:
-    """Only ports see shorter frames than 60 bytes, so all of these fields are there. DF does not make a fragment."""
+    """Return whether a frame belongs to iswitch: UDP over IPv4 to the switch's address and iswitch's port.
+
+    The frame has at least 60 bytes, so all of these fields exist. The flag DF does not make a frame a fragment.
+    """
     eth_type, version_ihl, _, _, _, fragment = struct.unpack_from(">HBBHHH", frame, 12)
     protocol, destination, udp_dst = frame[23], frame[30:34], int.from_bytes(frame[36:38], "big")
     return (
@@ -67,7 +50,19 @@ def is_ours(frame: bytes, ip: bytes) -> bool:
 
 
 def parse(port: int, frame: bytes, ip: bytes, types: tuple[Type, ...] = FLAT) -> Message | Outcome:
-    """The message, or the outcome of a frame that is none. `types`: what the switch obeys."""
+    """Return the message in a frame, or the outcome of a frame that holds none.
+
+    Parameters
+    ----------
+    port : int
+        The port by which the frame came in.
+    frame : bytes
+        At least 60 bytes, without FCS.
+    ip : bytes
+        The switch's own address.
+    types : tuple of Type
+        The messages that the switch handles.
+    """
     if not is_ours(frame, ip):
         return Outcome.ORDINARY
     if frame[ADDRESS_BYTES] >> 4 != VERSION:
@@ -105,8 +100,8 @@ def parse(port: int, frame: bytes, ip: bytes, types: tuple[Type, ...] = FLAT) ->
     )
 
 
-def request(message: Message) -> Request:
-    """The control message in a message of that type."""
+def parse_control(message: Message) -> Request:
+    """Return the control message in a message of that type."""
     body = np.frombuffer(message.payload, CONTROL, 1)[0]
     settings = Settings(*(int(body[name]) for name in Settings._fields))
     return Request(

@@ -35,7 +35,7 @@ from iswitch.wire.replay import (
     Fate,
     Kind,
 )
-from sim.model.decide.membership import Source
+from sim.model.interface.message import Source
 from sim.model.replay import frames
 from sim.model.replay.frames import Kept, Request
 from sim.model.replay.session import RULES, SERIAL, Place, Rules

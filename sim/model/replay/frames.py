@@ -13,7 +13,7 @@ import numpy as np
 
 from iswitch.wire import Type, version_type
 from iswitch.wire.replay import END, REPLAY_HEADER, SAMPLED_ROW, SAMPLES_PER_FRAGMENT, STATUS, UNIT_BYTES, Fate, Kind
-from sim.model.egress.compose import balanced
+from sim.model.egress.compose import with_complement
 
 __all__ = ["Kept", "Request", "answer", "answers", "data", "request"]
 
@@ -68,7 +68,7 @@ def header(type: Type, asked: Request, **fields: int) -> bytes:
 
 def ended(payload: bytes) -> bytes:
     """With the row that makes it sum to zero."""
-    return balanced(payload + bytes(END.itemsize), len(payload) + END.fields["complement"][1])
+    return with_complement(payload + bytes(END.itemsize), len(payload) + END.fields["complement"][1])
 
 
 def status(**fields: int) -> bytes:

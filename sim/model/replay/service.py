@@ -29,7 +29,7 @@ from iswitch.wire.replay import (
     Kind,
     ReplayRegister,
 )
-from sim.model.decide.membership import Source
+from sim.model.interface.message import Source
 from sim.model.replay import frames
 from sim.model.replay.dispatcher import Dispatcher, Effect, Sent
 from sim.model.replay.frames import Request

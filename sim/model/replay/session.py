@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from iswitch.wire.replay import SESSION_SILENT_US, Fate
-from sim.model.decide.membership import Source
+from sim.model.interface.message import Source
 
 __all__ = ["RULES", "SERIAL", "Place", "Rules"]
 

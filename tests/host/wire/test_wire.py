@@ -29,17 +29,17 @@ from iswitch.wire import (
     ones_complement_sum,
 )
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, parse
-from sim.model.decide.membership import Source
 from sim.model.egress import compose
-from sim.model.ingress.parse import Message, request
 from sim.model.ingress.parse import parse as parse_to_switch
+from sim.model.ingress.parse import parse_control
+from sim.model.interface.message import Message, Source, SwitchAddress
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 NAMES = ("contribution", "result", "receipt", "notice", "join", "ack", "claim", "grant", "refuse")
 FROM_SWITCH = ("result", "notice", "ack", "grant", "refuse")
 
 SEQ, TOKEN, NONCE, KEY = 0x89ABCDEC, 0xCAFEBABF, 0x0102030405060708, 0x1122334455667788
-OWN = compose.Own(SWITCH_MAC, SWITCH_IP)
+OWN = SwitchAddress(SWITCH_MAC, SWITCH_IP)
 WORKER = Source(2, bytes.fromhex("020000000003"), 0x0A000067, 40003)
 NUMBERS = {"contribution": [1.0, -2.5], "result": [2.0, 0.5]}
 
@@ -169,7 +169,7 @@ def built_by_us(name: str) -> bytes:
                 flags=ResultFlag.PARTIAL | ResultFlag.TAINTED,
                 members=5,
                 tainted=2,
-                numbers=np.array([2.0, 0.5], np.float32).view(np.uint32),
+                elements=np.array([2.0, 0.5], np.float32).view(np.uint32),
             )
         case "notice":
             payload = compose.notice(**head | {"epoch": 0x1235}, member=2, token=TOKEN, reason=Reason.EPOCH)
@@ -179,7 +179,7 @@ def built_by_us(name: str) -> bytes:
             payload = compose.refuse(job=1, epoch=0x1234, k=5, member=2, token=TOKEN, base=0x89ABCDA0)
         case _:
             payload = compose.ack(**head | {"seq": 7}, member=2, token=TOKEN, **BODIES["ack"][1])
-    return compose.address(OWN, WORKER, payload)
+    return compose.frame(OWN, WORKER, payload)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -229,7 +229,7 @@ def test_the_model_reads_the_vectors():
         np.array([1.0, -2.5], "<f4").tobytes(),
         reason=1,
     )
-    asked = request(parse_to_switch(2, vector("join"), SWITCH_IP))
+    asked = parse_control(parse_to_switch(2, vector("join"), SWITCH_IP))
     assert (asked.action, asked.member, asked.token, asked.nonce, asked.key) == (Action.JOIN, 2, TOKEN, NONCE, KEY)
     assert asked.settings == (3, 2, Format.WINDOW64, -10, 352, Mode.PROPAGATE, 0, 10_000_000, 0, 0)
     asked = parse_to_switch(2, vector("claim"), SWITCH_IP)
@@ -257,7 +257,7 @@ def test_sum_of_words_is_that_of_plain_integers(size):
 def test_a_checksum_of_zero_is_sent_as_ones():
     """RFC 768: 0 would mean "none". Adding the checksum to the port makes the sum 0xFFFF."""
     payload = compose.notice(job=0, epoch=0, seq=0, member=0, token=0, reason=Reason.JOB)
-    checksum = int.from_bytes(compose.address(OWN, WORKER._replace(udp_port=1), payload)[40:42], "big")
-    frame = compose.address(OWN, WORKER._replace(udp_port=1 + checksum), payload)
+    checksum = int.from_bytes(compose.frame(OWN, WORKER._replace(udp_port=1), payload)[40:42], "big")
+    frame = compose.frame(OWN, WORKER._replace(udp_port=1 + checksum), payload)
     assert frame[40:42] == b"\xff\xff"
     assert parse(frame).reason == Reason.JOB

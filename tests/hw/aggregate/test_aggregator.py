@@ -86,7 +86,7 @@ class Works:
                     flags=0,
                     members=5,
                     tainted=0,
-                    numbers=model.result(format, self.stored[slot], fraction),
+                    elements=model.result(format, self.stored[slot], fraction),
                 )
             )
 

@@ -34,7 +34,7 @@ class Result:
             "tainted": int(rng.integers(0, 256)),
         }
         self.header = self.fields | {"numeric": 1 + seq % 3, "length": 4 * elements, "recipients": 1 + seq % 255}
-        self.payload = compose.result(format=1 + seq % 3, numbers=self.numbers, **self.fields)
+        self.payload = compose.result(format=1 + seq % 3, elements=self.numbers, **self.fields)
 
     def emitted(self, bus_bits):
         """Words of numbers; behind the end stands what the sums of other elements left."""

@@ -81,7 +81,7 @@ class Tree:
                     format=result["numeric"],
                     ranks=result["members"],
                     partial=bool(result["partial"]),
-                    numbers=model.uplink(format, self.stored[slot]),
+                    elements=model.uplink(format, self.stored[slot]),
                 )
             )
         elif emit:
@@ -91,7 +91,7 @@ class Tree:
                     **{name: result[name] for name in ("job", "epoch", "seq", "members", "tainted")},
                     flags=0,
                     format=format,
-                    numbers=model.result(stored, self.stored[slot], FRACTION),
+                    elements=model.result(stored, self.stored[slot], FRACTION),
                 )
             )
         self.works.append(

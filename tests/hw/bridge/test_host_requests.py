@@ -11,9 +11,9 @@ from sim.bench.mutant import mutant
 from sim.bench.stream import Bench
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, ordinary
 from sim.model.bridge.responder import answer
-from sim.model.egress.compose import Own
+from sim.model.interface.message import SwitchAddress
 
-OWN = Own(SWITCH_MAC, SWITCH_IP)
+OWN = SwitchAddress(SWITCH_MAC, SWITCH_IP)
 HOST = Host(bytes.fromhex("020000000142"), bytes([10, 0, 2, 7]), 3)
 OTHER_IP = bytes([10, 0, 0, 2])
 CHECKSUM_AT = 36

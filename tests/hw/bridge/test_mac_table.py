@@ -40,7 +40,7 @@ class Talk:
         await self.ctx.tick()  # what was asked last is stamped in this cycle
         self.now_us = (self.now_us + us) % 2**32
         self.ctx.set(self.dut.now_us, self.now_us)
-        self.model.at(self.now_us)
+        self.model.advance(self.now_us)
 
     async def rest(self) -> None:
         """Until the dead are buried."""

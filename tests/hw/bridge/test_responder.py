@@ -10,9 +10,9 @@ from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, ordinary
 from sim.model.bridge.responder import answer
-from sim.model.egress.compose import Own
+from sim.model.interface.message import SwitchAddress
 
-OWN = Own(SWITCH_MAC, SWITCH_IP)
+OWN = SwitchAddress(SWITCH_MAC, SWITCH_IP)
 HOST = Host(bytes.fromhex("020000000142"), bytes([10, 0, 2, 7]), 1)
 SIZES = (60, 61, 63, 64, 65, 71, 72, 73, 95, 96, 97, 127, 128, 129, 1514)
 BUSES = [64, 256, 512]

@@ -15,7 +15,7 @@ from iswitch.wire import Outcome, Type
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, pack, unpack
 from sim.model.decide import claims as model
-from sim.model.decide.ring import Ring
+from sim.model.decide.slot import Ring
 
 CONFIG = Config(ports=2, bus_bits=64, members=5, jobs=2, window=4, elements=64, queue_bytes=4096, staleness=3)
 SERIAL = 1 << 32
@@ -75,7 +75,7 @@ def row_of(claims, beyond=()):
         claims_row(CONFIG),
         {
             "base": claims.base,
-            "waiting": model.waiting(claims),
+            "waiting": model.waiting_members(claims),
             "last": sum(c.k << 32 * m for m, c in enumerate(claims.claimants)),
             "grants": sum(
                 pack(claims_row(CONFIG)["grants"].shape.elem_shape, {"valid": 1} | grant._asdict())
@@ -152,12 +152,12 @@ def check(component, some):
                 ctx.set(Value.cast(getattr(dut, name)), value)
             await ctx.tick().repeat(2)
             got = {name: ctx.get(port) for name, port in ports.items()}
-            assert got["behind"] == model.behind(one.claims, one.ring)
+            assert got["behind"] == model.members_behind(one.claims, one.ring)
             if one.seq is not None:
-                assert (got["granted"] if got["covered"] else None) == model.granted(one.claims, one.seq), one
+                assert (got["granted"] if got["covered"] else None) == model.granted_members(one.claims, one.seq), one
                 continue
             assert got["outcome"] == verdict.outcome, f"{one}: {Outcome(got['outcome'])!r}, not {verdict.outcome!r}"
-            assert got["waits"] == verdict.waits, one
+            assert got["waits"] == verdict.waits_for, one
             assert verdict.age in (None, got["age"]), one
             after = kept(got["row_next"] if got["write"] else dict(given)["row"], one.claims.staleness)
             assert after == kept(row_of(verdict.claims), one.claims.staleness), one
@@ -175,7 +175,7 @@ def test_claims_are_decided_as_by_the_model():
 
 def test_cases_meet_every_outcome_and_answer():
     met = {
-        (verdict.outcome, verdict.answer and verdict.answer.type, bool(verdict.waits))
+        (verdict.outcome, verdict.answer and verdict.answer.type, bool(verdict.waits_for))
         for one, _, verdict in cases()
         if one.seq is None
     }

@@ -14,17 +14,17 @@ from sim.bench.core import CoreBench
 from sim.bench.traffic import adverse_numbers
 from sim.bench.tree import BAD, TREES, Tree, address, spoilt, with_fields
 from sim.frames.client import Client
-from sim.model.decide.membership import Source
 from sim.model.egress import compose
+from sim.model.interface.message import Source, SwitchAddress
 
 CONFIG = Config(ports=8, bus_bits=64, members=8, jobs=2, window=2, elements=16, queue_bytes=4096, mac_entries=64)
 
 
 def notice_from(result):
     """The sender of a result gives notice to somebody of another token."""
-    own = compose.Own(result[6:12], result[26:30])
+    own = SwitchAddress(result[6:12], result[26:30])
     payload = compose.notice(job=0, epoch=0, seq=0, member=0, token=5, reason=Reason.JOB)
-    return compose.address(own, Source(0, result[:6], int.from_bytes(result[30:34], "big"), UDP_PORT), payload)
+    return compose.frame(own, Source(0, result[:6], int.from_bytes(result[30:34], "big"), UDP_PORT), payload)
 
 
 @cache

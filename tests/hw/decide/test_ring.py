@@ -17,6 +17,7 @@ from iswitch.wire import Operation, Outcome, SlotState
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, pack
 from sim.model.decide import ring as model
+from sim.model.decide.slot import Ring, Slot, Work
 
 CONFIG = Config(ports=2, bus_bits=64, members=5, jobs=2, window=4, elements=64, queue_bytes=4096, uplinks=False)
 SERIAL = 1 << 32
@@ -27,7 +28,7 @@ class Case(NamedTuple):
     """One question to the ring and what it knows. Of the model's slots only the one asked about matters. `granted`: as
     the model's, in an asynchronous job."""
 
-    ring: model.Ring
+    ring: Ring
     receipt: bool
     member: int
     seq: int
@@ -96,7 +97,7 @@ def case(rng):
     start = rng.choice([0, SERIAL - slots, SERIAL // 2, SERIAL // 2 - slots, rng.randrange(SERIAL // slots) * slots])
     here = (start + rng.randrange(slots)) % SERIAL
     arrived, expected = rng.choice(MASKS), rng.choice(MASKS)
-    slot = model.Slot(
+    slot = Slot(
         here,
         rng.choice(list(SlotState)[:3]),
         arrived,
@@ -124,7 +125,7 @@ def case(rng):
     if rng.random() < 0.4:
         known = [here + 1 + rng.randrange(3) if m != member else at for m, at in enumerate(known)]
     live, joining = rng.choice(MASKS), rng.choice([0, 0, rng.choice(MASKS)])
-    ring = model.Ring(
+    ring = Ring(
         (slot,) * slots,
         tuple(at % SERIAL for at in known),
         live,
@@ -271,7 +272,7 @@ def check(ring, some):
                 resend = got["operation"] == Operation.RESEND
                 assert got["resend"] == resend
                 assert resend or got["include"] == (got["operation"] == Operation.CONTRIBUTE)
-                work = model.Work(
+                work = Work(
                     Operation(got["operation"]),
                     one.index,
                     not resend and bool(got["first"]),
@@ -281,7 +282,7 @@ def check(ring, some):
             assert work == step.work, f"{one}: {work}, not {step.work}"
             assert got["completes"] == bool(step.work and step.work.emit), f"{one}: completes"
             assert ((got["late"] & -got["late"]).bit_length() - 1 if got["evicts"] else None) == one.victim(
-                step.waits
+                step.waits_for
             ), f"{one}: evicts"
 
     Bench(dut).drive(bench)

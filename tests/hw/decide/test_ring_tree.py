@@ -15,8 +15,9 @@ from iswitch.config import Config
 from iswitch.wire import Operation, Outcome, SlotState
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, pack
-from sim.model.decide import ring as flat
 from sim.model.decide import tree
+from sim.model.decide.slot import Contributors, Ring, Slot
+from sim.model.interface.serial import ahead
 
 CONFIG = Config(ports=2, bus_bits=64, members=5, jobs=2, window=4, elements=64, queue_bytes=4096)
 SERIAL = 1 << 32
@@ -31,7 +32,7 @@ class Case(NamedTuple):
 
     kind: int
     leaf: bool
-    ring: flat.Ring
+    ring: Ring
     member: int
     seq: int
     behind: int
@@ -87,7 +88,7 @@ class Case(NamedTuple):
             step = tree.contribute(
                 self.ring, ranks=0 if self.rejected and self.quarantine else rank, tainted=rank * self.rejected, **about
             )
-        return step, tree.sign_of_life(step, leaf=self.leaf)
+        return step, tree.keepalive(step, leaf=self.leaf)
 
 
 def case(rng):
@@ -103,7 +104,7 @@ def case(rng):
     state = rng.choice(
         [SlotState.COLLECTING, SlotState.COMPLETE, SlotState.COMPLETE, SlotState.SENT_UP if leaf else SlotState.EMPTY]
     )
-    slot = flat.Slot(
+    slot = Slot(
         here,
         state,
         arrived,
@@ -116,7 +117,7 @@ def case(rng):
         rng.random() < 0.2,
         opened_us=rng.randrange(SERIAL),
     )
-    names = tree.Names(rng.choice(MASKS), rng.choice(MASKS), rng.random() < 0.3)
+    names = Contributors(rng.choice(MASKS), rng.choice(MASKS), rng.random() < 0.3)
     laps = rng.choice([0, 0, 0, 1, 1, -1, 2])
     seq, behind = (
         (here + laps * slots) % SERIAL,
@@ -125,8 +126,8 @@ def case(rng):
     centre = rng.choice([here, here + 1, seq, seq - behind])
     known = [(centre + rng.choice([0, 1, -1, rng.randint(-2 * window, 2 * window)])) % SERIAL for _ in range(members)]
     known[member] = (centre + rng.choice([0, 0, 1, -1, window])) % SERIAL
-    ring = flat.Ring(
-        (slot,) * slots, tuple(known), live, members, deadline_us=rng.choice([0, 0, 50]), names=(names,) * slots
+    ring = Ring(
+        (slot,) * slots, tuple(known), live, members, deadline_us=rng.choice([0, 0, 50]), contributors=(names,) * slots
     )
     same = rng.random() < 0.85
     return Case(
@@ -150,7 +151,7 @@ def case(rng):
 
 
 def inputs(one):
-    slot, names = one.ring.slots[one.index], one.ring.names[one.index]
+    slot, names = one.ring.slots[one.index], one.ring.contributors[one.index]
     worker = one.kind == WORKER
     ranks, tainted = (1 << one.member, (1 << one.member) * one.rejected) if worker else (one.ranks, one.tainted)
     return {
@@ -230,7 +231,7 @@ def cases(count=2500):
 def near(ring):
     """Members lack results within 4W of each other's, as in a ring that honest members use."""
     live = [acknowledged for m, acknowledged in enumerate(ring.acknowledged) if ring.live >> m & 1]
-    return all(abs(flat.forward(a, b)) <= 2 * CONFIG.slots for a in live for b in live)
+    return all(abs(ahead(a, b)) <= 2 * CONFIG.slots for a in live for b in live)
 
 
 def fields(layout, value):
@@ -272,7 +273,7 @@ def check(ring, some):
             assert got["outcome"] == step.outcome, f"{one}: {Outcome(got['outcome'])!r}, not {step.outcome!r}"
             known = got["low"] if got["advance"] else one.ring.acknowledged[one.member]
             assert known == step.ring.acknowledged[one.member], f"{one}: have {known:#x}"
-            slot, names = step.ring.slots[one.index], tree.names(step.ring, one.index)
+            slot, names = step.ring.slots[one.index], tree.contributors(step.ring, one.index)
             expected = {NAMES.get(name, name): int(value) for name, value in slot._asdict().items()} | {
                 name: int(value) for name, value in names._asdict().items()
             }
@@ -290,7 +291,7 @@ def check(ring, some):
             assert one.kind != RESULT or not got["reports"], f"{one}: reports"
             if step.outcome == Outcome.WINDOW or one.kind == RESULT or not near(step.ring):
                 continue
-            assert got["lowest"] == tree.lowest(step.ring), f"{one}: lowest"
+            assert got["lowest"] == tree.lowest_acknowledged(step.ring), f"{one}: lowest"
             assert bool(got["reports"]) == bool(report), f"{one}: reports"
             if report:
                 said = dut.report.shape().from_bits(got["report"])

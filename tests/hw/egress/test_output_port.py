@@ -12,11 +12,11 @@ from iswitch.config import Config
 from iswitch.wire import UDP_PORT, Format, Reason, ones_complement_sum
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, ordinary
-from sim.model.decide.membership import Source
 from sim.model.egress import compose
+from sim.model.interface.message import Source, SwitchAddress
 
 PORT = 1
-OWN = compose.Own(SWITCH_MAC, SWITCH_IP)
+OWN = SwitchAddress(SWITCH_MAC, SWITCH_IP)
 PAYLOAD_AT = 42
 CLIENTS = [Client.numbered(k, port=port) for k, port in enumerate((1, 0, 1, 1))]
 """Members 0, 2 and 3 of job 0 are behind the port."""
@@ -35,7 +35,7 @@ def address(client):
 
 
 def addressed(client, payload):
-    return compose.address(
+    return compose.frame(
         OWN, Source(client.port, client.mac, int.from_bytes(client.ip, "big"), client.udp_port), payload
     )
 
@@ -50,7 +50,7 @@ def result(seq, elements):
         flags=0,
         members=5,
         tainted=0,
-        numbers=np.arange(elements, dtype="<u4") * 0x01234567 + seq,
+        elements=np.arange(elements, dtype="<u4") * 0x01234567 + seq,
     )
 
 
@@ -157,7 +157,7 @@ def test_an_uplink_leaves_for_the_parent(bus_bits, format):
             ranks=5,
             tainted=2,
             partial=True,
-            numbers=numbers,
+            elements=numbers,
         )
         out.put_result(payload, 1 << len(CLIENTS))
         out.results[-1]["meta"]["header"] |= {"length": 4 * elements, "up": 1, "numeric": format}

@@ -12,8 +12,8 @@ from hw.egress.stamp import Stamp
 from iswitch.wire import UDP_PORT, Reason, ones_complement_sum
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, from_words, to_words
-from sim.model.decide.membership import Source
 from sim.model.egress import compose
+from sim.model.interface.message import Source, SwitchAddress
 
 PAYLOAD_AT = 42
 OWN_HALVES = (10 << 8, 100)
@@ -62,7 +62,7 @@ def stamped(bus_bits, *, stamp=Stamp, gap=0, own=(b"\2\1\2\3\4\5", bytes([10, 0,
     items, expected = [], []
     for k, ((mac, ip, port), payload) in enumerate(zip(hosts(), payloads(), strict=True)):
         expected.append(
-            compose.address(compose.Own(own[0], own[1]), Source(k % 16, mac, int.from_bytes(ip, "big"), port), payload)
+            compose.frame(SwitchAddress(own[0], own[1]), Source(k % 16, mac, int.from_bytes(ip, "big"), port), payload)
         )
         address = {"mac": number(mac), "ip": number(ip), "udp": number(port.to_bytes(2, "big"))}
         items += to_words(

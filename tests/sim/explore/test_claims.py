@@ -166,8 +166,8 @@ def no_kept_answer(claims, ring, **rest):
 
 def refused_claims_count_towards_h(claims, ring, **rest):
     verdict = claims_of.claim(claims, ring, **rest)
-    enough = claims_of.waiting(claims).bit_count() + 1 >= claims_of.quorum(ring)
-    if verdict.outcome == Outcome.REFUSED and claims_of.waiting(claims) and enough:
+    enough = claims_of.waiting_members(claims).bit_count() + 1 >= claims_of.quorum(ring)
+    if verdict.outcome == Outcome.REFUSED and claims_of.waiting_members(claims) and enough:
         return claims_of.grant(verdict, ring)
     return verdict
 
@@ -177,7 +177,7 @@ def as_many_as_there_were(claims, ring, **rest):
 
 
 def waits_for_nobody(claims, ring, **rest):
-    return claims_of.claim(claims, ring, **rest)._replace(waits=0)
+    return claims_of.claim(claims, ring, **rest)._replace(waits_for=0)
 
 
 def a_repeat_grants_nothing(claims, ring, *, member, k, **rest):
@@ -190,7 +190,7 @@ def a_refusal_is_remembered_as_the_last_answer(claims, ring, *, member, k, **res
     """A refused claim that comes again gets no answer."""
     verdict = claims_of.claim(claims, ring, member=member, k=k, **rest)
     if verdict.outcome == Outcome.REFUSED:
-        return verdict._replace(claims=claims_of.put(claims, member, Claimant(k)))
+        return verdict._replace(claims=claims_of.with_claimant(claims, member, Claimant(k)))
     return verdict
 
 
@@ -205,7 +205,7 @@ def still_waits(claims, member):
 def keeps_its_number(claims, member):
     """The next member at the index would have to go on from there."""
     k = claims.claimants[member].k
-    return claims_of.put(claims_of.leave(claims, member), member, Claimant(k))
+    return claims_of.with_claimant(claims_of.leave(claims, member), member, Claimant(k))
 
 
 def at_once(claims, ring):
@@ -218,11 +218,11 @@ def all_members(claims, seq):
 
 
 def of_s_grants(claims, seq):
-    return claims_of.granted(claims._replace(grants=claims.grants[-claims.staleness :]), seq)
+    return claims_of.granted_members(claims._replace(grants=claims.grants[-claims.staleness :]), seq)
 
 
 def if_anybody_is_left(claims, seq):
-    return claims_of.granted(claims, seq) or None
+    return claims_of.granted_members(claims, seq) or None
 
 
 def to_nobody(claims, seq):

@@ -5,7 +5,8 @@ import pytest
 from iswitch.wire import NO_MEMBER, JobState, Reason
 from sim.explore.join import CRASHES, LEAVES, Actor, JoinExplorer, JoinScenario
 from sim.explore.search import Violation
-from sim.model.decide import membership
+from sim.model.decide import join as golden
+from sim.model.decide.job import EntryState, Verdict
 
 RIGHT = {
     "two": JoinScenario((Actor(1), Actor(2))),
@@ -31,17 +32,15 @@ def test_of_two_that_want_one_index_never_both_are_live():
 
 
 def counted_at_the_first_join(config, job, request, source, offer, now_us):
-    verdict = membership.join(config, job, request, source, offer, now_us)
-    return verdict._replace(job=membership.confirm(verdict.job, verdict.member)) if verdict.fresh else verdict
+    verdict = golden.join(config, job, request, source, offer, now_us)
+    return verdict._replace(job=golden.confirm(verdict.job, verdict.member)) if verdict.accepts_offer else verdict
 
 
 def only_a_free_index(config, job, request, source, offer, now_us):
-    verdict = membership.join(config, job, request, source, offer, now_us)
-    taken = job.entries and all(
-        entry.state in (membership.EntryState.PENDING, membership.EntryState.LIVE) for entry in job.entries
-    )
-    if verdict.fresh and request.member == NO_MEMBER and taken:
-        return membership.Verdict(job, Reason.MEMBER, request.member, request.token)
+    verdict = golden.join(config, job, request, source, offer, now_us)
+    taken = job.entries and all(entry.state in (EntryState.PENDING, EntryState.LIVE) for entry in job.entries)
+    if verdict.accepts_offer and request.member == NO_MEMBER and taken:
+        return Verdict(job, Reason.MEMBER, request.member, request.token)
     return verdict
 
 

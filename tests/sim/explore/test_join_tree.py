@@ -5,8 +5,8 @@ import pytest
 from iswitch.wire import NO_MEMBER, JobState
 from sim.explore.join_tree import TreeJoinExplorer, TreeJoinScenario
 from sim.explore.search import Violation
-from sim.model.decide import membership
-from sim.model.decide.membership import EntryState
+from sim.model.decide import join
+from sim.model.decide.job import EntryState
 from sim.model.tree_switch import TreeSwitch
 
 RIGHT = {
@@ -34,7 +34,7 @@ def in_order_of_arrival(job, wanted, ranks, now_us):
 
 def test_indices_in_order_of_arrival_keep_out_who_asks_for_its_rank(monkeypatch):
     """A leaf that came first has been given what a worker at the root asks for."""
-    monkeypatch.setattr(membership, "seat", in_order_of_arrival)
+    monkeypatch.setattr(join, "assign_index", in_order_of_arrival)
     with pytest.raises(Violation, match="never told that the job runs"):
         TreeJoinExplorer(TreeJoinScenario(*RIGHT["two at a leaf and one at the root"], states_ranks=False)).run()
 
@@ -48,9 +48,9 @@ def test_a_leaf_never_goes_back_to_the_epoch_before_a_reset():
 class Hasty(TreeSwitch):
     """Tells its members that the job runs when those below are there."""
 
-    def decide(self, message, asked, now_us):
-        verdict = super().decide(message, asked, now_us)
-        if message.job in self.parents and self.whole(0, verdict.job):
+    def decide(self, message, request, now_us):
+        verdict = super().decide(message, request, now_us)
+        if message.job in self.parents and self.all_ranks_live(0, verdict.job):
             return verdict._replace(job=verdict.job._replace(state=JobState.RUNNING))
         return verdict
 
@@ -58,17 +58,17 @@ class Hasty(TreeSwitch):
 class AsksOnce(TreeSwitch):
     """Sends its Join up only once, without a token."""
 
-    def ask(self, number, *action):
-        return [] if self.above[number].token else super().ask(number, *action)
+    def request_parent(self, number, *action):
+        return [] if self.above[number].token else super().request_parent(number, *action)
 
 
 class Gullible(TreeSwitch):
     """Adopts whatever epoch it is told."""
 
-    def adopt(self, number, epoch, first_seq):
+    def adopt_epoch(self, number, epoch, first_seq):
         if self.jobs[number].epoch != epoch:
             self.above[number] = self.above[number]._replace(running=False)
-        super().adopt(number, epoch, first_seq)
+        super().adopt_epoch(number, epoch, first_seq)
 
 
 @pytest.mark.mutant

@@ -6,7 +6,7 @@ from iswitch.wire.replay import Fate, Kind
 from sim.explore.replay import ALWAYS, WAITING, ClientRules, SessionExplorer, SessionScenario
 from sim.explore.replay_switch import ToyDispatcher
 from sim.explore.search import Violation
-from sim.model.decide.membership import Source
+from sim.model.interface.message import Source
 from sim.model.replay import frames
 from sim.model.replay.dispatcher import Sent
 from sim.model.replay.frames import Kept, Request

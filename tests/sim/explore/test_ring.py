@@ -11,7 +11,7 @@ from sim.bench.mutant import broken_promise
 from sim.explore.ring import RingExplorer
 from sim.explore.ring_switch import RingScenario, RingSwitch
 from sim.explore.search import Violation
-from sim.model.decide.ring import Rules
+from sim.model.decide.slot import Rules
 
 SPOILED = frozenset({(0, 0), (1, 1), (0, 2), (1, 2), (2, 2)})
 """Quarantined contributions: one, another, and a segment's all three."""
@@ -172,11 +172,11 @@ MUTANTS = {
         "a worker waits forever",
     ),
     "newcomers are let in at any result": (
-        ELASTIC.replace(rules=Rules(admitted=at_any_result)),
+        ELASTIC.replace(rules=Rules(admits=at_any_result)),
         "a slot does not wait for a member",
     ),
     "a slot before the boundary waits for newcomers": (
-        ELASTIC.replace(rules=Rules(expected=whoever_is_live)),
+        ELASTIC.replace(rules=Rules(expected_members=whoever_is_live)),
         "a worker waits forever",
     ),
     "workers go on before they hold all up to the boundary": (ELASTIC.replace(eager=True), "a worker waits forever"),

@@ -13,9 +13,9 @@ from sim.explore.messages import UNKNOWN, Leave, Result, is_member, lowest_missi
 from sim.explore.search import Violation
 from sim.explore.tree import TreeExplorer
 from sim.explore.tree_switches import ParentResult, TreeScenario, Uplink
-from sim.model.decide import ring as flat
-from sim.model.decide.ring import forward
+from sim.model.decide import slot as flat
 from sim.model.decide.tree import Rules
+from sim.model.interface.serial import ahead
 
 NOBODY = frozenset()
 SPOILED = frozenset({(0, 0), (1, 1), (0, 2), (1, 2), (2, 2)})
@@ -117,7 +117,7 @@ def never(slot) -> bool:
 
 def best(ring) -> int:
     lives = [acknowledged for m, acknowledged in enumerate(ring.acknowledged) if ring.live >> m & 1]
-    return max(lives, key=lambda acknowledged: forward(acknowledged, lives[0]))
+    return max(lives, key=lambda acknowledged: ahead(acknowledged, lives[0]))
 
 
 def a_window(ring) -> int:
@@ -130,7 +130,7 @@ MUTANTS = {
         "a worker waits forever",
     ),
     "a leaf tells what the best of its members holds": (
-        PAIR.replace(threshold=1, rules=Rules(lowest=best)),
+        PAIR.replace(threshold=1, rules=Rules(lowest_acknowledged=best)),
         "a leaf refuses its parent's result with SLOT_HELD",
     ),
     "a leaf tells nothing but by uplinks": (
@@ -145,7 +145,7 @@ MUTANTS = {
         TWO.replace(rules=Rules(ring=flat.Rules(may_add=repeats_to_what_was_sent_up))),
         "a worker is in a sum twice",
     ),
-    "a leaf does not send up again": (TWO.replace(rules=Rules(sends_again=never)), "a worker waits forever"),
+    "a leaf does not send up again": (TWO.replace(rules=Rules(repeats_uplink=never)), "a worker waits forever"),
     "a leaf takes no result for what it sent up": (
         TWO.replace(rules=Rules(may_install=only_before_it_closes)),
         "a worker waits forever",
@@ -156,7 +156,7 @@ MUTANTS = {
     ),
     "the root does not answer repeats": (TWO.replace(answers=False), "a worker waits forever"),
     "a switch may be no farther behind than a worker": (
-        PAIR.replace(deadlines=(1,), rules=Rules(reach=a_window)),
+        PAIR.replace(deadlines=(1,), rules=Rules(behind_limit=a_window)),
         "an honest switch is too far behind",
     ),
 }
@@ -178,7 +178,7 @@ def test_with_all_contributing_no_receipts_are_needed(scenario):
 
 @pytest.mark.parametrize("scenario", [TWO, PAIR.replace(leaves=1), TWO.replace(window=2, segments=6)])
 def test_with_all_contributing_no_switch_is_a_window_behind_what_it_sends_up(scenario):
-    TreeExplorer(scenario.replace(rules=Rules(reach=a_window))).run()
+    TreeExplorer(scenario.replace(rules=Rules(behind_limit=a_window))).run()
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,11 @@ from iswitch.config import Config
 from iswitch.wire import SILENCE_TICK_US, Action, Format, Outcome, Reason, Register, SlotState, Standing, Type
 from sim.bench.asynchronous import AsynchronousWorker, element
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, parse
-from sim.model import switch
 from sim.model.decide import claims as claims_of
+from sim.model.decide import ring
 from sim.model.decide.random import seed_for_first_seq
-from sim.model.decide.ring import RULES, contribute
+from sim.model.decide.ring import contribute
+from sim.model.decide.slot import RULES
 from sim.model.switch import Switch
 
 CONFIG = Config(ports=4, bus_bits=64, members=5, jobs=2, window=2, elements=16)
@@ -141,7 +142,7 @@ def twice(*arguments, **options):
 
 @pytest.mark.parametrize(
     ("module", "name", "wrong"),
-    [(claims_of, "age", lambda claims, weights: 0), (switch, "contribute", twice)],
+    [(claims_of, "age", lambda claims, weights: 0), (ring, "contribute", twice)],
     ids=["age", "added twice"],
 )
 def test_audit_notices_a_wrong_rule(monkeypatch, module, name, wrong):

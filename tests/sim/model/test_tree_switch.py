@@ -29,9 +29,10 @@ from sim.frames.client import SWITCH_IP, Client
 from sim.model.decide.random import seed_for_first_seq
 from sim.model.egress import compose
 from sim.model.ingress.parse import parse
+from sim.model.interface.message import SwitchAddress
 from sim.model.network import Network
 from sim.model.numeric import lane, window64
-from sim.model.tree_switch import Parent, TreeSwitch, uplink
+from sim.model.tree_switch import Parent, TreeSwitch, parse_uplink
 
 
 def adverse(rng, world, segments, size=16, limit=141):
@@ -174,14 +175,14 @@ def test_the_model_sends_and_reads_the_vector_typed_by_hand():
         ranks=0b1001,
         tainted=0b10,
         partial=True,
-        numbers=numbers,
+        elements=numbers,
     )
     parent = Parent(0, *address(0), ranks=0b1011)
-    assert compose.address(compose.Own(*address(1)), parent.source, payload) == vector
+    assert compose.frame(SwitchAddress(*address(1)), parent.source, payload) == vector
     message = parse(5, vector, SWITCH_IP, TreeSwitch.types)
     assert (message.type, message.members, message.behind, message.token) == (Type.UPLINK, 0b1001, 3, 0xCAFEBABF)
-    assert uplink(message).numbers.tolist() == numbers.tolist()
-    assert uplink(message)[1:] == (ResultFlag.PARTIAL, 0b10)
+    assert parse_uplink(message).elements.tolist() == numbers.tolist()
+    assert parse_uplink(message)[1:] == (ResultFlag.PARTIAL, 0b10)
 
 
 def test_no_member_is_told_that_the_job_runs_before_all_ranks_are_there():

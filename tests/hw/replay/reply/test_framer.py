@@ -108,7 +108,7 @@ def check(jobs, bus_bits, **options):
         assert not any(end["reserved"])
         assert int(end["complement"]) == checksum(payload), "scapy's Internet checksum of all before"
         assert ones_complement_sum(frame[ADDRESSES.itemsize :]) == 0xFFFF
-        assert frame[ADDRESSES.itemsize :] == compose.balanced(
+        assert frame[ADDRESSES.itemsize :] == compose.with_complement(
             payload + bytes(END.itemsize), len(payload) + END.fields["complement"][1]
         )
         address = where["address"]

@@ -51,9 +51,9 @@ def test_station_is_forgotten_after_about_300_seconds(begun):
     ages = []
     for age in range(280 * SECOND, 310 * SECOND, SECOND // 2):
         table = MacTable(64)
-        table.at(begun)
+        table.advance(begun)
         table.learn(A, 1, OWN)
-        table.at((begun + age) % 2**32)
+        table.advance((begun + age) % 2**32)
         ages += [age] if table.port(A) is None else []
     assert 285 * SECOND <= min(ages) <= 302 * SECOND
     assert ages == list(range(min(ages), 310 * SECOND, SECOND // 2))
@@ -63,8 +63,8 @@ def test_station_forgotten_stays_so_when_the_clock_has_gone_round():
     table = MacTable(64)
     table.learn(A, 1, OWN)
     for now_us in range(0, 2**32, TICK_US):
-        table.at(now_us)
-    table.at(0)
+        table.advance(now_us)
+    table.advance(0)
     assert table.port(A) is None
 
 
@@ -73,7 +73,7 @@ def test_a_full_set_gives_up_who_was_silent_for_longest():
     rng, table, heard = random.Random(1), MacTable(64), {}
     stations = crowd(64, 7)
     for tick in range(200):
-        table.at(tick * TICK_US // 16)
+        table.advance(tick * TICK_US // 16)
         if tick % 16 == 0:
             mac, port = rng.choice(stations), rng.randrange(8)
             table.learn(mac, port, OWN)

@@ -8,9 +8,9 @@ from scapy.packet import Raw
 
 from sim.frames.client import SWITCH_IP, SWITCH_MAC
 from sim.model.bridge.responder import answer
-from sim.model.egress.compose import Own
+from sim.model.interface.message import SwitchAddress
 
-OWN = Own(SWITCH_MAC, SWITCH_IP)
+OWN = SwitchAddress(SWITCH_MAC, SWITCH_IP)
 MAC, ADDRESS = "02:57:49:00:00:01", "10.0.0.1"
 ASKER, ASKER_IP = "02:00:00:00:01:42", "10.0.2.7"
 

@@ -6,7 +6,19 @@ import pytest
 
 from iswitch.wire import Operation, Outcome, SlotState, Type
 from sim.model.decide import ring as ring_of
-from sim.model.decide.claims import Answer, Claimant, Claims, Grant, admit, behind, claim, granted, leave, new_claims
+from sim.model.decide.claims import (
+    Answer,
+    Claimant,
+    Claims,
+    Grant,
+    admit,
+    claim,
+    granted_members,
+    leave,
+    members_behind,
+    new_claims,
+)
+from sim.model.decide.slot import Ring, Slot, Step, Work
 
 SERIAL = 1 << 32
 
@@ -59,9 +71,9 @@ class Ledger:
         return self.updates[update] if kept else None
 
 
-def state_of(live: int, threshold: int, joining: int = 0, acknowledged: tuple[int, ...] = (0,) * 5) -> ring_of.Ring:
+def state_of(live: int, threshold: int, joining: int = 0, acknowledged: tuple[int, ...] = (0,) * 5) -> Ring:
     """Of the ring only what claims look at."""
-    return ring_of.Ring((), acknowledged, live, threshold, joining)
+    return Ring((), acknowledged, live, threshold, joining)
 
 
 def mask(members: set[int]) -> int:
@@ -116,7 +128,7 @@ def test_claims_are_what_a_ledger_says(staleness, segments):
             segment = (update - rng.randint(-1, staleness + 2)) * segments + rng.randrange(segments)
             owner = ledger.owner(segment, segments)
             seq = (first_seq + segment) % SERIAL
-            assert granted(claims, seq) == (None if owner is None else mask(owner))
+            assert granted_members(claims, seq) == (None if owner is None else mask(owner))
     assert seen == {Outcome.CONTROL, Outcome.REFUSED, Outcome.DUPLICATE, Outcome.STALE, Outcome.WINDOW, Outcome.UNHELD}
 
 
@@ -168,8 +180,8 @@ def test_a_claim_is_believed_as_far_as_the_receipts_of_its_sender_go():
 
 def test_who_waits_says_for_whom():
     claims = Claims(2, 2, 1, (Grant(0, 1),), (Claimant(1), Claimant(1), Claimant()))
-    assert claim(claims, state_of(0b111, 2, acknowledged=(2, 0, 0)), member=0, k=2, weights=2).waits == 0b110
-    assert claim(claims, state_of(0b111, 2, 0b1000, (2, 2, 0)), member=0, k=2, weights=2).waits == 0b100
+    assert claim(claims, state_of(0b111, 2, acknowledged=(2, 0, 0)), member=0, k=2, weights=2).waits_for == 0b110
+    assert claim(claims, state_of(0b111, 2, 0b1000, (2, 2, 0)), member=0, k=2, weights=2).waits_for == 0b100
 
 
 def test_newcomers_enter_where_everybody_holds_what_was_granted():
@@ -177,8 +189,8 @@ def test_newcomers_enter_where_everybody_holds_what_was_granted():
     assert admit(claims, state_of(0b011, 2, 0b100, (2, 2, 0))) == state_of(0b111, 2, 0, (2, 2, 2))
     for acknowledged in ((2, 1, 0), (0, 2, 0)):
         early = state_of(0b011, 2, 0b100, acknowledged)
-        assert behind(claims, early) and admit(claims, early) == early
-    assert behind(claims, state_of(0b001, 2, 0, (2, 0, 0))) == 0
+        assert members_behind(claims, early) and admit(claims, early) == early
+    assert members_behind(claims, state_of(0b001, 2, 0, (2, 0, 0))) == 0
 
 
 # The ring under a grant
@@ -187,7 +199,7 @@ RING = ring_of.new_ring(SERIAL - 4, 2, 3, 0b111, 1)
 GRANTED = Claims(SERIAL - 2, 2, 1, (Grant(SERIAL - 4, 0b011),), (Claimant(1), Claimant(1), Claimant()))
 
 
-def contribute(ring: ring_of.Ring, claims: Claims, member: int, seq: int) -> ring_of.Step:
+def contribute(ring: Ring, claims: Claims, member: int, seq: int) -> Step:
     return ring_of.contribute(
         ring,
         member=member,
@@ -195,7 +207,7 @@ def contribute(ring: ring_of.Ring, claims: Claims, member: int, seq: int) -> rin
         behind=seq - (SERIAL - 4),
         length=64,
         requires_all=True,
-        granted=granted(claims, seq) or 0,
+        granted=granted_members(claims, seq) or 0,
     )
 
 
@@ -225,9 +237,9 @@ def test_who_was_not_granted_gets_a_complete_result_again():
     assert (step.outcome, step.work.operation) == (Outcome.LATE, Operation.RESEND)
 
 
-def want(ring: ring_of.Ring, claims: Claims, seq: int) -> ring_of.Step:
+def want(ring: Ring, claims: Claims, seq: int) -> Step:
     return ring_of.receipt(
-        ring, member=2, seq=seq, behind=0, want=True, granted=granted(claims, seq), format=2, length=4
+        ring, member=2, seq=seq, behind=0, want=True, granted=granted_members(claims, seq), format=2, length=4
     )
 
 
@@ -235,22 +247,20 @@ def test_a_result_that_all_have_left_is_empty_and_goes_to_all():
     ring, claims = RING, GRANTED
     for member in (0, 1):
         step = want(ring, claims, SERIAL - 4)
-        assert (step.work, step.waits) == (None, granted(claims, SERIAL - 4))
+        assert (step.work, step.waits_for) == (None, granted_members(claims, SERIAL - 4))
         ring, _ = ring_of.leave(ring, member)
         claims = leave(claims, member)
     plain = ring_of.receipt(ring, member=2, seq=SERIAL - 4, behind=0, want=False, granted=0)
-    assert plain == ring_of.Step(ring, Outcome.RECEIPT)
+    assert plain == Step(ring, Outcome.RECEIPT)
     step = want(ring, claims, SERIAL - 4)
-    assert step.work == ring_of.Work(Operation.FORCE, 0, True, True, 0b100)
-    assert step.ring.slots[0] == ring_of.Slot(SERIAL - 4, SlotState.COMPLETE, format=2, length=4, requires_all=True)
+    assert step.work == Work(Operation.FORCE, 0, True, True, 0b100)
+    assert step.ring.slots[0] == Slot(SERIAL - 4, SlotState.COMPLETE, format=2, length=4, requires_all=True)
     assert want(step.ring, claims, SERIAL - 4).work.operation == Operation.RESEND
 
 
 def test_an_abandoned_slot_is_not_taken_from_a_result_that_somebody_lacks():
     ring = ring_of.new_ring(0, 1, 3, 0b111, 3)
-    held = ring._replace(
-        slots=(ring_of.Slot(0, SlotState.COMPLETE, 0b011, 0b011), ring.slots[1]), acknowledged=(0, 2, 2)
-    )
+    held = ring._replace(slots=(Slot(0, SlotState.COMPLETE, 0b011, 0b011), ring.slots[1]), acknowledged=(0, 2, 2))
     claims = Claims(3, 1, 2, (Grant(0, 0b011), Grant(1, 0b011), Grant(2, 0)), (Claimant(),) * 3)
-    assert want(held, claims, 2) == ring_of.Step(held, Outcome.RECEIPT, waits=0b001)
+    assert want(held, claims, 2) == Step(held, Outcome.RECEIPT, waits_for=0b001)
     assert want(held._replace(acknowledged=(1, 2, 2)), claims, 2).work.emit

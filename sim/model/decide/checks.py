@@ -1,0 +1,38 @@
+"""The checks of membership and form that a message of a member must pass. Section 3 of `docs/protocol.md`."""
+
+from iswitch.wire import Format, JobState, Outcome, Type
+from sim.model.decide.job import EntryState, Job
+from sim.model.interface.message import Message
+
+__all__ = ["failed_check"]
+
+
+def failed_check(job: Job, message: Message) -> Outcome | None:
+    """Return the outcome of the first check that a message fails, or None.
+
+    The law: the checks are made in the order of the protocol, so the counters tell where a message went wrong. A frame
+    that fails a check changes nothing.
+    """
+    if job.state == JobState.NONE:
+        return Outcome.JOB
+    if message.epoch != job.epoch:
+        return Outcome.EPOCH
+    if message.member >= len(job.entries) or job.entries[message.member].state != EntryState.LIVE:
+        return Outcome.MEMBER
+    entry = job.entries[message.member]
+    has_valid_length, has_valid_format = not message.payload, True
+    if message.type == Type.CONTRIBUTION:
+        length = len(message.payload)
+        has_valid_length = 4 <= length <= 4 * job.settings.elements and not length % 4
+        has_valid_format = message.format in (job.settings.format, Format.INT32)
+    checks = {
+        Outcome.TOKEN: message.token == entry.token,
+        Outcome.PORT: message.source.port == entry.source.port,
+        Outcome.ADDRESS: message.source[1:] == entry.source[1:],
+        Outcome.FORMING: job.state != JobState.FORMING and bool(job.live >> message.member & 1),
+        Outcome.TYPE: message.type != Type.CLAIM or job.claims is not None,
+        Outcome.HALTED: job.state != JobState.HALTED or message.type != Type.CONTRIBUTION,
+        Outcome.FORMAT: has_valid_format,
+        Outcome.LENGTH: has_valid_length,
+    }
+    return next((outcome for outcome, holds in checks.items() if not holds), None)

@@ -1,0 +1,116 @@
+"""What members' commands do to one job: LEAVE, RESET, SET_H, FBCAST and HALT. Section 4 of `docs/protocol.md`.
+
+Pure functions from a job and a request to a verdict. A refused command changes nothing.
+"""
+
+from iswitch.config import Config
+from iswitch.wire import NO_MEMBER, Action, JobState, Reason, SlotState
+from sim.model.decide import claims as claims_of
+from sim.model.decide.job import NO_JOB, Entry, EntryState, Job, Verdict, new_claims, with_entry
+from sim.model.decide.ring import force, leave, new_ring
+from sim.model.decide.slot import Work
+from sim.model.interface.message import Request, Source
+from sim.model.interface.serial import ahead
+
+__all__ = ["execute", "remove_member"]
+
+
+def execute(config: Config, job: Job, request: Request, source: Source) -> Verdict:
+    """Execute a command of a live member, or a RESET by key.
+
+    The law: a member numbers its commands, and the last one is executed once. A retransmission of it is acknowledged
+    again and changes nothing, for only the acknowledgement was lost.
+    """
+    verdict = Verdict(job, Reason.DONE, request.member, request.token)
+    if job.state == JobState.NONE:
+        return verdict._replace(reason=Reason.JOB)
+    if request.action == Action.RESET and request.member == NO_MEMBER:
+        # A worker that is no member may end a job whose key it knows, for its members may all be dead.
+        return verdict._replace(job=NO_JOB) if request.key == job.key else verdict._replace(reason=Reason.KEY)
+    entry = job.entries[request.member] if request.member < len(job.entries) else Entry()
+    if request.action == Action.LEAVE and entry.state == EntryState.LEFT and request.token == entry.token:
+        return verdict
+    reason = objection(config, job, request, source, entry)
+    if reason != Reason.DONE or request.number == entry.number:
+        return verdict._replace(reason=reason)
+    job = with_entry(job, request.member, entry._replace(number=request.number))
+    job, works = carry_out(config, job, request)
+    return verdict._replace(job=job, works=works)
+
+
+def objection(config: Config, job: Job, request: Request, source: Source, entry: Entry) -> Reason:
+    """Return why a command must not be executed; DONE if nothing forbids it or it has been executed already."""
+    if entry.state != EntryState.LIVE:
+        return Reason.MEMBER
+    if request.token != entry.token:
+        return Reason.TOKEN
+    if source != entry.source:
+        return Reason.MEMBER
+    if request.number == entry.number:
+        return Reason.DONE
+    if ahead(request.number, entry.number) < 0:
+        return Reason.NUMBER
+    if request.action == Action.RESET and request.epoch != job.epoch:
+        return Reason.EPOCH
+    if request.action == Action.SET_H and not 1 <= request.settings.threshold <= job.settings.world:
+        return Reason.THRESHOLD
+    if request.action == Action.FBCAST and not force_segment(config, job, request.seq):
+        return Reason.SEQ
+    return Reason.DONE
+
+
+def carry_out(config: Config, job: Job, request: Request) -> tuple[Job, tuple[Work, ...]]:
+    """Return the job after a command that nothing forbids, and what is done to the accumulators."""
+    match request.action:
+        case Action.LEAVE:
+            return remove_member(job, request.member)
+        case Action.FBCAST:
+            return force_segment(config, job, request.seq) or (job, ())
+        case Action.HALT:
+            state = JobState.HALTED if request.settings.mode else JobState.RUNNING
+            return (job if job.state == JobState.FORMING else job._replace(state=state)), ()
+        case Action.SET_H:
+            threshold = request.settings.threshold
+            settings, ring = job.settings._replace(threshold=threshold), job.ring._replace(threshold=threshold)
+            return job._replace(settings=settings, ring=ring), ()
+        case Action.RESET:
+            return reset(config, job), ()
+    raise ValueError(f"carry_out action must be LEAVE, FBCAST, HALT, SET_H or RESET, not {request.action!r}")
+
+
+def remove_member(job: Job, member: int) -> tuple[Job, tuple[Work, ...]]:
+    """Remove a member, which left or was evicted. Open slots that wait for no other member complete.
+
+    If no member is left that took part before the last boundary, the job ends and its slots vanish.
+    """
+    ring, works = leave(job.ring, member)
+    if not ring.live:
+        return NO_JOB, ()
+    entry = job.entries[member]._replace(state=EntryState.LEFT)
+    claims = claims_of.leave(job.claims, member) if job.claims else None
+    return with_entry(job._replace(ring=ring, claims=claims), member, entry), tuple(works)
+
+
+def force_segment(config: Config, job: Job, seq: int) -> tuple[Job, tuple[Work, ...]] | None:
+    """Complete a segment with what it has, as FBCAST asks. Return None if it is not open or requires all members."""
+    index = seq % config.slots
+    slot = job.ring.slots[index]
+    must_wait = slot.state == SlotState.COLLECTING and slot.requires_all
+    if slot.seq != seq or slot.state == SlotState.EMPTY or must_wait:
+        return None
+    if slot.state == SlotState.COMPLETE:
+        return job, ()
+    ring, work = force(job.ring, index)
+    return job._replace(ring=ring), (work,)
+
+
+def reset(config: Config, job: Job) -> Job:
+    """Start a job over in a new epoch, so that frames sent before are refused. Its members stay."""
+    ring = new_ring(
+        job.first_seq, config.window, config.members, job.live, job.ring.threshold, job.settings.deadline_us
+    )
+    return job._replace(
+        ring=ring._replace(joining=job.ring.joining),
+        epoch=(job.epoch + 1) % 2**16,
+        claims=new_claims(job.settings, job.first_seq),
+    )

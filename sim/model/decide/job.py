@@ -1,0 +1,155 @@
+"""One job: its settings, its members' entries, its ring and its claims.
+
+A member is *pending* from the Join that gave it an entry until a Join with the granted token comes back; only then is
+it *live*. Section 4 of `docs/protocol.md`.
+"""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from iswitch.wire import SILENCE_TICK_US, JobState, Reason, Standing
+from sim.model.decide import claims as claims_of
+from sim.model.decide.claims import Claims
+from sim.model.decide.slot import Ring, Work
+from sim.model.interface.message import Settings, Source
+from sim.model.interface.tuples import replace_at
+
+__all__ = [
+    "NO_JOB",
+    "Entry",
+    "EntryState",
+    "Job",
+    "Verdict",
+    "admit_at_boundary",
+    "is_silent",
+    "live_ranks",
+    "new_claims",
+    "record_activity",
+    "silence_tick",
+    "with_entry",
+]
+
+
+class EntryState(IntEnum):
+    """State of an entry.
+
+    LIVE: confirmed; a member of the ring, or waiting to be admitted at the next boundary. LEFT: free, but remembers its
+    last owner, whose repeated Leave is acknowledged once more.
+    """
+
+    FREE = 0
+    PENDING = 1
+    LIVE = 2
+    LEFT = 3
+
+
+class Entry(NamedTuple):
+    """One index of a job. `number`: of its owner's last command. `ranks`: the global ranks that its owner stands for."""
+
+    state: EntryState = EntryState.FREE
+    source: Source = Source(0, b"", 0, 0)
+    nonce: int = 0
+    token: int = 0
+    number: int = 0
+    ranks: int = 0
+
+
+class Job(NamedTuple):
+    """One job. A job that is NONE has no entries.
+
+    `settings.threshold` follows SET_H. `last_heard`: per member, the tick in which a valid frame of it last came.
+    `claims`: those of an asynchronous job. `ranks`: the ranks that join here. `tree`: a member has stated its ranks;
+    once such a job runs, no member joins it.
+    """
+
+    state: JobState
+    epoch: int
+    key: int
+    settings: Settings
+    first_seq: int
+    ring: Ring
+    entries: tuple[Entry, ...]
+    last_heard: tuple[int, ...]
+    claims: Claims | None = None
+    ranks: int = 0
+    tree: bool = False
+
+    @property
+    def live(self) -> int:
+        """The live members."""
+        return self.ring.live
+
+    def standing(self, member: int) -> Standing:
+        """Return the standing of the owner of an entry that is not free."""
+        if self.entries[member].state == EntryState.PENDING:
+            return Standing.PENDING
+        return Standing.LIVE if self.live >> member & 1 else Standing.JOINING
+
+    def member_first_seq(self, member: int) -> int:
+        """Return the first seq of a member: the job's, unless the last boundary admitted the member.
+
+        In an asynchronous job it is the lowest seq that a live member may lack, for a member admitted there has
+        acknowledged nothing yet.
+        """
+        if self.claims and self.live >> member & 1:
+            return self.ring.acknowledged[member]
+        return self.ring.admitted_seq if self.ring.admitted >> member & 1 else self.first_seq
+
+
+NO_JOB = Job(JobState.NONE, 0, 0, Settings(*(0,) * 8), 0, Ring((), (), 0, 0), (), ())
+
+
+class Verdict(NamedTuple):
+    """What a control message does.
+
+    `member` and `token` go into the acknowledgement's header. `entry_index`: the entry of an accepted Join. `accepts_offer`:
+    the offered token was granted. `works`: operations on the accumulators.
+    """
+
+    job: Job
+    reason: Reason
+    member: int
+    token: int
+    entry_index: int | None = None
+    accepts_offer: bool = False
+    works: tuple[Work, ...] = ()
+
+
+def silence_tick(now_us: int) -> int:
+    """Return the tick of a time, as silences are counted."""
+    return now_us // SILENCE_TICK_US % 2**16
+
+
+def record_activity(job: Job, member: int, now_us: int) -> Job:
+    """Record that a valid frame of a member came."""
+    return job._replace(last_heard=replace_at(job.last_heard, member, silence_tick(now_us)))
+
+
+def is_silent(job: Job, member: int, now_us: int) -> bool:
+    """Return whether a member has been silent for longer than the job allows."""
+    allowed = job.settings.evict_us // SILENCE_TICK_US
+    return bool(allowed) and (silence_tick(now_us) - job.last_heard[member]) % 2**16 > allowed
+
+
+def with_entry(job: Job, index: int, entry: Entry) -> Job:
+    """Return the job with another entry at an index."""
+    return job._replace(entries=replace_at(job.entries, index, entry))
+
+
+def live_ranks(job: Job) -> int:
+    """Return the ranks of all confirmed members."""
+    return sum(entry.ranks for entry in job.entries if entry.state == EntryState.LIVE)
+
+
+def new_claims(settings: Settings, first_seq: int) -> Claims | None:
+    """Return the claims of a job that starts, or None for a synchronous one."""
+    if not settings.segments:
+        return None
+    return claims_of.new_claims(
+        first_seq, segments=settings.segments, staleness=settings.staleness, members=settings.world
+    )
+
+
+def admit_at_boundary(job: Job) -> Job:
+    """Admit joining members of an asynchronous job if this is a boundary; called after each message."""
+    return job._replace(ring=claims_of.admit(job.claims, job.ring)) if job.claims else job

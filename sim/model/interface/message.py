@@ -1,0 +1,84 @@
+"""Records of what a frame says, as they pass from the parser to the rules and to the composer of frames."""
+
+from typing import NamedTuple
+
+from iswitch.wire import Type
+
+__all__ = ["Message", "Request", "Settings", "Source", "SwitchAddress"]
+
+
+class SwitchAddress(NamedTuple):
+    """The switch's own addresses."""
+
+    mac: bytes
+    ip: bytes
+
+
+class Source(NamedTuple):
+    """Where a frame came from, which is where its answer goes. `port` is one of the switch's."""
+
+    port: int
+    mac: bytes
+    ip: int
+    udp_port: int
+
+
+class Message(NamedTuple):
+    """A valid iswitch frame of a type that the switch handles.
+
+    `payload`: what follows the header. `reason`: the header's `count`, which is the reason in a NOTICE. Of a REQUEST to
+    the replay service only `type` and `source` mean anything, for its header is another.
+    """
+
+    type: Type
+    source: Source
+    job: int
+    epoch: int
+    seq: int
+    member: int
+    flags: int
+    format: int
+    behind: int
+    token: int
+    payload: bytes
+    reason: int = 0
+    members: int = 0
+
+
+class Settings(NamedTuple):
+    """The settings of a job, on which all its members agree.
+
+    The fields stand in the order in which they are checked. Their names are those of the reasons for which a Join is
+    refused. `segments`: segments of an update; 0 if the job is synchronous.
+    """
+
+    world: int
+    threshold: int
+    format: int
+    fraction: int
+    elements: int
+    mode: int
+    deadline_us: int
+    evict_us: int
+    staleness: int = 0
+    segments: int = 0
+
+
+class Request(NamedTuple):
+    """A control message.
+
+    `number`: the header's `seq`. `ranks`: the header's `members`, the global ranks of a Join; 0 if its index is its
+    only rank.
+    """
+
+    action: int
+    epoch: int
+    member: int
+    token: int
+    number: int
+    key: int
+    nonce: int
+    settings: Settings
+    seq: int = 0
+    address: int = 0
+    ranks: int = 0

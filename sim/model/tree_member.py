@@ -1,0 +1,252 @@
+"""Golden model of a switch as a member of another: how it joins its parent, leaves it, and follows its epochs.
+
+**Joining.** A Join names in the header's `members` the global ranks that come with it. When all ranks that belong below
+a leaf are live, each further Join from below makes the leaf send its own Join up, with all their ranks: the workers'
+retransmissions carry it through any loss. The root, where all ranks come together, answers *running*. On the way down
+each switch adopts its parent's epoch and first seq, empties its slots and only then tells its members that the job
+runs. Before that it accepts no contribution (FORMING).
+
+**Leaving.** The last member's Leave is passed up. It is answered (JOB: the job has ended) when the parent has answered,
+because only that member repeats it.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from iswitch.config import Config
+from iswitch.wire import ACK, NO_MEMBER, UDP_PORT, Action, JobState, Outcome, Reason
+from sim.model.decide import random, tree
+from sim.model.decide.job import NO_JOB, Job, Verdict, live_ranks
+from sim.model.decide.ring import new_ring
+from sim.model.decide.slot import Work
+from sim.model.egress import compose
+from sim.model.ingress.parse import parse_control
+from sim.model.interface.message import Message, Request, Source
+from sim.model.jobs import Frames
+from sim.model.switch import Switch
+
+__all__ = ["Parent", "ParentMembership", "TreeMember", "has_several"]
+
+
+class Parent(NamedTuple):
+    """Where a job's parent is: the port that leads there and its addresses.
+
+    `ranks`: the global ranks that join below this switch.
+    """
+
+    port: int
+    mac: bytes
+    ip: bytes
+    ranks: int
+
+    @property
+    def source(self) -> Source:
+        return Source(self.port, self.mac, int.from_bytes(self.ip, "big"), UDP_PORT)
+
+
+class ParentMembership(NamedTuple):
+    """What a leaf is at its parent.
+
+    `running`: the parent has said that the job runs. `reason`: why the parent refused the leaf's last Join.
+    """
+
+    nonce: int
+    member: int = NO_MEMBER
+    token: int = 0
+    running: bool = False
+    reason: Reason = Reason.DONE
+
+
+def has_several(ranks: int) -> bool:
+    """Return whether a mask has more than one rank."""
+    return bool(ranks & ranks - 1)
+
+
+class TreeMember(Switch):
+    """A switch that may be a member of a parent in some jobs.
+
+    Parameters
+    ----------
+    config, mac, ip, seed
+        As of `JobTable`.
+    parents : dict of int to Parent, optional
+        The parents of the jobs in which this switch is a leaf.
+    """
+
+    def __init__(
+        self, config: Config, *, mac: bytes, ip: bytes, seed: int, parents: dict[int, Parent] | None = None
+    ) -> None:
+        super().__init__(config, mac=mac, ip=ip, seed=seed)
+        self.parents = parents or {}
+        self.above: dict[int, ParentMembership] = {}
+
+    def ranks_below(self, number: int) -> int:
+        return self.parents[number].ranks if number in self.parents else 0
+
+    def send_up(self, number: int, payload: bytes) -> Frames:
+        """Return a payload for the parent of a job."""
+        to = self.parents[number].source
+        return [(to.port, compose.frame(self.own, to, payload))]
+
+    # Control messages of members
+
+    def handle_control(self, message: Message, now_us: int) -> tuple[Outcome, Frames]:
+        """Handle a control message. At a leaf, Join and the last Leave go up."""
+        number, request = message.job, parse_control(message)
+        if number not in self.parents or request.action not in (Action.JOIN, Action.LEAVE, Action.RESET):
+            return super().handle_control(message, now_us)
+        if request.action == Action.LEAVE and self.is_last_leave(message, request, now_us):
+            return Outcome.CONTROL, self.request_parent(number, Action.LEAVE)
+        outcome, sent = super().handle_control(message, now_us)
+        job = self.jobs[number]
+        if job.state == JobState.NONE:
+            self.above.pop(number, None)
+        elif request.action == Action.JOIN and not self.above[number].running and self.all_ranks_live(number, job):
+            sent += self.request_parent(number)
+        return outcome, sent
+
+    def is_last_leave(self, message: Message, request: Request, now_us: int) -> bool:
+        """Return whether this is a valid Leave of the last member of a job in which the parent knows this switch."""
+        job = self.jobs[message.job]
+        return bool(
+            message.job in self.above
+            and self.above[message.job].token
+            and job.live == 1 << request.member
+            and self.decide(message, request, now_us).job.state == JobState.NONE
+        )
+
+    def all_ranks_live(self, number: int, job: Job) -> bool:
+        """Return whether all ranks that belong below are live."""
+        return live_ranks(job) == self.parents[number].ranks
+
+    def request_parent(self, number: int, action: Action = Action.JOIN) -> Frames:
+        """Return this leaf's own Join or Leave.
+
+        The parent recognises retransmissions by the nonce of a Join and by the number of a Leave. That is always 1, for
+        a leaf sends no other command.
+        """
+        job, above = self.jobs[number], self.above[number]
+        return self.send_up(
+            number,
+            compose.control(
+                job=number,
+                seq=int(action == Action.LEAVE),
+                member=above.member,
+                token=above.token,
+                ranks=self.parents[number].ranks,
+                action=action,
+                key=job.key,
+                nonce=above.nonce,
+                **job.settings._asdict(),
+            ),
+        )
+
+    def decide(self, message: Message, request: Request, now_us: int) -> Verdict:
+        number, leaf = message.job, message.job in self.parents
+        request = request._replace(ranks=message.members if self.config.uplinks else 0)
+        job = self.job(number)
+        reason = self.tree_objection(request, job, leaf)
+        if reason != Reason.DONE:
+            return Verdict(job, reason, request.member, request.token)
+        verdict = super().decide(message, request, now_us)
+        if not leaf or verdict.job.state == JobState.NONE:
+            return verdict
+        if number not in self.above:
+            self.random = random.step(self.random)
+            self.above[number] = ParentMembership(nonce=self.random)
+        above = self.above[number]
+        if request.action == Action.JOIN and verdict.reason == Reason.DONE:
+            verdict = verdict._replace(reason=above.reason)
+        state = JobState.RUNNING if above.running else JobState.FORMING
+        return verdict._replace(job=self.close_slots(number, verdict.job, verdict.works)._replace(state=state))
+
+    def tree_objection(self, request: Request, job: Job, leaf: bool) -> Reason:
+        """Return why a tree forbids a request; DONE if it does not.
+
+        A tree has no asynchronous jobs, no sums of fewer than all workers, no segments whose uplink fits no frame, and
+        no HALT. RESET and FBCAST belong to the root, because they must happen everywhere at once.
+        """
+        settings, action = request.settings, request.action
+        in_tree = leaf or job.tree
+        if action == Action.JOIN and settings.segments and (leaf or request.ranks):
+            return Reason.SEGMENTS
+        if action == Action.JOIN and (leaf or has_several(request.ranks)):
+            if settings.threshold != settings.world:
+                return Reason.THRESHOLD
+            return Reason.ELEMENTS if settings.elements > self.config.uplink_elements else Reason.DONE
+        if action == Action.SET_H and in_tree and settings.threshold != job.settings.world:
+            return Reason.THRESHOLD
+        is_member_reset = action == Action.RESET and request.member != NO_MEMBER
+        if leaf and (is_member_reset or action == Action.FBCAST):
+            return Reason.ACTION
+        return Reason.ACTION if action == Action.HALT and in_tree else Reason.DONE
+
+    def close_slots(self, number: int, job: Job, works: Sequence[Work]) -> Job:
+        """Return the job after operations that completed slots. At a leaf these slots go up instead."""
+        ring = job.ring
+        for work in works:
+            ring = tree.close(ring, work, number in self.parents)
+        return job._replace(ring=ring)
+
+    # Answers of the parent
+
+    def handle_parent_ack(self, message: Message) -> tuple[Outcome, Frames]:
+        """Handle the parent's answer to a Join or a Leave.
+
+        A new token is confirmed at once. If the confirmation is lost, the members' retransmissions repeat it.
+        """
+        number, body = message.job, np.frombuffer(message.payload, ACK, 1)[0]
+        above, reason = self.above[number], Reason(min(int(body["reason"]), max(Reason)))
+        if int(body["nonce"]) != above.nonce:
+            return Outcome.TOKEN, []
+        if body["action"] == Action.LEAVE:
+            self.end_job(number)
+            return Outcome.CONTROL, []
+        is_new_token = message.token != above.token
+        if reason != Reason.DONE:
+            start_over = ParentMembership(above.nonce, reason=Reason.DONE if reason == Reason.TOKEN else reason)
+            self.above[number] = above if above.running else start_over
+        elif int(body["window"]) != self.config.window:
+            self.above[number] = above._replace(reason=Reason.ELEMENTS)
+        elif is_new_token and not above.running:
+            self.above[number] = ParentMembership(above.nonce, message.member, message.token)
+            return Outcome.CONTROL, self.request_parent(number)
+        elif not is_new_token and body["state"] == JobState.RUNNING:
+            self.adopt_epoch(number, message.epoch, int(body["first_seq"]))
+        return Outcome.CONTROL, []
+
+    def adopt_epoch(self, number: int, epoch: int, first_seq: int) -> None:
+        """Adopt the epoch of the parent's job, which runs or was reset, and empty the slots.
+
+        Only a later epoch is adopted, because an answer to an earlier Join may come late. Epochs rise by one at a RESET.
+        """
+        job, above = self.jobs[number], self.above[number]
+        if above.running and not 0 < (epoch - job.epoch) % 2**16 < 2**15:
+            return
+        ring = new_ring(
+            first_seq, self.config.window, self.config.members, job.live, job.ring.threshold, job.ring.deadline_us
+        )
+        self.jobs[number] = job._replace(ring=ring, epoch=epoch, first_seq=first_seq, state=JobState.RUNNING)
+        self.above[number] = above._replace(running=True)
+
+    def handle_parent_notice(self, message: Message) -> tuple[Outcome, Frames]:
+        """Handle a NOTICE of the parent.
+
+        If the parent does not know this epoch, the leaf asks for the parent's. If the parent does not know this member,
+        the job ends here, and its members learn it by NOTICE and join anew.
+        """
+        number, above = message.job, self.above[message.job]
+        if message.token != above.token or not above.running:
+            return Outcome.TOKEN, []
+        if message.reason == Reason.EPOCH:
+            is_behind = message.epoch != self.jobs[number].epoch
+            return Outcome.CONTROL, self.request_parent(number) if is_behind else []
+        self.end_job(number)
+        return Outcome.CONTROL, []
+
+    def end_job(self, number: int) -> None:
+        """End a job at this switch."""
+        self.jobs[number] = NO_JOB
+        del self.above[number]
