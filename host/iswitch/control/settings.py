@@ -10,7 +10,6 @@ from iswitch.wire.formats import FRACTION_MAX, FRACTION_MIN, JOB_FORMATS
 
 __all__ = ["require_evict", "require_int", "require_one_of", "require_seconds", "require_settings"]
 
-"""Number formats of a job, by the names that users write."""
 
 
 def require_int(name: str, value: object, least: int, most: int) -> None:
