@@ -11,7 +11,6 @@ from iswitch.wire.formats import FRACTION_MAX, FRACTION_MIN, JOB_FORMATS
 __all__ = ["require_evict", "require_int", "require_one_of", "require_seconds", "require_settings"]
 
 
-
 def require_int(name: str, value: object, least: int, most: int) -> None:
     """Check that an argument is an integer from `least` to `most`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
