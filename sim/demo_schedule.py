@@ -35,8 +35,8 @@ def learn(
         policy = train(
             settings,
             rank=rank,
-            tell=lambda iteration, rounds: send((iteration, rounds)),
-            share=lambda vector: worker.allreduce(vector, op="mean"),
+            on_iteration=lambda iteration, rounds: send((iteration, rounds)),
+            average=lambda vector: worker.allreduce(vector, op="mean"),
         )
     path = out / f"weights{rank}.json"
     policy.save(path)
@@ -78,7 +78,7 @@ def main(
 ) -> None:
     """Learn to schedule AllReduce with several workers, whose gradients the emulated switch sums."""
     with option_errors():  # all workers together play as many episodes as one worker alone would
-        settings = Settings(seed=seed, iterations=iterations, copies=max(1, Settings.copies // workers))
+        settings = Settings(seed=seed, iterations=iterations, num_envs=max(1, Settings.num_envs // workers))
 
     def demo(addresses: Sequence[str], emulator: Emulator, console: Console) -> bool:
         digests = _train(settings, addresses, out, emulator.check, console)

@@ -13,13 +13,13 @@ from sim.emulator.fabric import Fabric
 from sim.emulator.faults import Rates
 from sim.emulator.program import Machine, Program
 
-SETTINGS = Settings(topologies=("BCube(2,1)", "DCell(2,1)"), iterations=2, copies=2, hidden=4)
+SETTINGS = Settings(topologies=("BCube(2,1)", "DCell(2,1)"), iterations=2, num_envs=2, hidden=4)
 
 
 def learnt(workers: int, rates: Rates) -> list[Policy]:
     def work(program: Program, rank: int) -> Policy:
         with Worker(world=workers, rank=rank, transport=program.transport()) as worker:
-            return train(SETTINGS, rank=rank, share=lambda vector: worker.allreduce(vector, op="mean"))
+            return train(SETTINGS, rank=rank, average=lambda vector: worker.allreduce(vector, op="mean"))
 
     with Board(Config(), seed=3) as board, Fabric([board]) as fabric:
         cluster = Cluster(fabric, seed=3)

@@ -1,6 +1,6 @@
-"""Schedules of AllReduce in rounds: simulator and checker, bounds, baselines, exact and learned schedulers, files. See
-docs/allreduce.md.
+"""Schedules of AllReduce in rounds, on networks whose switches only forward; see docs/allreduce.md.
 
-Read in the order network, schedule, replay, bounds; trees, baselines, in_network, overlap, exact; growth, policy,
-greedy, train, learned; environments; export, msccl; plots, table, __main__.
+`model` is the network, schedules, the checker that replays them, and lower bounds. `schedulers` make schedules by rules,
+`learning` by growing flow trees, with a greedy or a learned policy. `files` are schedules as JSON and XML. `compare` runs
+all schedulers on one network; `table` and `plots` show what they find.
 """

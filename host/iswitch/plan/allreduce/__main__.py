@@ -16,7 +16,7 @@ EXTRAS = ("cli", "plan", "schedule")
 try:
     import typer
 
-    from iswitch.plan.allreduce.model.topologies import CASES, build, demand_few
+    from iswitch.plan.allreduce.model.topologies import TOPOLOGIES, build_topology, require_few_servers
     from iswitch.plan.topology.errors import error_text
 except ModuleNotFoundError as error:
     if extra_of(error.name) is None:
@@ -67,7 +67,9 @@ def _errors_as_sentences() -> Iterator[None]:
 def table(
     topologies: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TOPOLOGY", help=f"Topologies such as {CASES[0]} (default: all {len(CASES)})."),
+        typer.Argument(
+            metavar="TOPOLOGY", help=f"Topologies such as {TOPOLOGIES[0]} (default: all {len(TOPOLOGIES)})."
+        ),
     ] = None,
     episodes: Episodes = 16,
     seed: Seed = 0,
@@ -80,13 +82,13 @@ def table(
     """Print the rounds that each scheduler needs, on the topologies of docs/allreduce.md or on the named ones."""
     with _errors_as_sentences():
         from iswitch.plan.allreduce.plots import plot_rounds
-        from iswitch.plan.allreduce.table import HEADER, row
+        from iswitch.plan.allreduce.table import HEADER, make_row
 
-        names = topologies or list(CASES)
+        names = topologies or list(TOPOLOGIES)
         rows = []
         print(HEADER)
         for name in names:
-            rows.append(row(name, k=episodes, seed=seed, weights=weights))
+            rows.append(make_row(name, k=episodes, seed=seed, weights=weights))
             print(rows[-1].text, flush=True)
         if as_json:
             as_json.write_text(json.dumps([entry.numbers for entry in rows], indent=1) + "\n", encoding="utf-8")
@@ -111,7 +113,7 @@ def train(
     """Train the policies of the learned scheduler with PPO, on one core (needs torch)."""
     with _errors_as_sentences():
         from iswitch.plan.allreduce.learning.train import Settings, train
-        from iswitch.plan.allreduce.model.bounds import bounds
+        from iswitch.plan.allreduce.model.bounds import find_bounds
         from iswitch.plan.allreduce.model.network import Network
         from iswitch.plan.allreduce.plots import plot_learning
 
@@ -124,12 +126,14 @@ def train(
             means = "  ".join(f"{name} {mean:.2f}" for name, mean in lengths.items())
             print(f"{iteration + 1:4}/{settings.iterations} {time.monotonic() - begin:6.0f} s  {means}", flush=True)
 
-        policy = train(settings, tell=show)
+        policy = train(settings, on_iteration=show)
         policy.save(out)
         if history:
             history.write_text(json.dumps(past) + "\n", encoding="utf-8")
         if plot:
-            plot_learning(past, {name: bounds(Network(build(name))).best for name in settings.topologies}, plot)
+            plot_learning(
+                past, {name: find_bounds(Network(build_topology(name))).best for name in settings.topologies}, plot
+            )
 
 
 @app.command()
@@ -154,8 +158,9 @@ def schedule(
 ) -> None:
     """Find the shortest schedule for one topology, and its lower bound."""
     with _errors_as_sentences():
-        from iswitch.plan.allreduce.files.export import to_json, to_xml
-        from iswitch.plan.allreduce.learning.learned import compare
+        from iswitch.plan.allreduce.compare import compare_schedulers
+        from iswitch.plan.allreduce.files.json_file import to_json
+        from iswitch.plan.allreduce.files.xml_file import to_xml
         from iswitch.plan.allreduce.learning.policy import Policy
         from iswitch.plan.allreduce.model.network import Network
         from iswitch.plan.allreduce.plots import plot_links
@@ -163,15 +168,15 @@ def schedule(
 
         if topology.endswith(".json"):
             graph = parse_graph(Path(topology).read_text(encoding="utf-8"), topology)
-            demand_few(topology, sum(kind == "host" for _, kind in graph.nodes(data="kind")))
+            require_few_servers(topology, sum(kind == "host" for _, kind in graph.nodes(data="kind")))
         else:
-            graph = build(topology)
-        found = compare(
+            graph = build_topology(topology)
+        found = compare_schedulers(
             graph,
             policy=Policy.load(weights) if weights else None,
             k=episodes,
             seed=seed,
-            tell=lambda name, made: print(f"{name:25} {made.length:5} rounds {made.flows:6} flows", flush=True),
+            on_schedule=lambda name, made: print(f"{name:25} {made.length:5} rounds {made.flows:6} flows", flush=True),
         )
         limits = found.bounds
         print(

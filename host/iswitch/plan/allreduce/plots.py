@@ -1,4 +1,4 @@
-"""Pictures of schedules and of learning, by matplotlib, to files."""
+"""Plots of schedules and of training, as files."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ __all__ = ["plot_learning", "plot_links", "plot_rounds"]
 
 
 def plot_links(network: Network, schedules: Sequence[Schedule], path: Path) -> None:
-    """Directed links in use, round by round, one line for each schedule; the dashed line is all of them."""
+    """Plot the directed links in use in each round, a line for each schedule. The dashed line is all links."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4), layout="constrained")
@@ -25,7 +25,7 @@ def plot_links(network: Network, schedules: Sequence[Schedule], path: Path) -> N
 
 
 def plot_rounds(names: Sequence[str], bounds: Sequence[int], rounds: Mapping[str, Sequence[int]], path: Path) -> None:
-    """Rounds over the bound, topology by topology, a bar for each scheduler."""
+    """Plot rounds relative to the bound for each topology, a bar for each scheduler."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4), layout="constrained")
@@ -46,7 +46,7 @@ def plot_rounds(names: Sequence[str], bounds: Sequence[int], rounds: Mapping[str
 
 
 def plot_learning(history: Sequence[dict[str, float]], bounds: dict[str, int], path: Path) -> None:
-    """Mean rounds over the bound of each topology that was trained on, iteration by iteration."""
+    """Plot mean rounds relative to the bound over the iterations, a line for each topology of the training."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4), layout="constrained")

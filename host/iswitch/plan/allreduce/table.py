@@ -1,17 +1,18 @@
-"""One line of the table: a topology, its baselines, its learned schedule and its bound, everything replayed."""
+"""The table of docs/allreduce.md: the rounds of every scheduler on a topology, and the lower bounds."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from iswitch.plan.allreduce.learning.learned import compare
+from iswitch.plan.allreduce.compare import compare_schedulers
 from iswitch.plan.allreduce.learning.policy import Policy
 from iswitch.plan.allreduce.model.network import Network
 from iswitch.plan.allreduce.model.replay import replay
-from iswitch.plan.allreduce.model.topologies import TRAINED_ON, build
-from iswitch.plan.allreduce.schedulers.baselines import plain_server, ring, sharded_plain
+from iswitch.plan.allreduce.model.topologies import TRAINED_ON, build_topology
 from iswitch.plan.allreduce.schedulers.in_network import in_network
+from iswitch.plan.allreduce.schedulers.parameter_server import plain_parameter_server, plain_sharded_servers
+from iswitch.plan.allreduce.schedulers.ring import ring
 
-__all__ = ["HEADER", "Row", "row"]
+__all__ = ["HEADER", "Row", "make_row"]
 
 COLUMNS = (
     ("topology", 19),
@@ -35,21 +36,36 @@ HEADER = "  ".join(f"{name:{'<' if name == 'topology' else '>'}{width}}" for nam
 
 @dataclass(frozen=True)
 class Row:
-    """A line, and its numbers by name."""
+    """A row as text, and its numbers by name."""
 
     text: str
     numbers: dict[str, int | float | str | bool]
 
 
-def row(name: str, *, k: int = 16, seed: int = 0, weights: Path | None = None) -> Row:
-    """Rounds of every scheduler on the topology `name`; an asterisk marks one that the packaged policies were trained
-    on."""
-    graph = build(name)
+def make_row(name: str, *, k: int = 16, seed: int = 0, weights: Path | None = None) -> Row:
+    """Return the rounds of every scheduler on a topology. All schedules are replayed.
+
+    Parameters
+    ----------
+    name : str
+        The topology. An asterisk marks those on which the packaged policies were trained.
+    k : int
+        Episodes of the greedy and of the learned scheduler.
+    seed : int
+        Seed of all random numbers.
+    weights : Path, optional
+        Weights of the learned scheduler; by default the packaged ones.
+    """
+    graph = build_topology(name)
     network = Network(graph)
-    plain = {"PS": plain_server(network), "sharded": sharded_plain(network), "ring 0,1,..": ring(network)}
+    plain = {
+        "PS": plain_parameter_server(network),
+        "sharded": plain_sharded_servers(network),
+        "ring 0,1,..": ring(network),
+    }
     for schedule in plain.values():
         replay(graph, schedule)
-    found = compare(graph, policy=Policy.load(weights) if weights else None, k=k, seed=seed)
+    found = compare_schedulers(graph, policy=Policy.load(weights) if weights else None, k=k, seed=seed)
     tree, switches = in_network(network)
     replay(graph, tree, aggregating=switches)
     rounds = {key: schedule.length for key, schedule in found.schedules.items()}

@@ -10,12 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from iswitch.plan.allreduce.__main__ import app
-from iswitch.plan.allreduce.files.export import from_json
+from iswitch.plan.allreduce.files.json_file import from_json
 from iswitch.plan.allreduce.files.msccl import parse, run
 from iswitch.plan.allreduce.learning.policy import Policy
 from iswitch.plan.allreduce.model.replay import replay
-from iswitch.plan.allreduce.model.topologies import CASES, build
-from iswitch.plan.allreduce.table import HEADER, row
+from iswitch.plan.allreduce.model.topologies import TOPOLOGIES, build_topology
+from iswitch.plan.allreduce.table import HEADER, make_row
 from iswitch.plan.topology.server_centric import bcube
 
 ROOT = Path(__file__).parents[4]
@@ -28,10 +28,10 @@ def call(*arguments):
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in TOPOLOGIES]
 )
 def test_the_table_in_the_docs_is_what_the_command_says(name):
-    assert f"\n{row(name).text}\n" in (ROOT / "docs/allreduce.md").read_text(encoding="utf-8")
+    assert f"\n{make_row(name).text}\n" in (ROOT / "docs/allreduce.md").read_text(encoding="utf-8")
 
 
 def test_the_header_in_the_docs_is_the_commands():
@@ -84,7 +84,7 @@ def test_schedule_writes_files_that_sum(tmp_path):
     assert "best: learned, 8 rounds; no schedule has fewer than 8 (gap 0.0 %)" in said
     assert "parameter server, merging    32 rounds" in said, "the table's column `merging`, not its `PS`"
     schedule, hosts, aggregating = from_json(paths["json"].read_text())
-    replay(build("BCube(3,1)"), schedule)
+    replay(build_topology("BCube(3,1)"), schedule)
     assert schedule.length == 8 and len(hosts) == 9 and aggregating == []
     run(parse(paths["xml"].read_text()))
     assert paths["png"].read_bytes().startswith(PNG)
@@ -92,7 +92,7 @@ def test_schedule_writes_files_that_sum(tmp_path):
 
 def test_schedule_of_a_topology_file(tmp_path):
     path = tmp_path / "net.json"
-    path.write_text(json.dumps(nx.node_link_data(build("BCube(2,1)"), edges="edges")))
+    path.write_text(json.dumps(nx.node_link_data(build_topology("BCube(2,1)"), edges="edges")))
     result = call("schedule", str(path), "-k", "1")
     assert result.exit_code == 0 and "no schedule has fewer than 3" in result.output
 
@@ -166,7 +166,7 @@ def test_every_schedule_is_told_when_it_is_made(monkeypatch):
     def stop(*_, **__):
         raise ValueError("stopped")
 
-    monkeypatch.setattr("iswitch.plan.allreduce.learning.learned.learned", stop)
+    monkeypatch.setattr("iswitch.plan.allreduce.compare.learned_schedule", stop)
     result = call("schedule", "BCube(2,1)", "-k", "1")
     assert result.exit_code == 1
     assert [line[:25].strip() for line in result.stdout.splitlines()] == [

@@ -1,1 +1,4 @@
-"""Schedulers that grow flow trees: greedy and learned ones, their training, Gymnasium environments."""
+"""Schedulers that grow flow trees, with a greedy or a learned policy.
+
+Read in the order growth, policy, greedy, train, learned, environments.
+"""

@@ -1,17 +1,19 @@
-"""Gymnasium environments of both levels, one game or many in step; importing this registers them.
+"""Gymnasium environments for both policies, one episode or many in parallel. Importing this module registers them.
 
     gymnasium.make("iswitch/FlowTreeSelection-v0", topology="BCube(3,1)")
     gymnasium.make_vec("iswitch/WorkloadScheduling-v0", num_envs=16, vectorization_mode="vector_entry_point",
     topology="DCell(4,1)")
 
-FlowTreeSelection (upper): a step is a round. Observation [tree, feature], action one bit a tree; the lower level then
-fills the round. WorkloadScheduling (lower): a step is one workload, number hop * chunks + chunk. Observation "flows"
-[workload, feature], and "mask", which workloads may be taken; one that may not is refused, at a price. When none is
-left the round ends, and the upper level selects for the next.
+FlowTreeSelection (upper policy): a step is a round. The observation is [tree, feature], the action one bit for each tree.
+The lower policy then fills the round.
 
-Both see features of trees and flows, never the whole state, and none that depends on the size of the topology; so one
-model plays all. Reward: minus the share of server ports that a round leaves idle, at its end. Over a game that is the
-port bound minus the rounds of a phase.
+WorkloadScheduling (lower policy): a step is one workload, whose number is hop * chunks + chunk. The observation has
+"flows", [workload, feature], and "mask", the workloads that may be placed. A masked workload is refused with a negative
+reward. If no workload is left, the round ends, and the upper policy selects trees for the next one.
+
+Both observe features of trees and workloads, never the whole state, and no feature depends on the size of the topology.
+The reward of a round, given at its end, is minus the fraction of server ports that it leaves idle. Over an episode that
+is the port bound minus the rounds of a phase.
 """
 
 from typing import Any
@@ -23,150 +25,167 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from iswitch.plan.allreduce.learning.greedy import Scarcest
-from iswitch.plan.allreduce.learning.growth import FLOW_FEATURES, TREE_FEATURES, Growth, Wiring
-from iswitch.plan.allreduce.learning.policy import DYNAMIC, Scorer, changing, fill
+from iswitch.plan.allreduce.learning.greedy import RarestFirst
+from iswitch.plan.allreduce.learning.growth import FLOW_FEATURES, TREE_FEATURES, NetworkArrays, TreeGrowth
+from iswitch.plan.allreduce.learning.policy import DYNAMIC_COUNT, Scorer, dynamic_features, fill_round
 from iswitch.plan.allreduce.model.network import Network
-from iswitch.plan.allreduce.model.topologies import build
+from iswitch.plan.allreduce.model.topologies import build_topology
 
 __all__ = ["FlowTreeSelection", "FlowTreeSelectionVector", "WorkloadScheduling", "WorkloadSchedulingVector"]
 
 REFUSED = -0.1
-"""Reward of a workload that may not be taken."""
+"""Reward of a masked workload."""
 
 Floats = NDArray[np.float32]
 
 
-class _Game:
-    """What both kinds share: the games, and the other level's policy."""
+class _Episodes:
+    """Parallel episodes, with the other policy as a partner: the common part of all environments."""
 
-    def __init__(self, topology: str | nx.Graph, copies: int, partner: Scorer | None) -> None:
-        self.growth = Growth(Wiring(Network(build(topology) if isinstance(topology, str) else topology)), copies)
-        self.partner: Scorer = partner or Scarcest()
+    def __init__(self, topology: str | nx.Graph, num_envs: int, partner: Scorer | None) -> None:
+        graph = build_topology(topology) if isinstance(topology, str) else topology
+        self.growth = TreeGrowth(NetworkArrays(Network(graph)), num_envs)
+        self.partner: Scorer = partner or RarestFirst()
         size = self.growth.size
         network = self.growth.network
-        most = float(
-            max(len(network.hops), network.ports.sum())
-        )  # all features are shares but two: workloads of a link, rounds over
+        # All features are fractions but two: workloads of a link, and elapsed rounds.
+        most = float(max(len(network.hops), network.ports.sum()))
         self.trees = gymnasium.spaces.Box(-1, most, (size, len(TREE_FEATURES)), np.float32)
         self.workloads = len(network.hops) * size
+        flow_shape = (self.workloads, len(FLOW_FEATURES) + DYNAMIC_COUNT)
         self.flows = gymnasium.spaces.Dict(
             {
-                "flows": gymnasium.spaces.Box(-1, most, (self.workloads, len(FLOW_FEATURES) + DYNAMIC), np.float32),
+                "flows": gymnasium.spaces.Box(-1, most, flow_shape, np.float32),
                 "mask": gymnasium.spaces.MultiBinary(self.workloads),
             }
         )
-        self.features = np.zeros((copies, self.workloads, len(FLOW_FEATURES)), np.float32)
+        self.features = np.zeros((num_envs, self.workloads, len(FLOW_FEATURES)), np.float32)
 
-    def fill(self, pool: NDArray[Any], which: NDArray[np.bool_], draw: np.random.Generator) -> Floats:
-        """A whole round of the copies `which`."""
+    def run_round(self, selected: NDArray[Any], envs: NDArray[np.bool_], rng: np.random.Generator) -> Floats:
+        """Run a round of the environments in the mask `envs` with the partner as lower policy. Return idle fractions."""
         growth = self.growth
-        growth.select(np.where(which[:, None], pool, growth.pool))
-        closed = growth.open.copy()
-        growth.open[~which] = False
+        growth.select(np.where(envs[:, None], selected, growth.selected))
+        before = growth.ready.copy()
+        growth.ready[~envs] = False
         features = growth.flow_features().reshape(-1, len(FLOW_FEATURES))
-        fill(growth, self.partner.net("lower", features), draw, 1.0, None)
-        growth.open[~which] = closed[~which]
-        return growth.end_round(which)
+        fill_round(growth, self.partner.evaluate("lower", features), rng, 1.0, None)
+        growth.ready[~envs] = before[~envs]
+        return growth.end_round(envs)
 
-    def begin(self, which: NDArray[np.bool_]) -> None:
-        """The upper level selects, and the features of the round are taken, where a round begins."""
+    def begin_round(self, envs: NDArray[np.bool_]) -> None:
+        """Let the partner, as upper policy, select trees, and keep the features of the round."""
         growth = self.growth
-        pool = self.partner.net("upper", growth.tree_features())[..., 0] > 0
-        growth.select(np.where(which[:, None], pool, growth.pool))
-        self.features[which] = growth.flow_features(which).reshape(int(which.sum()), self.workloads, -1)
+        selected = self.partner.evaluate("upper", growth.tree_features())[..., 0] > 0
+        growth.select(np.where(envs[:, None], selected, growth.selected))
+        self.features[envs] = growth.flow_features(envs).reshape(int(envs.sum()), self.workloads, -1)
 
     def mask(self) -> NDArray[np.int8]:
-        return self.growth.candidates.reshape(self.growth.copies, -1).astype(np.int8)
+        """Return the workloads that may be placed; [env, workload]."""
+        return self.growth.candidates.reshape(self.growth.num_envs, -1).astype(np.int8)
 
-    def observed(self) -> dict[str, NDArray[Any]]:
+    def observe(self) -> dict[str, NDArray[Any]]:
+        """Return the observation of the lower policy."""
         growth, mask = self.growth, self.mask()
-        copy, row = np.nonzero(mask)
+        env, row = np.nonzero(mask)
         hop, chunk = np.divmod(row, growth.size)
-        flows = np.zeros((*mask.shape, len(FLOW_FEATURES) + DYNAMIC), np.float32)
-        flows[copy, row, : len(FLOW_FEATURES)] = self.features[copy, row]
-        flows[copy, row, len(FLOW_FEATURES) :] = changing(growth, copy, hop, chunk, growth.have.sum(1))
+        flows = np.zeros((*mask.shape, len(FLOW_FEATURES) + DYNAMIC_COUNT), np.float32)
+        flows[env, row, : len(FLOW_FEATURES)] = self.features[env, row]
+        flows[env, row, len(FLOW_FEATURES) :] = dynamic_features(growth, env, hop, chunk, growth.present.sum(1))
         return {"flows": flows, "mask": mask}
 
-    def take(self, workload: NDArray[np.int64], which: NDArray[np.bool_]) -> Floats:
-        """One workload in each copy of `which`; rewards."""
+    def place(self, workload: NDArray[np.int64], envs: NDArray[np.bool_]) -> Floats:
+        """Place one workload in each environment of the mask `envs`, end rounds that are over, and return rewards."""
         growth = self.growth
-        allowed = self.mask()[np.arange(growth.copies), workload].astype(bool) & which
-        reward = np.where(which & ~allowed, np.float32(REFUSED), np.float32(0))
-        at = np.flatnonzero(allowed)
-        if len(at):
-            growth.take(at, workload[at] // growth.size, workload[at] % growth.size)
-        over = which & ~growth.candidates.any((1, 2))
+        allowed = self.mask()[np.arange(growth.num_envs), workload].astype(bool) & envs
+        reward = np.where(envs & ~allowed, np.float32(REFUSED), np.float32(0))
+        numbers = np.flatnonzero(allowed)
+        if len(numbers):
+            growth.place(numbers, workload[numbers] // growth.size, workload[numbers] % growth.size)
+        over = envs & ~growth.candidates.any((1, 2))
         if over.any():
             reward = reward - growth.end_round(over)
-            self.begin(over)
+            self.begin_round(over)
         return reward.astype(np.float32)
 
 
 class FlowTreeSelection(gymnasium.Env[Floats, NDArray[np.int8]]):
-    """The upper POMDP. `lower` scores workloads (`Scarcest` unless given); `topology` is a name that `build` knows, or
-    a graph."""
+    """The environment of the upper policy, partially observed.
+
+    Parameters
+    ----------
+    topology : str or networkx.Graph
+        A name that `build_topology` knows, or a graph.
+    lower : Scorer, optional
+        The lower policy; by default `RarestFirst`.
+    render_mode : None
+        There is no rendering.
+    """
 
     metadata: dict[str, Any] = {"render_modes": []}
 
     def __init__(
         self, topology: str | nx.Graph = "BCube(3,1)", lower: Scorer | None = None, render_mode: None = None
     ) -> None:
-        self.game = _Game(topology, 1, lower)
+        self.episodes = _Episodes(topology, 1, lower)
         self.render_mode = render_mode
-        self.observation_space = self.game.trees
-        self.action_space = gymnasium.spaces.MultiBinary(self.game.growth.size)
+        self.observation_space = self.episodes.trees
+        self.action_space = gymnasium.spaces.MultiBinary(self.episodes.growth.size)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
         super().reset(seed=seed)
-        self.game.growth.reset()
-        return self.game.growth.tree_features()[0], {"rounds": 0}
+        self.episodes.growth.reset()
+        return self.episodes.growth.tree_features()[0], {"rounds": 0}
 
     def step(self, action: NDArray[np.int8]) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
-        growth = self.game.growth
-        idle = self.game.fill(np.asarray(action, bool)[None], np.ones(1, bool), self.np_random)
-        return (
-            growth.tree_features()[0],
-            -float(idle[0]),
-            bool(growth.done[0]),
-            False,
-            {"rounds": int(growth.rounds[0])},
-        )
+        growth = self.episodes.growth
+        idle = self.episodes.run_round(np.asarray(action, bool)[None], np.ones(1, bool), self.np_random)
+        obs = growth.tree_features()[0]
+        return obs, -float(idle[0]), bool(growth.done[0]), False, {"rounds": int(growth.rounds[0])}
 
 
 class WorkloadScheduling(gymnasium.Env[dict[str, NDArray[Any]], np.int64]):
-    """The lower POMDP. `upper` selects flow trees (all of them unless given)."""
+    """The environment of the lower policy, partially observed.
+
+    Parameters
+    ----------
+    topology : str or networkx.Graph
+        A name that `build_topology` knows, or a graph.
+    upper : Scorer, optional
+        The upper policy; by default all flow trees are selected.
+    render_mode : None
+        There is no rendering.
+    """
 
     metadata: dict[str, Any] = {"render_modes": []}
 
     def __init__(
         self, topology: str | nx.Graph = "BCube(3,1)", upper: Scorer | None = None, render_mode: None = None
     ) -> None:
-        self.game = _Game(topology, 1, upper)
+        self.episodes = _Episodes(topology, 1, upper)
         self.render_mode = render_mode
-        self.observation_space = self.game.flows
-        self.action_space = gymnasium.spaces.Discrete(self.game.workloads)
+        self.observation_space = self.episodes.flows
+        self.action_space = gymnasium.spaces.Discrete(self.episodes.workloads)
 
-    def _look(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        seen = {name: value[0] for name, value in self.game.observed().items()}
-        return seen, {"rounds": int(self.game.growth.rounds[0]), "action_mask": seen["mask"]}
+    def _observe(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        obs = {name: value[0] for name, value in self.episodes.observe().items()}
+        return obs, {"rounds": int(self.episodes.growth.rounds[0]), "action_mask": obs["mask"]}
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         super().reset(seed=seed)
-        self.game.growth.reset()
-        self.game.begin(np.ones(1, bool))
-        return self._look()
+        self.episodes.growth.reset()
+        self.episodes.begin_round(np.ones(1, bool))
+        return self._observe()
 
     def step(self, action: np.int64) -> tuple[dict[str, NDArray[Any]], float, bool, bool, dict[str, Any]]:
-        reward = self.game.take(np.array([int(action)]), np.ones(1, bool))
-        seen, facts = self._look()
-        return seen, float(reward[0]), bool(self.game.growth.done[0]), False, facts
+        reward = self.episodes.place(np.array([int(action)]), np.ones(1, bool))
+        obs, info = self._observe()
+        return obs, float(reward[0]), bool(self.episodes.growth.done[0]), False, info
 
 
 class _Vector(VectorEnv[Any, Any, Any]):
-    """Many games in step; one that is over starts anew at the next step, whatever the action, without reward."""
+    """Parallel episodes. One that has ended restarts at the next step, whatever the action, without reward."""
 
     metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}
 
@@ -174,68 +193,67 @@ class _Vector(VectorEnv[Any, Any, Any]):
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, not {num_envs!r}")
         self.num_envs = num_envs
-        self.game = _Game(topology, num_envs, partner)
-        self.over = np.zeros(num_envs, bool)
+        self.episodes = _Episodes(topology, num_envs, partner)
+        self.terminated = np.zeros(num_envs, bool)
 
-    def _spaces(self, observation: gymnasium.Space[Any], action: gymnasium.Space[Any]) -> None:
+    def _set_spaces(self, observation: gymnasium.Space[Any], action: gymnasium.Space[Any]) -> None:
         self.single_observation_space, self.single_action_space = observation, action
-        self.observation_space, self.action_space = (
-            batch_space(observation, self.num_envs),
-            batch_space(action, self.num_envs),
-        )
+        self.observation_space = batch_space(observation, self.num_envs)
+        self.action_space = batch_space(action, self.num_envs)
 
-    def _restart(self, which: NDArray[np.bool_]) -> None:
-        self.game.growth.restart(which)
+    def _restart(self, envs: NDArray[np.bool_]) -> None:
+        self.episodes.growth.restart(envs)
 
-    def _look(self) -> tuple[Any, dict[str, Any]]:
-        return self.game.growth.tree_features(), {"rounds": self.game.growth.rounds.copy()}
+    def _observe(self) -> tuple[Any, dict[str, Any]]:
+        return self.episodes.growth.tree_features(), {"rounds": self.episodes.growth.rounds.copy()}
 
-    def _play(self, actions: Any, which: NDArray[np.bool_]) -> Floats:
-        return -self.game.fill(np.asarray(actions, bool), which, self.np_random)
+    def _act(self, actions: Any, envs: NDArray[np.bool_]) -> Floats:
+        return -self.episodes.run_round(np.asarray(actions, bool), envs, self.np_random)
 
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed[0] if isinstance(seed, list) else seed, options=options)
-        self.over[:] = False
+        self.terminated[:] = False
         self._restart(np.ones(self.num_envs, bool))
-        return self._look()
+        return self._observe()
 
     def step(self, actions: Any) -> tuple[Any, Floats, NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
-        before = self.over.copy()
-        reward = self._play(actions, ~before)
-        if before.any():
-            self._restart(before)
-        self.over = self.game.growth.done & ~before
-        seen, facts = self._look()
-        return seen, np.where(before, np.float32(0), reward), self.over.copy(), np.zeros(self.num_envs, bool), facts
+        restarting = self.terminated.copy()
+        reward = self._act(actions, ~restarting)
+        if restarting.any():
+            self._restart(restarting)
+        self.terminated = self.episodes.growth.done & ~restarting
+        obs, info = self._observe()
+        reward = np.where(restarting, np.float32(0), reward)
+        return obs, reward, self.terminated.copy(), np.zeros(self.num_envs, bool), info
 
 
 class FlowTreeSelectionVector(_Vector):
-    """`num_envs` of `FlowTreeSelection`."""
+    """`num_envs` parallel environments of `FlowTreeSelection`."""
 
     def __init__(self, num_envs: int = 1, topology: str | nx.Graph = "BCube(3,1)", lower: Scorer | None = None) -> None:
         super().__init__(num_envs, topology, lower)
-        self._spaces(self.game.trees, gymnasium.spaces.MultiBinary(self.game.growth.size))
+        self._set_spaces(self.episodes.trees, gymnasium.spaces.MultiBinary(self.episodes.growth.size))
 
 
 class WorkloadSchedulingVector(_Vector):
-    """`num_envs` of `WorkloadScheduling`."""
+    """`num_envs` parallel environments of `WorkloadScheduling`."""
 
     def __init__(self, num_envs: int = 1, topology: str | nx.Graph = "BCube(3,1)", upper: Scorer | None = None) -> None:
         super().__init__(num_envs, topology, upper)
-        self._spaces(self.game.flows, gymnasium.spaces.Discrete(self.game.workloads))
+        self._set_spaces(self.episodes.flows, gymnasium.spaces.Discrete(self.episodes.workloads))
 
-    def _restart(self, which: NDArray[np.bool_]) -> None:
-        super()._restart(which)
-        self.game.begin(which)
+    def _restart(self, envs: NDArray[np.bool_]) -> None:
+        super()._restart(envs)
+        self.episodes.begin_round(envs)
 
-    def _look(self) -> tuple[Any, dict[str, Any]]:
-        seen = self.game.observed()
-        return seen, {"rounds": self.game.growth.rounds.copy(), "action_mask": seen["mask"]}
+    def _observe(self) -> tuple[Any, dict[str, Any]]:
+        obs = self.episodes.observe()
+        return obs, {"rounds": self.episodes.growth.rounds.copy(), "action_mask": obs["mask"]}
 
-    def _play(self, actions: Any, which: NDArray[np.bool_]) -> Floats:
-        return self.game.take(np.asarray(actions, np.int64), which)
+    def _act(self, actions: Any, envs: NDArray[np.bool_]) -> Floats:
+        return self.episodes.place(np.asarray(actions, np.int64), envs)
 
 
 for _name in ("FlowTreeSelection", "WorkloadScheduling"):

@@ -1,49 +1,51 @@
-"""What the learned policies must beat: growing flow trees by a rule of thumb, once, or the best of many games with ties
-drawn anew."""
+"""The greedy policy that the learned ones must beat, and schedules as the best of several episodes of a policy."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iswitch.plan.allreduce.learning.growth import FLOW_FEATURES, Growth, Wiring
-from iswitch.plan.allreduce.learning.policy import DYNAMIC, Scorer, rollout
+from iswitch.plan.allreduce.learning.growth import FLOW_FEATURES, NetworkArrays, TreeGrowth
+from iswitch.plan.allreduce.learning.policy import DYNAMIC_COUNT, Scorer, rollout
 from iswitch.plan.allreduce.model.schedule import Schedule
 
-__all__ = ["Scarcest", "best_of", "games", "greedy"]
+__all__ = ["RarestFirst", "best_of_episodes", "greedy_schedule", "run_episodes"]
 
-SURELY = 50.0
-"""A logit so large that the noise of a draw does not matter."""
+CERTAIN_LOGIT = 50.0
+"""A logit so large that the noise of sampling does not matter."""
 
 
-class Scarcest:
-    """Takes first what its target can get over the fewest other links, then the chunk with the fewest copies; selects
-    all flow trees."""
+class RarestFirst:
+    """Selects all flow trees. Prefers workloads that their target can receive over the fewest other links, then chunks
+    with the fewest copies."""
 
     WEIGHTS = {"sources of the chunk on the target's other links": -100.0, "copies of the chunk": -30.0}
 
-    def net(self, name: str, features: NDArray[np.float32]) -> NDArray[np.float32]:
+    def evaluate(self, name: str, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return scores; see `Scorer`."""
         if name == "upper":
-            return np.full((*features.shape[:-1], 2), SURELY, np.float32)
+            return np.full((*features.shape[:-1], 2), CERTAIN_LOGIT, np.float32)
         weights = np.array([self.WEIGHTS.get(feature, 0.0) for feature in FLOW_FEATURES], np.float32)
-        score = np.zeros((*features.shape[:-1], 1 + DYNAMIC), np.float32)
+        score = np.zeros((*features.shape[:-1], 1 + DYNAMIC_COUNT), np.float32)
         score[..., 0] = features @ weights
         return score
 
 
-def games(scorer: Scorer, wiring: Wiring, *, k: int, seed: int, temperature: float = 1.0) -> Growth:
-    """`k` whole games, all drawn from one seed."""
+def run_episodes(scorer: Scorer, arrays: NetworkArrays, *, k: int, seed: int, temperature: float = 1.0) -> TreeGrowth:
+    """Return `k` complete broadcasts by a policy, sampled from one seed."""
     if k < 1:
-        raise ValueError(f"games k must be at least 1, not {k!r}")
-    growth = Growth(wiring, k)
+        raise ValueError(f"run_episodes k must be at least 1, not {k!r}")
+    growth = TreeGrowth(arrays, k)
     rollout(scorer, growth, np.random.default_rng(seed), temperature=temperature)
     return growth
 
 
-def greedy(wiring: Wiring, *, seed: int = 0) -> Schedule:
-    """One game of `Scarcest`."""
-    return games(Scarcest(), wiring, k=1, seed=seed).schedule(0, "greedy")
+def greedy_schedule(arrays: NetworkArrays, *, seed: int = 0) -> Schedule:
+    """Return the schedule of one episode of `RarestFirst`."""
+    return run_episodes(RarestFirst(), arrays, k=1, seed=seed).schedule(0, "greedy")
 
 
-def best_of(scorer: Scorer, wiring: Wiring, *, k: int, seed: int, name: str, temperature: float = 1.0) -> Schedule:
-    """The shortest of `k` games, the first of equals."""
-    growth = games(scorer, wiring, k=k, seed=seed, temperature=temperature)
+def best_of_episodes(
+    scorer: Scorer, arrays: NetworkArrays, *, k: int, seed: int, name: str, temperature: float = 1.0
+) -> Schedule:
+    """Return the shortest schedule of `k` episodes, the first of equals."""
+    growth = run_episodes(scorer, arrays, k=k, seed=seed, temperature=temperature)
     return growth.schedule(int(growth.rounds.argmin()), name)

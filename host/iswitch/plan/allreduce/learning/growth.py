@@ -1,9 +1,9 @@
-"""Flow trees that grow: many copies of one broadcast at once, advanced flow by flow and round by round.
+"""Flow trees that grow: many parallel broadcasts on one network, advanced workload by workload and round by round.
 
-Every server begins with its own chunk. A workload is a hop and a chunk, that the hop's source has and its target lacks;
-it makes the target part of the chunk's flow tree. A round is over when no workload is left whose links are free; what
-arrived can be sent on from the next round. When every server has every chunk the mirror of the broadcast is the
-reduction, so an AllReduce takes twice the rounds.
+Every server begins with its own chunk. A workload is a hop and a chunk that the hop's source has and its target lacks;
+placing it makes the target part of the chunk's flow tree. A round is over when no workload is left whose links are free.
+What arrived can be forwarded from the next round on. When every server has every chunk, the mirror of the broadcast is
+the reduction, so an AllReduce takes twice the rounds.
 """
 
 from functools import cached_property
@@ -12,16 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iswitch.plan.allreduce.model.network import Network
-from iswitch.plan.allreduce.model.schedule import Flow, Op, Schedule, mirrored
+from iswitch.plan.allreduce.model.schedule import Flow, Op, Schedule, mirror
 
-__all__ = ["FLOW_FEATURES", "TREE_FEATURES", "Growth", "Wiring"]
+__all__ = ["FLOW_FEATURES", "TREE_FEATURES", "NetworkArrays", "TreeGrowth"]
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
 FLOW_FEATURES = (
-    "copies of the chunk",  # all are shares: of the servers, neighbours or links that there are; several paths to a neighbour count each
+    "copies of the chunk",
     "workloads that want the link into the target",
     "workloads that want the link out of the source",
     "sources of the chunk on the same link",
@@ -29,26 +29,51 @@ FLOW_FEATURES = (
     "neighbours of the target that lack the chunk",
     "neighbours that lack it and have no source yet",
     "servers to which the chunk comes nearer",
-    "way left for the chunk",
+    "remaining distance of the chunk",
     "chunks that the target lacks",
     "chunks that the target lacks beyond the average",
     "targets of the chunk at the source",
     "length of the path",
     "tree selected",
 )
+"""Features of a workload, all as fractions of the servers, neighbours or links. Several paths to a neighbour count
+separately."""
+
 TREE_FEATURES = (
     "copies",
     "copies beyond the average",
     "workloads ready",
     "servers that can be reached now",
-    "way left",
-    "rounds over",
+    "remaining distance",
+    "elapsed rounds",
     "units left",
 )
+"""Features of a flow tree, all as fractions; rounds are relative to the bound of ports."""
 
 
-class Wiring:
-    """Index arrays of a network that the copies share."""
+class NetworkArrays:
+    """Arrays of a network that all environments share.
+
+    Parameters
+    ----------
+    network : Network
+        The network.
+
+    Attributes
+    ----------
+    into, out_of : array of int, shape (hop,)
+        The last and the first link of each hop, numbered from 0; `into_count` and `out_count` are how many there are.
+    into_sum, out_sum, target_sum, source_sum : array of float, shape (group, hop)
+        Matrices that sum over the hops with the same last link, first link, target, or source.
+    neighbours : array of float, shape (server, server)
+        1 if a hop leads from one server to the other. `degree` is the number of neighbours.
+    length : array of float, shape (hop,)
+        Links of each hop as a fraction of the longest.
+    diameter : int
+        The greatest distance of two servers in hops.
+    fan_in : array of float, shape (server,)
+        Hops into each server.
+    """
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -62,13 +87,13 @@ class Wiring:
         self.source_sum = _one_hot(network.source, network.size)
         self.neighbours = ((self.source_sum @ self.target_sum.T) > 0).astype(np.float32)
         self.length = (links >= 0).sum(1) / links.shape[1]
-        self.diameter = int(network.distance.max())
+        self.diameter = int(network.hop_distance.max())
         self.degree = self.neighbours.sum(1)
         self.fan_in = self.target_sum.sum(1)
 
     @cached_property
     def conflicts(self) -> Bools:
-        """Whether two hops share a link."""
+        """True where two hops share a link; [hop, hop]."""
         links = self.network.hop_links
         uses = np.zeros((len(links), len(self.network.links)), np.float32)
         for column in links.T:
@@ -76,168 +101,207 @@ class Wiring:
         return (uses @ uses.T) > 0
 
 
-class Growth:
-    """`copies` broadcasts on one network, in step. `have[copy, server, chunk]` counts what arrives in this round,
-    `held` does not."""
+class TreeGrowth:
+    """Parallel environments, each with one broadcast on the same network.
 
-    def __init__(self, wiring: Wiring, copies: int) -> None:
-        self.wiring, self.copies, self.network = wiring, copies, wiring.network
+    Parameters
+    ----------
+    arrays : NetworkArrays
+        The network.
+    num_envs : int
+        Number of environments.
+
+    Attributes
+    ----------
+    present : array of bool, shape (env, server, chunk)
+        True if the server has the chunk, or receives it in this round. `present_at_start` is its value at the beginning
+        of the round.
+    hops_left : array of int, shape (env, server, chunk)
+        Hops to the server from the nearest one that has the chunk.
+    ready : array of bool, shape (env, hop, chunk)
+        Workloads whose links are free in this round.
+    selected : array of bool, shape (env, chunk)
+        Flow trees whose workloads come first in this round.
+    rounds : array of int, shape (env,)
+        Rounds that are over.
+    log : list
+        For each environment and round the workloads (hop, chunk) that were placed.
+    """
+
+    def __init__(self, arrays: NetworkArrays, num_envs: int) -> None:
+        self.arrays, self.num_envs, self.network = arrays, num_envs, arrays.network
         self.size = self.network.size
         self.reset()
 
     def reset(self) -> None:
-        """All copies from the start."""
+        """Begin all broadcasts anew."""
         size = self.size
-        self.have = np.zeros((self.copies, size, size), bool)
-        self.held = np.zeros_like(self.have)
-        self.near = np.zeros(
-            (self.copies, size, size), np.int64
-        )  # [copy, server, chunk]: hops from the nearest that has it
-        self.open = np.zeros((self.copies, len(self.network.hops), size), bool)
-        self.pool = np.ones((self.copies, size), bool)
-        self.rounds = np.zeros(self.copies, np.int64)
-        self.log: list[list[list[tuple[int, int]]]] = [[] for _ in range(self.copies)]
-        self.restart(np.ones(self.copies, bool))
+        self.present = np.zeros((self.num_envs, size, size), bool)
+        self.present_at_start = np.zeros_like(self.present)
+        self.hops_left = np.zeros((self.num_envs, size, size), np.int64)
+        self.ready = np.zeros((self.num_envs, len(self.network.hops), size), bool)
+        self.selected = np.ones((self.num_envs, size), bool)
+        self.rounds = np.zeros(self.num_envs, np.int64)
+        self.log: list[list[list[tuple[int, int]]]] = [[] for _ in range(self.num_envs)]
+        self.restart(np.ones(self.num_envs, bool))
 
-    def restart(self, which: Bools) -> None:
-        """Some copies from the start; the others stay where they are."""
-        self.have[which] = np.eye(self.size, dtype=bool)
-        self.near[which] = self.network.distance.T
-        self.rounds[which] = 0
-        for copy in np.flatnonzero(which):
-            self.log[copy] = []
-        self._begin(which)
+    def restart(self, envs: Bools) -> None:
+        """Begin the broadcasts of some environments anew, where the mask `envs` is True."""
+        self.present[envs] = np.eye(self.size, dtype=bool)
+        self.hops_left[envs] = self.network.hop_distance.T
+        self.rounds[envs] = 0
+        for env in np.flatnonzero(envs):
+            self.log[env] = []
+        self._begin_round(envs)
 
-    def _begin(self, which: Bools) -> None:
+    def _begin_round(self, envs: Bools) -> None:
         network = self.network
-        self.held[which] = held = self.have[which]
-        self.open[which] = held[:, network.source] & ~held[:, network.target]
-        self.pool[which] = True
-        for copy in np.flatnonzero(which & ~self.done):
-            self.log[copy].append([])
+        self.present_at_start[envs] = present = self.present[envs]
+        self.ready[envs] = present[:, network.source] & ~present[:, network.target]
+        self.selected[envs] = True
+        for env in np.flatnonzero(envs & ~self.done):
+            self.log[env].append([])
 
     @property
     def done(self) -> Bools:
-        return np.asarray(self.have.all((1, 2)))
+        """True where every server has every chunk; [env]."""
+        return np.asarray(self.present.all((1, 2)))
 
-    def select(self, pool: Bools) -> None:
-        """The flow trees (of chunks) whose workloads come first in this round; what they leave free the others may
-        use."""
-        self.pool = pool.astype(bool)
+    def select(self, trees: Bools) -> None:
+        """Select the flow trees whose workloads come first in this round; [env, chunk].
+
+        Workloads of other trees may use the links that are left.
+        """
+        self.selected = trees.astype(bool)
 
     @property
     def candidates(self) -> Bools:
-        """[copy, hop, chunk]: workloads that may be taken now: those of selected trees, or, when there are none, the
-        others."""
-        chosen = self.open & self.pool[:, None, :]
+        """Workloads that may be placed now: those of selected trees, or the others if there are none; [env, hop, chunk]."""
+        chosen = self.ready & self.selected[:, None, :]
         some = np.asarray(chosen.any((1, 2)))
-        return np.where(some[:, None, None], chosen, self.open)
+        return np.where(some[:, None, None], chosen, self.ready)
 
-    def take(self, which: Ints, hop: Ints, chunk: Ints) -> None:
-        """One workload in each of the copies `which`. Callers take candidates only."""
+    def place(self, envs: Ints, hop: Ints, chunk: Ints) -> None:
+        """Place one workload, which must be a candidate, in each of the environments `envs` (their numbers)."""
         target = self.network.target[hop]
-        self.put(which, hop, chunk)
-        self.open[which] &= ~self.wiring.conflicts[hop][:, :, None]
-        same = self.wiring.target_sum[target].astype(bool)
-        self.open[which[:, None], np.arange(same.shape[1])[None], chunk[:, None]] &= ~same
+        self.place_unchecked(envs, hop, chunk)
+        self.ready[envs] &= ~self.arrays.conflicts[hop][:, :, None]
+        same_target = self.arrays.target_sum[target].astype(bool)
+        self.ready[envs[:, None], np.arange(same_target.shape[1])[None], chunk[:, None]] &= ~same_target
 
-    def put(self, which: Ints, hop: Ints, chunk: Ints) -> None:
-        """As `take`, by a caller who keeps account himself of what is left to take."""
-        self.have[which, self.network.target[hop], chunk] = True
-        for copy, h, c in zip(which.tolist(), hop.tolist(), chunk.tolist()):
-            self.log[copy][-1].append((h, c))
+    def place_unchecked(self, envs: Ints, hop: Ints, chunk: Ints) -> None:
+        """Place workloads without updating `ready`, for a caller that keeps track of it."""
+        self.present[envs, self.network.target[hop], chunk] = True
+        for env, h, c in zip(envs.tolist(), hop.tolist(), chunk.tolist()):
+            self.log[env][-1].append((h, c))
 
-    def end_round(self, which: Bools | None = None) -> Floats:
-        """Closes the round of those copies (all, unless given) that are not done; the share of server ports that each
-        left idle, else 0."""
-        which = (np.ones(self.copies, bool) if which is None else which) & ~self.held.all((1, 2))
-        new = self.have & ~self.held & which[:, None, None]
-        idle = np.where(which, 1 - new.sum((1, 2)) / self.network.ports.sum(), 0).astype(np.float32)
-        for copy, server, chunk in np.argwhere(new):
-            self.near[copy, :, chunk] = np.minimum(self.near[copy, :, chunk], self.network.distance[server])
-        self.rounds += which
-        self._begin(which)
+    def end_round(self, envs: Bools | None = None) -> Floats:
+        """End the round of the environments in the mask `envs`, by default of all; those that are done stay.
+
+        Returns
+        -------
+        array of float, shape (env,)
+            The fraction of server ports that the round left idle; 0 if no round ended.
+        """
+        envs = (np.ones(self.num_envs, bool) if envs is None else envs) & ~self.present_at_start.all((1, 2))
+        new = self.present & ~self.present_at_start & envs[:, None, None]
+        idle = np.where(envs, 1 - new.sum((1, 2)) / self.network.ports.sum(), 0).astype(np.float32)
+        for env, server, chunk in np.argwhere(new):
+            nearer = self.network.hop_distance[server]
+            self.hops_left[env, :, chunk] = np.minimum(self.hops_left[env, :, chunk], nearer)
+        self.rounds += envs
+        self._begin_round(envs)
         return idle
 
-    def flow_features(self, which: Bools | slice = slice(None)) -> Floats:
-        """[copy, hop, chunk, feature] at the begin of a round, in the order of FLOW_FEATURES; of the copies `which`."""
-        wiring, network, size = self.wiring, self.network, self.size
-        ready, held, near = self.open[which].astype(np.float32), self.held[which], self.near[which]
-        lacks = (~held).astype(np.float32)
+    def flow_features(self, envs: Bools | slice = slice(None)) -> Floats:
+        """Return the features of all workloads at the beginning of a round; [env, hop, chunk, feature]."""
+        arrays, network, size = self.arrays, self.network, self.size
+        ready, present = self.ready[envs].astype(np.float32), self.present_at_start[envs]
+        hops_left = self.hops_left[envs]
+        lacks = (~present).astype(np.float32)
         per_hop = ready.sum(2)
-        into = (per_hop @ wiring.into_sum.T)[:, wiring.into, None] / size
-        out = (per_hop @ wiring.out_sum.T)[:, wiring.out_of, None] / (size * wiring.degree.max())
-        same = (wiring.into_sum @ ready)[:, wiring.into]
-        sources = wiring.target_sum @ ready
-        alone = lacks * (sources == 0)
+        into = (per_hop @ arrays.into_sum.T)[:, arrays.into, None] / size
+        out = (per_hop @ arrays.out_sum.T)[:, arrays.out_of, None] / (size * arrays.degree.max())
+        same = (arrays.into_sum @ ready)[:, arrays.into]
+        sources = arrays.target_sum @ ready
+        without_source = lacks * (sources == 0)
         nearer = np.zeros_like(lacks)
         for server in range(size):
-            nearer[:, server] = (network.distance[server][None, :, None] < near).sum(1)
-        copies = held.sum(1, dtype=np.float32)[:, None, :] / size
-        behind = lacks.sum(2, keepdims=True) / size
-        degree = wiring.degree[None, :, None]
-        fan_in = wiring.fan_in[network.target][None, :, None]
-        shape = ready.shape
+            nearer[:, server] = (network.hop_distance[server][None, :, None] < hops_left).sum(1)
+        copies = present.sum(1, dtype=np.float32)[:, None, :] / size
+        lacking = lacks.sum(2, keepdims=True) / size
+        degree = arrays.degree[None, :, None]
+        fan_in = arrays.fan_in[network.target][None, :, None]
         parts = (
             copies,
             into,
             out,
             same / fan_in,
             (sources[:, network.target] - same) / fan_in,
-            ((wiring.neighbours @ lacks) / degree)[:, network.target],
-            ((wiring.neighbours @ alone) / degree)[:, network.target],
+            ((arrays.neighbours @ lacks) / degree)[:, network.target],
+            ((arrays.neighbours @ without_source) / degree)[:, network.target],
             (nearer / size)[:, network.target],
-            near.max(1)[:, None, :] / wiring.diameter,
-            behind[:, network.target],
-            (behind - behind.mean(1, keepdims=True))[:, network.target],
-            ((wiring.source_sum @ ready) / degree)[:, network.source],
-            wiring.length[None, :, None],
-            self.pool[which][:, None, :],
+            hops_left.max(1)[:, None, :] / arrays.diameter,
+            lacking[:, network.target],
+            (lacking - lacking.mean(1, keepdims=True))[:, network.target],
+            ((arrays.source_sum @ ready) / degree)[:, network.source],
+            arrays.length[None, :, None],
+            self.selected[envs][:, None, :],
         )
-        features = np.empty((*shape, len(parts)), np.float32)
+        features = np.empty((*ready.shape, len(parts)), np.float32)
         for column, part in enumerate(parts):
             features[..., column] = part
         return features
 
     def tree_features(self) -> Floats:
-        """[copy, chunk, feature] at the begin of a round, in the order of TREE_FEATURES."""
-        size, wiring = self.size, self.wiring
-        copies = self.held.sum(1) / size
-        reach = ((wiring.target_sum @ self.open.astype(np.float32)) > 0).sum(1) / size
-        ready = self.open.sum(1) / len(self.network.hops)
-        least = (size - 1) * size / self.network.ports.sum()
+        """Return the features of all flow trees at the beginning of a round; [env, chunk, feature]."""
+        size, arrays = self.size, self.arrays
+        copies = self.present_at_start.sum(1) / size
+        reach = ((arrays.target_sum @ self.ready.astype(np.float32)) > 0).sum(1) / size
+        ready = self.ready.sum(1) / len(self.network.hops)
+        port_bound = (size - 1) * size / self.network.ports.sum()
         parts = (
             copies,
             copies - copies.mean(1, keepdims=True),
             ready,
             reach,
-            self.near.max(1) / wiring.diameter,
-            self.rounds[:, None] / least,
+            self.hops_left.max(1) / arrays.diameter,
+            self.rounds[:, None] / port_bound,
             1 - copies.mean(1, keepdims=True),
         )
         return np.stack([np.broadcast_to(part, copies.shape) for part in parts], -1).astype(np.float32)
 
-    def broadcast(self, copy: int) -> list[list[Flow]]:
-        """The rounds of one copy so far."""
+    def broadcast(self, env: int) -> list[list[Flow]]:
+        """Return the rounds of one environment so far."""
         hops = self.network.hops
         return [
-            [Flow(chunk, hops[hop], Op.COPY, hops[hop][0]) for hop, chunk in taken] for taken in self.log[copy] if taken
+            [Flow(chunk, hops[hop], Op.COPY, hops[hop][0]) for hop, chunk in placed]
+            for placed in self.log[env]
+            if placed
         ]
 
-    def schedule(self, copy: int, name: str) -> Schedule:
-        """AllReduce from one copy that is done: its mirror, then itself."""
-        if not self.done[copy]:
-            raise ValueError(f"copy {copy} is not done")
-        rounds = self.broadcast(copy)
-        return Schedule(name, self.size, mirrored(rounds) + rounds)
+    def schedule(self, env: int, name: str) -> Schedule:
+        """Return the AllReduce of one environment: the mirror of its broadcast, then the broadcast.
+
+        Raises
+        ------
+        ValueError
+            If the broadcast is not complete.
+        """
+        if not self.done[env]:
+            raise ValueError(f"the broadcast of environment {env} is not complete")
+        rounds = self.broadcast(env)
+        return Schedule(name, self.size, mirror(rounds) + rounds)
 
 
 def _numbered(values: Ints) -> tuple[Ints, int]:
+    """Return the values numbered from 0 without gaps, and how many different ones there are."""
     kinds, index = np.unique(values, return_inverse=True)
     return index, len(kinds)
 
 
 def _one_hot(index: Ints, count: int) -> Floats:
+    """Return a matrix [count, len(index)] that is 1 where the row is the index of the column."""
     table = np.zeros((count, len(index)), np.float32)
     table[index, np.arange(len(index))] = 1
     return table

@@ -1,5 +1,4 @@
-"""The two policies as numbers: small nets over features of one flow tree or one workload, the same for every topology;
-numpy alone."""
+"""The two policies: small networks over features of one flow tree or one workload, in numpy, the same for every topology."""
 
 import json
 from dataclasses import dataclass
@@ -9,68 +8,101 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from iswitch.plan.allreduce.learning.growth import FLOW_FEATURES, TREE_FEATURES, Growth
+from iswitch.plan.allreduce.learning.growth import FLOW_FEATURES, TREE_FEATURES, TreeGrowth
 
-__all__ = ["DYNAMIC", "Picks", "Policy", "Round", "Scorer", "Trace", "changing", "fill", "rollout"]
+__all__ = [
+    "DYNAMIC_COUNT",
+    "Placements",
+    "Policy",
+    "RoundRecord",
+    "Scorer",
+    "Trajectory",
+    "dynamic_features",
+    "fill_round",
+    "rollout",
+]
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 DECIMALS = 6
-DYNAMIC = 3
-"""What changes while a round fills, and enters a workload's score times a weight of its own: see `changing`."""
+DYNAMIC_COUNT = 3
+"""Number of features that change during a round (`dynamic_features`). The lower policy gives each workload a weight for
+each of them."""
 
 
 class Scorer(Protocol):
-    """Whoever says what is good: "lower" for workloads, "upper" for flow trees (logit first)."""
+    """Scores workloads and flow trees."""
 
-    def net(self, name: str, features: Floats) -> Floats: ...
+    def evaluate(self, name: str, features: Floats) -> Floats:
+        """Return scores.
+
+        Parameters
+        ----------
+        name : {"lower", "upper"}
+            lower: workloads; returns [..., 1 + DYNAMIC_COUNT], a score and the weights of the dynamic features.
+            upper: flow trees; returns [..., 2], the logit of selecting the tree, and a value.
+        features : array of float, shape (..., feature)
+            Features of workloads or of flow trees.
+        """
+        ...
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Weights of both nets, by name; `hidden` tanh units in one layer each. Lower: score, and weights of DYNAMIC;
-    upper: logit of selection.
+    """The weights of both networks, each with one layer of tanh units.
 
-    A `steady` one reckons in binary64 and rounds to DECIMALS, so that what is equal by symmetry is equal on every
-    machine, and ties with it.
+    Parameters
+    ----------
+    weights : dict of str to array
+        Matrices and biases of both layers, as ``lower.0``, ``lower.0b``, ``lower.1``, ``lower.1b`` and ``upper...``.
+    reproducible : bool
+        Compute in binary64 and round to `DECIMALS`. What is equal by symmetry is then equal on every machine, and ties
+        are decided in the same way.
     """
 
     weights: dict[str, Floats]
-    steady: bool = False
+    reproducible: bool = False
 
     @classmethod
     def blank(cls, *, hidden: int = 32, seed: int = 0) -> "Policy":
-        """Random first layers; last layers such that all workloads are as good, and of nine trees eight are
-        selected."""
-        draw = np.random.default_rng(seed)
+        """Return an untrained policy. All workloads have nearly the same score, and eight of nine trees are selected."""
+        rng = np.random.default_rng(seed)
         weights = {}
-        for net, inputs, outputs in (("lower", len(FLOW_FEATURES), 1 + DYNAMIC), ("upper", len(TREE_FEATURES), 2)):
-            weights[f"{net}.0"] = draw.normal(0, 1 / np.sqrt(inputs), (inputs, hidden)).astype(np.float32)
+        for net, inputs, outputs in (
+            ("lower", len(FLOW_FEATURES), 1 + DYNAMIC_COUNT),
+            ("upper", len(TREE_FEATURES), 2),
+        ):
+            weights[f"{net}.0"] = rng.normal(0, 1 / np.sqrt(inputs), (inputs, hidden)).astype(np.float32)
             weights[f"{net}.0b"] = np.zeros(hidden, np.float32)
-            weights[f"{net}.1"] = draw.normal(0, 0.01, (hidden, outputs)).astype(np.float32)
+            weights[f"{net}.1"] = rng.normal(0, 0.01, (hidden, outputs)).astype(np.float32)
             weights[f"{net}.1b"] = np.zeros(outputs, np.float32)
         weights["upper.1b"][0] = 2.0
         return cls(weights)
 
-    def net(self, name: str, features: Floats) -> Floats:
+    def evaluate(self, name: str, features: Floats) -> Floats:
+        """Return the outputs of a network; see `Scorer`."""
         weights: dict[str, NDArray[Any]] = self.weights
-        if self.steady:
-            weights, features = (
-                {at: value.astype(np.float64) for at, value in weights.items() if at.startswith(name)},
-                features.astype(np.float64),
-            )
+        if self.reproducible:
+            weights = {key: value.astype(np.float64) for key, value in weights.items() if key.startswith(name)}
+            features = features.astype(np.float64)
         hidden = np.tanh(features @ weights[f"{name}.0"] + weights[f"{name}.0b"])
         outputs = hidden @ weights[f"{name}.1"] + weights[f"{name}.1b"]
-        return np.asarray(outputs.round(DECIMALS) if self.steady else outputs, np.float32)
+        return np.asarray(outputs.round(DECIMALS) if self.reproducible else outputs, np.float32)
 
     def save(self, path: Path) -> None:
+        """Write the weights as JSON, rounded to `DECIMALS`."""
         rounded = {name: np.round(value.astype(float), DECIMALS).tolist() for name, value in self.weights.items()}
         path.write_text(json.dumps(rounded) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> "Policy":
-        """Return the policy of a file that `save` has written, without exploration. ValueError if it is another
-        file."""
+        """Return the reproducible policy of a file that `save` has written.
+
+        Raises
+        ------
+        ValueError
+            If it is another file.
+        """
         try:
             weights = {
                 name: np.array(value, np.float32)
@@ -80,100 +112,178 @@ class Policy:
             weights = {}
         if weights.keys() != cls.blank().weights.keys():
             raise ValueError(f"{path} has no weights of these policies: pass a file that `train` has written")
-        return cls(weights, steady=True)
+        return cls(weights, reproducible=True)
 
 
 @dataclass
-class Picks:
-    """One workload taken by each of several copies. Flat over all their candidates: `row` in the round's features,
-    `segment` (0, 1, ... for the copies in `which`), and what changes; `choice` is a flat position for each segment."""
+class Placements:
+    """One workload for each of several environments, and the candidates among which it was chosen.
 
-    which: Ints
+    Parameters
+    ----------
+    envs : array of int, shape (choice,)
+        The environments.
+    row, segment : array of int, shape (candidate,)
+        For each candidate its row in the features of the round, and the position of its environment in `envs`.
+    dynamic : array of float, shape (candidate, DYNAMIC_COUNT)
+        Dynamic features of each candidate.
+    choice : array of int, shape (choice,)
+        The chosen candidate of each environment.
+    """
+
+    envs: Ints
     row: Ints
     segment: Ints
-    changing: Floats
+    dynamic: Floats
     choice: Ints
 
 
 @dataclass
-class Round:
-    """One round of all copies, for training. Arrays [copy, ...], flow features [copy, hop, chunk, feature] flat but for
-    the last."""
+class RoundRecord:
+    """One round of all environments, for training.
+
+    Parameters
+    ----------
+    tree_features : array of float, shape (env, tree, feature)
+        What the upper policy observed.
+    selected : array of bool, shape (env, tree)
+        The trees that it selected.
+    active : array of bool, shape (env,)
+        False where the episode was over.
+    flow_features : array of float, shape (row, feature)
+        What the lower policy observed; rows are (env, hop, chunk).
+    placements : list of Placements
+        The workloads that it placed.
+    idle : array of float, shape (env,)
+        The fraction of server ports that the round left idle.
+    """
 
     tree_features: Floats
-    pool: NDArray[np.bool_]
-    going: NDArray[np.bool_]
+    selected: NDArray[np.bool_]
+    active: NDArray[np.bool_]
     flow_features: Floats
-    picks: list[Picks]
+    placements: list[Placements]
     idle: Floats
 
 
-Trace = list[Round]
+Trajectory = list[RoundRecord]
 
 
-def changing(growth: Growth, copy: Ints, hop: Ints, chunk: Ints, arrived: Ints) -> Floats:
-    """What is left of the round to each candidate: candidates for its last link and for its first (in logarithms), and
-    copies of its chunk, those arriving included (`arrived[copy, chunk]`). [candidate, DYNAMIC]."""
-    wiring, size = growth.wiring, growth.size
-    columns = np.empty((len(copy), DYNAMIC), np.float32)
-    for column, (number, count) in enumerate(((wiring.into, wiring.into_count), (wiring.out_of, wiring.out_count))):
-        link = copy * count + number[hop]
+def dynamic_features(growth: TreeGrowth, env: Ints, hop: Ints, chunk: Ints, copies: Ints) -> Floats:
+    """Return the features of candidates that change during a round.
+
+    They are the candidates for the last link and for the first link of the hop (as logarithms), and the copies of the
+    chunk, those that arrive in this round included.
+
+    Parameters
+    ----------
+    growth : TreeGrowth
+        The environments.
+    env, hop, chunk : array of int, shape (candidate,)
+        The candidates, in the order of environments.
+    copies : array of int, shape (env, chunk)
+        Copies of each chunk.
+
+    Returns
+    -------
+    array of float, shape (candidate, DYNAMIC_COUNT)
+    """
+    arrays, size = growth.arrays, growth.size
+    columns = np.empty((len(env), DYNAMIC_COUNT), np.float32)
+    for column, (number, count) in enumerate(((arrays.into, arrays.into_count), (arrays.out_of, arrays.out_count))):
+        link = env * count + number[hop]
         columns[:, column] = np.log1p(np.bincount(link))[link] / np.log1p(size)
-    columns[:, 2] = arrived[copy, chunk] / size
+    columns[:, 2] = copies[env, chunk] / size
     return columns
 
 
-def fill(
-    growth: Growth, score: Floats, draw: np.random.Generator, temperature: float, picks: list[Picks] | None
+def fill_round(
+    growth: TreeGrowth, score: Floats, rng: np.random.Generator, temperature: float, placements: list[Placements] | None
 ) -> None:
-    """Takes workloads in all copies until none is left in any, those of the selected trees first. `score`: [copy * hop
-    * chunk, 1 + DYNAMIC]."""
-    network, wiring, size, hops = growth.network, growth.wiring, growth.size, len(growth.network.hops)
-    arrived = growth.have.sum(1)
-    blocked = np.zeros((growth.copies, hops), bool)
-    ready = np.flatnonzero(growth.open)
-    selected = np.broadcast_to(growth.pool[:, None, :], growth.open.shape).reshape(-1)[ready]
+    """Place workloads in all environments until no link is left, those of the selected trees first.
+
+    Parameters
+    ----------
+    growth : TreeGrowth
+        The environments.
+    score : array of float, shape (env * hop * chunk, 1 + DYNAMIC_COUNT)
+        Outputs of the lower policy.
+    rng : numpy.random.Generator
+        Source of the noise.
+    temperature : float
+        Temperature of sampling; 0: always the best candidate.
+    placements : list of Placements, optional
+        Receives what was placed, for training.
+    """
+    network, arrays, size, hops = growth.network, growth.arrays, growth.size, len(growth.network.hops)
+    copies = growth.present.sum(1)
+    blocked = np.zeros((growth.num_envs, hops), bool)
+    ready = np.flatnonzero(growth.ready)
+    selected = np.broadcast_to(growth.selected[:, None, :], growth.ready.shape).reshape(-1)[ready]
     for row in (ready[selected], ready[~selected]):
-        copy, rest = np.divmod(row, hops * size)
+        env, rest = np.divmod(row, hops * size)
         hop, chunk = np.divmod(rest, size)
         while True:
-            keep = ~(blocked[copy, hop] | growth.have[copy, network.target[hop], chunk])
-            row, copy, hop, chunk = row[keep], copy[keep], hop[keep], chunk[keep]
+            keep = ~(blocked[env, hop] | growth.present[env, network.target[hop], chunk])
+            row, env, hop, chunk = row[keep], env[keep], hop[keep], chunk[keep]
             if not len(row):
                 break
-            which, starts, segment = np.unique(copy, return_index=True, return_inverse=True)
-            columns = changing(growth, copy, hop, chunk, arrived)
+            envs, starts, segment = np.unique(env, return_index=True, return_inverse=True)
+            dynamic = dynamic_features(growth, env, hop, chunk, copies)
             part = score[row]
-            total = part[:, 0] + (part[:, 1:] * columns).sum(1)
-            if temperature:
+            total = part[:, 0] + (part[:, 1:] * dynamic).sum(1)
+            if temperature:  # Gumbel noise samples from the softmax
                 total -= np.float32(temperature) * np.log(
-                    draw.standard_exponential(len(total), dtype=np.float32) + np.float32(1e-30)
+                    rng.standard_exponential(len(total), dtype=np.float32) + np.float32(1e-30)
                 )
             best = np.flatnonzero(total == np.maximum.reduceat(total, starts)[segment])
             choice = best[np.unique(segment[best], return_index=True)[1]]
-            if picks is not None:
-                picks.append(Picks(which, row, segment, columns, choice))
-            growth.put(which, hop[choice], chunk[choice])
-            blocked[which] |= wiring.conflicts[hop[choice]]
-            arrived[which, chunk[choice]] += 1
+            if placements is not None:
+                placements.append(Placements(envs, row, segment, dynamic, choice))
+            growth.place_unchecked(envs, hop[choice], chunk[choice])
+            blocked[envs] |= arrays.conflicts[hop[choice]]
+            copies[envs, chunk[choice]] += 1
 
 
 def rollout(
-    policy: Scorer, growth: Growth, draw: np.random.Generator, *, temperature: float = 1.0, trace: Trace | None = None
+    policy: Scorer,
+    growth: TreeGrowth,
+    rng: np.random.Generator,
+    *,
+    temperature: float = 1.0,
+    trajectory: Trajectory | None = None,
 ) -> Ints:
-    """Plays all copies to the end from where they are; rounds of each. Temperature 0 takes the best, whatever
-    `draw`."""
+    """Complete the broadcasts of all environments by a policy.
+
+    Parameters
+    ----------
+    policy : Scorer
+        The policy.
+    growth : TreeGrowth
+        The environments, in any state.
+    rng : numpy.random.Generator
+        Source of the noise.
+    temperature : float
+        Temperature of sampling; 0: always the best.
+    trajectory : list, optional
+        Receives a record of every round, for training.
+
+    Returns
+    -------
+    array of int, shape (env,)
+        The rounds of each broadcast.
+    """
     while not growth.done.all():
-        going = ~growth.done
+        active = ~growth.done
         tree_features = growth.tree_features()
-        logit = policy.net("upper", tree_features)[..., 0]
-        growth.select(logit + (draw.logistic(size=logit.shape) * temperature if temperature else 0) > 0)
+        logit = policy.evaluate("upper", tree_features)[..., 0]
+        growth.select(logit + (rng.logistic(size=logit.shape) * temperature if temperature else 0) > 0)
         flow_features = growth.flow_features()
         flow_features = flow_features.reshape(-1, flow_features.shape[-1])
-        picks: list[Picks] | None = None if trace is None else []
-        pool = growth.pool.copy()
-        fill(growth, policy.net("lower", flow_features), draw, temperature, picks)
+        placements: list[Placements] | None = None if trajectory is None else []
+        selected = growth.selected.copy()
+        fill_round(growth, policy.evaluate("lower", flow_features), rng, temperature, placements)
         idle = growth.end_round()
-        if trace is not None and picks is not None:
-            trace.append(Round(tree_features, pool, going, flow_features, picks, idle))
+        if trajectory is not None and placements is not None:
+            trajectory.append(RoundRecord(tree_features, selected, active, flow_features, placements, idle))
     return growth.rounds.copy()

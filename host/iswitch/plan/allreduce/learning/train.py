@@ -1,5 +1,7 @@
-"""PPO at both levels: one pair of nets plays several topologies, and learns to leave few ports idle. Needs torch; same
-seed, same weights."""
+"""PPO for both policies: one pair of networks learns on several topologies to leave few ports idle.
+
+Needs torch. The same seed gives the same weights.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,35 +10,60 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from iswitch.plan.allreduce.learning.growth import Growth, Wiring
-from iswitch.plan.allreduce.learning.policy import Policy, Trace, rollout
+from iswitch.plan.allreduce.learning.growth import NetworkArrays, TreeGrowth
+from iswitch.plan.allreduce.learning.policy import Policy, Trajectory, rollout
 from iswitch.plan.allreduce.model.network import Network
-from iswitch.plan.allreduce.model.topologies import TRAINED_ON, build
+from iswitch.plan.allreduce.model.topologies import TRAINED_ON, build_topology
 
-__all__ = ["Settings", "train"]
+__all__ = ["Batch", "Nets", "Settings", "average_gradients", "clipped_loss", "collect_rollouts", "compute_gae", "train"]
 
 Vector = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """`iterations` updates, each on `copies` games of every one of `topologies`. The reward of a round is minus the
-    share of ports left idle."""
+    """Settings of the training.
+
+    Parameters
+    ----------
+    topologies : tuple of str
+        Topologies to train on.
+    iterations : int
+        Number of updates. Each uses episodes on all topologies.
+    num_envs : int
+        Parallel environments, and so episodes, of each topology and iteration.
+    hidden : int
+        Units in the hidden layer of each network.
+    seed : int
+        Seed of all random numbers.
+    update_epochs : int
+        Passes over the batches of an iteration.
+    clip_coef : float
+        Clipping coefficient of PPO.
+    learning_rate : float
+        Learning rate of Adam; it falls linearly to a tenth.
+    gae_lambda : float
+        Lambda of the generalised advantage estimation. Rewards are not discounted.
+    ent_coef : float
+        Coefficient of the entropy of the lower policy.
+    placements_per_round : int
+        Placements of each round, chosen at random, that the lower policy learns from.
+    """
 
     topologies: tuple[str, ...] = TRAINED_ON
     iterations: int = 200
-    copies: int = 16
+    num_envs: int = 16
     hidden: int = 32
     seed: int = 1
-    epochs: int = 3
-    clip: float = 0.2
+    update_epochs: int = 3
+    clip_coef: float = 0.2
     learning_rate: float = 3e-3
-    discount_lambda: float = 0.95
-    entropy: float = 0.002
-    picks_per_round: int = 12
+    gae_lambda: float = 0.95
+    ent_coef: float = 0.002
+    placements_per_round: int = 12
 
     def __post_init__(self) -> None:
-        for name in ("iterations", "copies", "hidden", "epochs", "picks_per_round"):
+        for name in ("iterations", "num_envs", "hidden", "update_epochs", "placements_per_round"):
             if getattr(self, name) < 1:
                 raise ValueError(f"Settings {name} must be at least 1, not {getattr(self, name)!r}")
         if not self.topologies:
@@ -45,74 +72,99 @@ class Settings:
 
 @dataclass
 class Batch:
-    """What one topology's games teach, as tensors. Flow part: flat candidates of `picks`; tree part: one bit a tree and
-    round."""
+    """What the episodes of one topology teach.
+
+    A state is an environment in a round that was not over. The upper policy has one bit for each tree of a state; the
+    lower policy has one choice among the candidates of each placement.
+    """
 
     trees: torch.Tensor  # [state, tree, feature]
-    pool: torch.Tensor  # [state, tree]
+    selected: torch.Tensor  # [state, tree]
     returns: torch.Tensor  # [state]
     tree_advantage: torch.Tensor  # [state]
-    flows: torch.Tensor  # [row, feature], those that were candidates
-    row: torch.Tensor  # of each candidate
-    segment: torch.Tensor  # of each candidate: number of the pick
-    changing: torch.Tensor  # [candidate, DYNAMIC]
-    choice: torch.Tensor  # [pick]: which candidate
-    flow_advantage: torch.Tensor  # [pick]
+    flows: torch.Tensor  # [row, feature], of workloads that were candidates
+    row: torch.Tensor  # [candidate], into `flows`
+    segment: torch.Tensor  # [candidate], number of the placement
+    dynamic: torch.Tensor  # [candidate, DYNAMIC_COUNT]
+    choice: torch.Tensor  # [placement], the chosen candidate
+    flow_advantage: torch.Tensor  # [placement]
 
 
-def advantages(trace: Trace, value: Sequence[np.ndarray], discount_lambda: float) -> tuple[np.ndarray, np.ndarray]:
-    """Generalised advantage estimates and returns, [round, copy], rewards undiscounted; 0 after the end."""
-    going = np.array([step.going for step in trace])
-    reward = -np.array([step.idle for step in trace]) * going
-    worth = np.array(value) * going
-    result, following, ahead = np.zeros_like(reward), np.zeros(reward.shape[1]), np.zeros(reward.shape[1])
-    for at in reversed(range(len(trace))):
-        ahead = (reward[at] + following - worth[at] + discount_lambda * ahead) * going[at]
-        result[at], following = ahead, worth[at]
-    return result, result + worth
+def compute_gae(
+    trajectory: Trajectory, values: Sequence[np.ndarray], gae_lambda: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return generalised advantage estimates and returns, without discount; 0 after the end of an episode.
+
+    Parameters
+    ----------
+    trajectory : list of RoundRecord
+        The episodes. The reward of a round is minus the fraction of ports that it leaves idle.
+    values : sequence of array, shape (env,)
+        The critic's value of each round.
+    gae_lambda : float
+        Lambda of the estimation.
+
+    Returns
+    -------
+    advantages, returns : array of float, shape (round, env)
+    """
+    active = np.array([record.active for record in trajectory])
+    rewards = -np.array([record.idle for record in trajectory]) * active
+    value = np.array(values) * active
+    advantages = np.zeros_like(rewards)
+    next_value, advantage = np.zeros(rewards.shape[1]), np.zeros(rewards.shape[1])
+    for t in reversed(range(len(trajectory))):
+        delta = rewards[t] + next_value - value[t]
+        advantage = (delta + gae_lambda * advantage) * active[t]
+        advantages[t], next_value = advantage, value[t]
+    return advantages, advantages + value
 
 
-def collect(policy: Policy, wiring: Wiring, settings: Settings, draw: np.random.Generator) -> tuple[Batch, float]:
-    """Games on one topology, and their mean rounds (of an AllReduce)."""
-    growth, trace = Growth(wiring, settings.copies), []  # type: tuple[Growth, Trace]
-    lengths = rollout(policy, growth, draw, trace=trace)
-    values = [policy.net("upper", step.tree_features)[..., 1].mean(1) for step in trace]
-    gains, returns = advantages(trace, values, settings.discount_lambda)
-    going = np.array([step.going for step in trace])
-    scaled = (gains - gains[going].mean()) / (gains[going].std() + 1e-6)
-    flows, rows, segments, changes, choices, flow_gains = [], [], [], [], [], []
+def collect_rollouts(
+    policy: Policy, arrays: NetworkArrays, settings: Settings, rng: np.random.Generator
+) -> tuple[Batch, float]:
+    """Run episodes on one topology. Return them as a batch, and their mean rounds of an AllReduce."""
+    growth = TreeGrowth(arrays, settings.num_envs)
+    trajectory: Trajectory = []
+    lengths = rollout(policy, growth, rng, trajectory=trajectory)
+    values = [policy.evaluate("upper", record.tree_features)[..., 1].mean(1) for record in trajectory]
+    advantages, returns = compute_gae(trajectory, values, settings.gae_lambda)
+    active = np.array([record.active for record in trajectory])
+    normalised = (advantages - advantages[active].mean()) / (advantages[active].std() + 1e-6)
+    flows, rows, segments, dynamics, choices, flow_advantages = [], [], [], [], [], []
     first_row = first_segment = first_candidate = 0
-    for at, step in enumerate(trace):
-        chosen = draw.choice(len(step.picks), min(settings.picks_per_round, len(step.picks)), replace=False)
-        used = np.unique(np.concatenate([step.picks[pick].row for pick in chosen]))
-        flows.append(step.flow_features[used])
-        for pick in sorted(chosen):
-            taken = step.picks[pick]
-            rows.append(np.searchsorted(used, taken.row) + first_row)
-            segments.append(taken.segment + first_segment)
-            changes.append(taken.changing)
-            choices.append(taken.choice + first_candidate)
-            flow_gains.append(scaled[at, taken.which])
-            first_segment += len(taken.which)
-            first_candidate += len(taken.row)
+    for t, record in enumerate(trajectory):
+        count = min(settings.placements_per_round, len(record.placements))
+        chosen = rng.choice(len(record.placements), count, replace=False)
+        used = np.unique(np.concatenate([record.placements[number].row for number in chosen]))
+        flows.append(record.flow_features[used])
+        for number in sorted(chosen):
+            placements = record.placements[number]
+            rows.append(np.searchsorted(used, placements.row) + first_row)
+            segments.append(placements.segment + first_segment)
+            dynamics.append(placements.dynamic)
+            choices.append(placements.choice + first_candidate)
+            flow_advantages.append(normalised[t, placements.envs])
+            first_segment += len(placements.envs)
+            first_candidate += len(placements.row)
         first_row += len(used)
-    flat = lambda parts, kind: torch.as_tensor(np.concatenate(parts), dtype=kind)
+    flat = lambda parts, dtype: torch.as_tensor(np.concatenate(parts), dtype=dtype)
     return Batch(
-        trees=torch.as_tensor(np.array([step.tree_features for step in trace])[going]),
-        pool=torch.as_tensor(np.array([step.pool for step in trace])[going], dtype=torch.float32),
-        returns=torch.as_tensor(returns[going], dtype=torch.float32),
-        tree_advantage=torch.as_tensor(scaled[going], dtype=torch.float32),
+        trees=torch.as_tensor(np.array([record.tree_features for record in trajectory])[active]),
+        selected=torch.as_tensor(np.array([record.selected for record in trajectory])[active], dtype=torch.float32),
+        returns=torch.as_tensor(returns[active], dtype=torch.float32),
+        tree_advantage=torch.as_tensor(normalised[active], dtype=torch.float32),
         flows=flat(flows, torch.float32),
         row=flat(rows, torch.int64),
         segment=flat(segments, torch.int64),
-        changing=flat(changes, torch.float32),
+        dynamic=flat(dynamics, torch.float32),
         choice=flat(choices, torch.int64),
-        flow_advantage=flat(flow_gains, torch.float32),
+        flow_advantage=flat(flow_advantages, torch.float32),
     ), 2 * float(lengths.mean())
 
 
 class Nets(torch.nn.Module):
-    """The policy's numbers as parameters."""
+    """The networks of a policy, with their weights as parameters."""
 
     def __init__(self, policy: Policy) -> None:
         super().__init__()
@@ -121,41 +173,56 @@ class Nets(torch.nn.Module):
         }
         self.weights = torch.nn.ParameterDict(parameters)
 
-    def net(self, name: str, features: torch.Tensor) -> torch.Tensor:
+    def evaluate(self, name: str, features: torch.Tensor) -> torch.Tensor:
+        """Return the outputs of a network, as `Policy.evaluate` does."""
         weights = self.weights
         hidden = torch.tanh(features @ weights[f"{name}_0"] + weights[f"{name}_0b"])
         return hidden @ weights[f"{name}_1"] + weights[f"{name}_1b"]
 
     def policy(self) -> Policy:
+        """Return the weights as a policy."""
         return Policy({name.replace("_", "."): value.detach().numpy().copy() for name, value in self.weights.items()})
 
-    def chances(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Logarithms of the chances of what was picked and of which bits were set; mean entropy of picks; value of each
-        state."""
-        score = self.net("lower", batch.flows)[batch.row]
-        total = score[:, 0] + (score[:, 1:] * batch.changing).sum(1)
-        picks = len(batch.choice)
-        top = torch.full((picks,), -torch.inf).scatter_reduce(0, batch.segment, total.detach(), "amax")
+    def log_probs(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return what PPO needs of a batch.
+
+        Returns
+        -------
+        placements : tensor, shape (placement,)
+            Log probability of each choice.
+        bits : tensor, shape (state, tree)
+            Log probability of each tree's selection.
+        entropy : tensor
+            Mean entropy of the choices.
+        value : tensor, shape (state,)
+            Value of each state.
+        """
+        score = self.evaluate("lower", batch.flows)[batch.row]
+        total = score[:, 0] + (score[:, 1:] * batch.dynamic).sum(1)
+        count = len(batch.choice)
+        top = torch.full((count,), -torch.inf).scatter_reduce(0, batch.segment, total.detach(), "amax")
         mass = torch.exp(total - top[batch.segment])
-        normal = torch.log(torch.zeros(picks).index_add(0, batch.segment, mass)) + top
-        log_all = total - normal[batch.segment]
-        entropy = -(torch.exp(log_all) * log_all).sum() / picks
-        upper = self.net("upper", batch.trees)
-        bits = -torch.nn.functional.binary_cross_entropy_with_logits(upper[..., 0], batch.pool, reduction="none")
-        return log_all[batch.choice], bits, entropy, upper[..., 1].mean(1)
+        log_sum = torch.log(torch.zeros(count).index_add(0, batch.segment, mass)) + top
+        log_softmax = total - log_sum[batch.segment]
+        entropy = -(torch.exp(log_softmax) * log_softmax).sum() / count
+        upper = self.evaluate("upper", batch.trees)
+        bits = -torch.nn.functional.binary_cross_entropy_with_logits(upper[..., 0], batch.selected, reduction="none")
+        return log_softmax[batch.choice], bits, entropy, upper[..., 1].mean(1)
 
 
-def clipped(now: torch.Tensor, before: torch.Tensor, advantage: torch.Tensor, clip: float) -> torch.Tensor:
-    """PPO's objective, as a loss."""
-    ratio = torch.exp(now - before)
-    return -torch.minimum(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage).mean()
+def clipped_loss(
+    log_prob: torch.Tensor, old_log_prob: torch.Tensor, advantage: torch.Tensor, clip_coef: float
+) -> torch.Tensor:
+    """Return the clipped objective of PPO, as a loss."""
+    ratio = torch.exp(log_prob - old_log_prob)
+    return -torch.minimum(ratio * advantage, ratio.clamp(1 - clip_coef, 1 + clip_coef) * advantage).mean()
 
 
-def exchange(nets: Nets, share: Callable[[Vector], object]) -> None:
-    """All gradients through `share`, as one vector."""
+def average_gradients(nets: Nets, average: Callable[[Vector], object]) -> None:
+    """Replace all gradients by their mean over the workers. `average` does so in place, with one vector."""
     gradients = [parameter.grad for parameter in nets.parameters() if parameter.grad is not None]
     vector = torch.cat([gradient.flatten() for gradient in gradients]).numpy()
-    share(vector)
+    average(vector)
     start = 0
     for gradient in gradients:
         gradient.copy_(torch.from_numpy(vector[start : start + gradient.numel()]).view_as(gradient))
@@ -165,22 +232,35 @@ def exchange(nets: Nets, share: Callable[[Vector], object]) -> None:
 def train(
     settings: Settings,
     *,
-    tell: Callable[[int, dict[str, float]], None] | None = None,
-    share: Callable[[Vector], object] | None = None,
+    on_iteration: Callable[[int, dict[str, float]], None] | None = None,
+    average: Callable[[Vector], object] | None = None,
     rank: int = 0,
 ) -> Policy:
-    """The policy after `settings.iterations`; `tell` hears the number of each and the mean rounds by topology.
+    """Train a policy.
 
-    With several workers `share` replaces a worker's whole gradient, one float32 vector, by the mean of all in place, as
-    `worker.allreduce(vector, op="mean")` does; each plays games of its own, drawn from its `rank`, and all end with the
-    same weights.
+    Parameters
+    ----------
+    settings : Settings
+        Settings of the training.
+    on_iteration : callable, optional
+        Called after the episodes of each iteration, with its number and the mean rounds by topology.
+    average : callable, optional
+        With several workers: replaces the gradient of this worker, one float32 vector, by the mean over all workers in
+        place, as ``lambda vector: worker.allreduce(vector, op="mean")`` does. All workers end with the same weights.
+    rank : int
+        The rank of this worker. Each runs episodes of its own.
+
+    Returns
+    -------
+    Policy
+        The policy after the last iteration.
     """
     if rank < 0:
         raise ValueError(f"train rank must be at least 0, not {rank!r}")
     torch.set_num_threads(1)
     torch.manual_seed(settings.seed)
-    draw = np.random.default_rng([settings.seed, rank] if rank else settings.seed)
-    wirings = {name: Wiring(Network(build(name))) for name in settings.topologies}
+    rng = np.random.default_rng([settings.seed, rank] if rank else settings.seed)
+    networks = {name: NetworkArrays(Network(build_topology(name))) for name in settings.topologies}
     nets = Nets(Policy.blank(hidden=settings.hidden, seed=settings.seed))
     optimizer = torch.optim.Adam(nets.parameters(), lr=settings.learning_rate)
     for iteration in range(settings.iterations):
@@ -188,27 +268,27 @@ def train(
             group["lr"] = settings.learning_rate * (1 - 0.9 * iteration / settings.iterations)
         policy = nets.policy()
         batches, lengths = [], {}
-        for name, wiring in wirings.items():
-            batch, lengths[name] = collect(policy, wiring, settings, draw)
+        for name, arrays in networks.items():
+            batch, lengths[name] = collect_rollouts(policy, arrays, settings, rng)
             batches.append(batch)
         with torch.no_grad():
-            before = [nets.chances(batch)[:2] for batch in batches]
-        for _ in range(settings.epochs):
-            for at in draw.permutation(len(batches)):
-                batch, (picks_before, bits_before) = batches[at], before[at]
-                picks, bits, entropy, value = nets.chances(batch)
+            old = [nets.log_probs(batch)[:2] for batch in batches]
+        for _ in range(settings.update_epochs):
+            for at in rng.permutation(len(batches)):
+                batch, (old_placements, old_bits) = batches[at], old[at]
+                placements, bits, entropy, value = nets.log_probs(batch)
                 loss = (
-                    clipped(picks, picks_before, batch.flow_advantage, settings.clip)
-                    + clipped(bits, bits_before, batch.tree_advantage[:, None], settings.clip)
+                    clipped_loss(placements, old_placements, batch.flow_advantage, settings.clip_coef)
+                    + clipped_loss(bits, old_bits, batch.tree_advantage[:, None], settings.clip_coef)
                     + 0.5 * torch.nn.functional.mse_loss(value, batch.returns)
-                    - settings.entropy * entropy
+                    - settings.ent_coef * entropy
                 )
                 optimizer.zero_grad()
                 loss.backward()
-                if share:
-                    exchange(nets, share)
+                if average:
+                    average_gradients(nets, average)
                 torch.nn.utils.clip_grad_norm_(nets.parameters(), 0.5)
                 optimizer.step()
-        if tell:
-            tell(iteration, lengths)
+        if on_iteration:
+            on_iteration(iteration, lengths)
     return nets.policy()

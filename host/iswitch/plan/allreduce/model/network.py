@@ -1,5 +1,4 @@
-"""What a scheduler sees of a topology: servers, directed links, and the hops from server to server over switches
-alone."""
+"""A network as schedulers see it: servers, directed links, and the hops from server to server through switches only."""
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
@@ -10,19 +9,35 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Network"]
+__all__ = ["PATHS_MAX", "Network"]
 
-PATHS = 4
-"""Most shortest paths that are kept of one server to another."""
+PATHS_MAX = 4
+"""How many shortest paths between two servers are hops."""
 
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """Servers and directed links of a graph, numbered; a hop is a shortest path between two servers with nothing but
-    switches between them.
+    """The servers, directed links and hops of a graph, numbered.
 
-    `graph`: undirected, nodes with `kind` "host" or "switch". Server i is the i-th host in the graph's order. Arrays
-    over hops: `source`, `target` (servers) and `hop_links` (links of the path in order, -1 after the last).
+    Parameters
+    ----------
+    graph : networkx.Graph
+        Undirected; nodes have `kind`, ``"host"`` or ``"switch"``.
+
+    Attributes
+    ----------
+    servers : list
+        The hosts, in the order of the graph.
+    links : list of (from, to)
+        Both directions of every edge.
+    hops : list of tuple
+        Shortest paths between two servers with only switches between them, as nodes. Arrays over hops follow this
+        order.
+
+    Raises
+    ------
+    ValueError
+        If a node has another kind, if there are fewer than two hosts, or if a host cannot reach another.
     """
 
     graph: nx.Graph
@@ -44,7 +59,7 @@ class Network:
         object.__setattr__(self, "hops", [path for server in servers for path in self._hops_from(server)])
 
     def _hops_from(self, server: Hashable) -> Iterator[tuple[Hashable, ...]]:
-        """Breadth first, never through a host; at most PATHS shortest paths to each."""
+        """Yield the hops from a server, breadth first, at most `PATHS_MAX` to each other server."""
         layer: dict[Hashable, list[tuple[Hashable, ...]]] = {server: [(server,)]}
         seen = {server}
         while layer:
@@ -57,17 +72,17 @@ class Network:
             layer = {}
             for node, paths in following.items():
                 if self.graph.nodes[node]["kind"] == "host":
-                    yield from paths[:PATHS]
+                    yield from paths[:PATHS_MAX]
                 else:
-                    layer[node] = paths[:PATHS]
+                    layer[node] = paths[:PATHS_MAX]
 
     @property
     def size(self) -> int:
-        """Servers, and chunks of the gradient."""
+        """Number of servers, and of chunks of the gradient."""
         return len(self.servers)
 
     @cached_property
-    def index(self) -> dict[Hashable, int]:
+    def server_index(self) -> dict[Hashable, int]:
         """Number of each server."""
         return {server: number for number, server in enumerate(self.servers)}
 
@@ -77,15 +92,23 @@ class Network:
         return {link: number for number, link in enumerate(self.links)}
 
     @cached_property
+    def hop_index(self) -> dict[tuple[Hashable, ...], int]:
+        """Number of each hop."""
+        return {path: number for number, path in enumerate(self.hops)}
+
+    @cached_property
     def source(self) -> NDArray[np.int64]:
-        return np.array([self.index[path[0]] for path in self.hops])
+        """Server at which each hop starts."""
+        return np.array([self.server_index[path[0]] for path in self.hops])
 
     @cached_property
     def target(self) -> NDArray[np.int64]:
-        return np.array([self.index[path[-1]] for path in self.hops])
+        """Server at which each hop ends."""
+        return np.array([self.server_index[path[-1]] for path in self.hops])
 
     @cached_property
     def hop_links(self) -> NDArray[np.int64]:
+        """Links of each hop in the order of its path, -1 after the last; [hop, position]."""
         longest = max(len(path) for path in self.hops) - 1
         table = np.full((len(self.hops), longest), -1)
         for row, path in zip(table, self.hops):
@@ -94,25 +117,21 @@ class Network:
 
     @cached_property
     def ports(self) -> NDArray[np.int64]:
-        """Links into each server."""
+        """Number of links into each server."""
         return np.array([self.graph.degree(server) for server in self.servers])
 
     @cached_property
-    def hop_of(self) -> dict[tuple[Hashable, ...], int]:
-        return {path: number for number, path in enumerate(self.hops)}
-
-    @cached_property
-    def distance(self) -> NDArray[np.int64]:
-        """Least hops from server to server."""
-        near = nx.DiGraph()
-        near.add_nodes_from(range(self.size))
-        near.add_edges_from(zip(self.source.tolist(), self.target.tolist()))
-        lengths = dict(nx.all_pairs_shortest_path_length(near))
+    def hop_distance(self) -> NDArray[np.int64]:
+        """Fewest hops from server to server; [from, to]."""
+        hops = nx.DiGraph()
+        hops.add_nodes_from(range(self.size))
+        hops.add_edges_from(zip(self.source.tolist(), self.target.tolist()))
+        lengths = dict(nx.all_pairs_shortest_path_length(hops))
         return np.array([[lengths[a][b] for b in range(self.size)] for a in range(self.size)])
 
     @cached_property
-    def far(self) -> NDArray[np.int64]:
-        """Least links from server to server, over whatever nodes."""
+    def link_distance(self) -> NDArray[np.int64]:
+        """Fewest links from server to server, through any nodes; [from, to]."""
         return np.array(
             [
                 [lengths[b] for b in self.servers]
@@ -122,6 +141,6 @@ class Network:
         )
 
     @cached_property
-    def arriving(self) -> list[list[int]]:
-        """Hops into each server."""
+    def incoming_hops(self) -> list[list[int]]:
+        """Numbers of the hops that end at each server."""
         return [np.flatnonzero(self.target == server).tolist() for server in range(self.size)]

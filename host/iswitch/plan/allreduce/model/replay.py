@@ -1,9 +1,8 @@
-"""Replays a schedule on the graph itself and objects to whatever breaks the rules; shares no code with what makes
-schedules.
+"""Replay a schedule on the graph and refuse it if it breaks a rule. Shares no code with the schedulers.
 
-Rules: a round lets every directed link carry one unit; a flow holds its whole path for the round, and only switches lie
-inside a path; values are those at the begin of the round; nodes that merge are hosts, and those switches that
-`aggregating` names. At the end every host must have, of every chunk, each host's contribution exactly once.
+In a round every directed link carries at most one unit. A flow occupies its whole path for the round, and only switches
+are inside a path. Values are those at the beginning of the round. Only hosts, and the switches that `aggregating` names,
+merge. At the end every host must have every chunk, with the contribution of each host exactly once.
 """
 
 from collections.abc import Collection, Hashable
@@ -20,12 +19,31 @@ Value = NDArray[np.int64]
 
 
 class ScheduleError(ValueError):
-    """A schedule breaks a rule, or does not sum."""
+    """A schedule breaks a rule, or its sums are wrong."""
 
 
 def replay(graph: nx.Graph, schedule: Schedule, *, aggregating: Collection[Hashable] = ()) -> NDArray[np.int64]:
-    """Whose contribution is how often in what: counts[host, chunk, contributor], all ones. ScheduleError says round,
-    flow and rule."""
+    """Replay a schedule.
+
+    Parameters
+    ----------
+    graph : networkx.Graph
+        The network; nodes have `kind`.
+    schedule : Schedule
+        The schedule.
+    aggregating : collection of nodes
+        Switches that sum.
+
+    Returns
+    -------
+    array of int, shape (host, chunk, contributor)
+        How often each host's copy of a chunk contains each host's contribution; all 1.
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule breaks a rule. The message names the round, the flow and the rule.
+    """
     hosts = [node for node, kind in graph.nodes(data="kind") if kind == "host"]
     number = {host: index for index, host in enumerate(hosts)}
     merging = set(hosts) | set(aggregating)
@@ -48,7 +66,7 @@ def replay(graph: nx.Graph, schedule: Schedule, *, aggregating: Collection[Hasha
             if not 0 <= flow.chunk < len(hosts):
                 raise ScheduleError(f"{where}: no such chunk")
             if len(flow.path) < 2 or source not in merging or target not in merging:
-                raise ScheduleError(f"{where}: a flow goes from one merging node to another")
+                raise ScheduleError(f"{where}: a flow must go from one merging node to another")
             if any(graph.nodes[node]["kind"] != "switch" for node in flow.path[1:-1] if node in graph):
                 raise ScheduleError(f"{where}: hosts do not forward within a round")
             for link in zip(flow.path, flow.path[1:]):

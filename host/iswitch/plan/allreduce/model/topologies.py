@@ -1,4 +1,4 @@
-"""The seventeen topologies of the table: name to graph."""
+"""Named topologies, such as DCell(4,1), and the seventeen of the table in docs/allreduce.md."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ import networkx as nx
 
 from iswitch.plan.topology.server_centric import bcube, dcell, jellyfish
 
-__all__ = ["CASES", "SERVERS_MAX", "SERVER_CENTRIC", "TRAINED_ON", "build", "demand_few"]
+__all__ = ["SERVERS_MAX", "SERVER_CENTRIC", "TOPOLOGIES", "TRAINED_ON", "build_topology", "require_few_servers"]
 
 SERVER_CENTRIC = (
     "BCube(2,1)",
@@ -23,7 +23,7 @@ SERVER_CENTRIC = (
     "DCell(5,1)",
     "DCell(2,2)",
 )
-CASES = (
+TOPOLOGIES = (
     *SERVER_CENTRIC,
     "Jellyfish(8,3)",
     "Jellyfish(10,3)",
@@ -31,27 +31,39 @@ CASES = (
     "Jellyfish(20,4)",
     "Jellyfish(8,3,1,2)",
 )
-"""Names that `build` understands, in the order of the table."""
+"""The names in the order of the table."""
 
 TRAINED_ON = ("BCube(3,1)", "DCell(3,1)", "BCube(2,2)", "Jellyfish(8,3)", "BCube(4,1)", "DCell(4,1)")
-"""Those on which the packaged policies have been trained; the rest of the table is held out."""
+"""The topologies on which the packaged policies were trained. The others of the table are held out."""
 
 SERVERS_MAX = 256
-"""Workloads are about the square of it: one game takes 5 s of processor time with 64 servers, half a minute with
-125."""
+"""Workloads grow with the square of the servers: an episode takes 5 s of processor time with 64 servers, and half a
+minute with 125."""
 
-MANY = 10**9
+COUNT_MAX = 10**9
+"""Servers are not counted beyond this."""
 DEFAULT_SEED = 1
 FAMILIES: dict[str, tuple[Callable[..., nx.Graph], int, int]] = {
     "bcube": (bcube, 2, 2),
     "dcell": (dcell, 2, 2),
     "jellyfish": (jellyfish, 2, 4),
 }
+"""By family, the function that makes the graph, and how few and how many numbers it takes."""
 
 
-def build(name: str) -> nx.Graph:
-    """Graph of "BCube(n,k)", "DCell(n,k)" or "Jellyfish(switches,degree[,seed[,hosts per switch]])"; the seed is 1
-    unless given. ValueError, also above `SERVERS_MAX` servers, before anything is built."""
+def build_topology(name: str) -> nx.Graph:
+    """Return the graph of a name.
+
+    Parameters
+    ----------
+    name : str
+        ``BCube(n,k)``, ``DCell(n,k)`` or ``Jellyfish(switches,degree[,seed[,hosts per switch]])``. The default seed is 1.
+
+    Raises
+    ------
+    ValueError
+        If the name has another form, or above `SERVERS_MAX` servers; these are counted before the graph is made.
+    """
     found = re.fullmatch(r"(\w+)\((\d+(?: *, *\d+)*)\)", name.strip())
     if not found or found[1].lower() not in FAMILIES:
         raise ValueError(f"topology must be like BCube(4,1), DCell(3,1) or Jellyfish(16,4), not {name!r}")
@@ -61,26 +73,25 @@ def build(name: str) -> nx.Graph:
         raise ValueError(f"{found[1]} takes {least if least == most else f'{least} to {most}'} numbers, not {name!r}")
     if make is jellyfish and len(numbers) == 2:
         numbers.append(DEFAULT_SEED)
-    demand_few(name, _servers(make, numbers))
+    require_few_servers(name, _count_servers(make, numbers))
     return make(*numbers)
 
 
-def demand_few(name: str, servers: int) -> None:
-    """ValueError above `SERVERS_MAX`."""
+def require_few_servers(name: str, servers: int) -> None:
+    """Raise ValueError if a network has more than `SERVERS_MAX` servers."""
     if servers > SERVERS_MAX:
-        raise ValueError(
-            f"{name} must have at most {SERVERS_MAX} servers to be scheduled, not {servers if servers < MANY else 'over 10^9'}"
-        )
+        count = servers if servers < COUNT_MAX else "over 10^9"
+        raise ValueError(f"{name} must have at most {SERVERS_MAX} servers to be scheduled, not {count}")
 
 
-def _servers(make: Callable[..., nx.Graph], numbers: Sequence[int]) -> int:
-    """How many there will be; if more than `MANY`, only that."""
+def _count_servers(make: Callable[..., nx.Graph], numbers: Sequence[int]) -> int:
+    """Return the number of servers of a topology, or a number above `COUNT_MAX` if there are more."""
     if make is jellyfish:
         return numbers[0] * (numbers[3] if len(numbers) > 3 else 1)
     n, levels = numbers
     servers = n
     for _ in range(levels):
         servers *= n if make is bcube else servers + 1
-        if not 1 < servers < MANY:
+        if not 1 < servers < COUNT_MAX:
             break
     return servers

@@ -1,1 +1,1 @@
-"""Schedulers that do not learn."""
+"""Schedulers that do not learn: parameter servers, rings, fixed flow trees, switches that sum, an exact one."""

@@ -1,19 +1,19 @@
-"""AllReduce over one tree whose switches sum and copy: what an aggregating switch is for."""
+"""AllReduce over one tree whose switches sum and copy."""
 
 import networkx as nx
 
 from iswitch.plan.allreduce.model.network import Network
 from iswitch.plan.allreduce.model.schedule import Flow, Op, Schedule
 
-__all__ = ["closed_in_network", "in_network"]
+__all__ = ["in_network_rounds", "in_network"]
 
 
 def in_network(network: Network) -> tuple[Schedule, list[object]]:
-    """Chunks go up one tree a round apart, summed at every node, and down again; with it the switches that must
-    aggregate.
+    """Return the schedule over one tree, and the switches that must aggregate.
 
-    The tree is breadth first from the node from which the farthest server is least far, a switch if there is one as
-    good. N servers and depth D (links) make N + 2D - 1 rounds: both ways of a link are busy at once.
+    Chunks go up the tree, one round apart, are summed at every node, and come down again. The tree is breadth first from
+    the most central node, a switch if possible. N servers and a depth of D links need N + 2D - 1 rounds, since both
+    directions of a link are in use at once.
     """
     graph, root = network.graph, _root(network)
     tree = nx.bfs_tree(graph, root)
@@ -32,15 +32,16 @@ def in_network(network: Network) -> tuple[Schedule, list[object]]:
 
 
 def _root(network: Network) -> object:
+    """Return the node from which the remotest server is nearest."""
     graph = network.graph
-    far = {
+    remotest = {
         node: max(lengths[server] for server in network.servers)
         for node, lengths in nx.all_pairs_shortest_path_length(graph)
     }
-    return min(graph, key=lambda node: (far[node], graph.nodes[node]["kind"] != "switch"))
+    return min(graph, key=lambda node: (remotest[node], graph.nodes[node]["kind"] != "switch"))
 
 
-def closed_in_network(network: Network) -> int:
-    """N + 2D - 1."""
+def in_network_rounds(network: Network) -> int:
+    """Return the rounds of `in_network` by its closed form, N + 2D - 1."""
     lengths = nx.single_source_shortest_path_length(network.graph, _root(network))
     return network.size + 2 * max(lengths[server] for server in network.servers) - 1

@@ -1,23 +1,28 @@
-"""Begins the broadcast of each chunk as soon as its own sum is done, not when all are: the same flows in fewer rounds,
-if links allow."""
+"""Overlap the two phases: the broadcast of a chunk begins when its own sum is complete, not when all sums are."""
 
 from collections.abc import Hashable
 
-from iswitch.plan.allreduce.model.schedule import Flow, Op, Schedule, packed
+from iswitch.plan.allreduce.model.schedule import Flow, Op, Schedule, list_schedule
 
-__all__ = ["overlapped"]
+__all__ = ["overlap_phases"]
 
 
-def overlapped(schedule: Schedule) -> Schedule:
-    """List scheduling of the schedule's own flows in their old order; the schedule itself if that does not shorten it.
+def overlap_phases(schedule: Schedule) -> Schedule:
+    """Return a schedule of the same flows in fewer rounds, or the schedule itself if that is not possible.
 
-    A flow waits for what it read or wrote over in the old order: values that its sender got before, and for a copy,
-    what its target had sent or got. Held values are not for it (ValueError).
+    Flows are list-scheduled in their old order. A flow waits for the flows that brought its sender the value, and for
+    those that read or wrote the value that it overwrites.
+
+    Raises
+    ------
+    ValueError
+        If the schedule holds values.
     """
     flows = [flow for row in schedule.rounds for flow in row]
     if any(flow.op is Op.HOLD for flow in flows):
-        raise ValueError("a schedule that holds values on behalf of others cannot be overlapped")
-    ready: dict[tuple[Hashable, int], list[int]] = {}  # flows that brought a node its value of a chunk
+        raise ValueError("a schedule that holds values of other servers cannot be overlapped")
+    # By (node, chunk): flows that brought the value, and flows that have read it.
+    written: dict[tuple[Hashable, int], list[int]] = {}
     read: dict[tuple[Hashable, int], list[int]] = {}
     jobs: list[tuple[tuple[Hashable, ...], list[int]]] = []
     index = 0
@@ -25,20 +30,20 @@ def overlapped(schedule: Schedule) -> Schedule:
         numbered: list[tuple[int, Flow]] = list(enumerate(row, index))
         index += len(row)
         for _, flow in numbered:
-            before = list(ready.get((flow.path[0], flow.chunk), ()))
+            before = list(written.get((flow.path[0], flow.chunk), ()))
             place = (flow.path[-1], flow.chunk)
-            before += read.get(place, ())  # what the target sent of its old value has left
+            before += read.get(place, ())  # the target has sent its old value
             if flow.op is Op.COPY:
-                before += ready.get(place, ())
+                before += written.get(place, ())
             jobs.append((flow.path, sorted(set(before))))
         for number, flow in numbered:
             read.setdefault((flow.path[0], flow.chunk), []).append(number)
         for number, flow in numbered:
             place = (flow.path[-1], flow.chunk)
             if flow.op is Op.COPY:
-                ready[place], read[place] = [number], []
+                written[place], read[place] = [number], []
             else:
-                ready.setdefault(place, []).append(number)
-    rounds = packed(jobs, priority=list(range(len(jobs))))
+                written.setdefault(place, []).append(number)
+    rounds = list_schedule(jobs, priority=list(range(len(jobs))))
     shorter = Schedule(schedule.name, schedule.chunks, [[flows[at] for at in taken] for taken in rounds])
     return shorter if shorter.length < schedule.length else schedule

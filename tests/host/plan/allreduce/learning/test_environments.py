@@ -10,7 +10,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import iswitch.plan.allreduce.learning.environments as environments
-from iswitch.plan.allreduce.model.topologies import build
+from iswitch.plan.allreduce.model.topologies import build_topology
 
 IDS = ("iswitch/FlowTreeSelection-v0", "iswitch/WorkloadScheduling-v0")
 
@@ -41,7 +41,7 @@ def test_rewards_of_both_levels_sum_to_port_bound_minus_rounds(topology):
             seen, reward, over, cut, facts = environment.step(action)
             assert environment.observation_space.contains(seen) and not cut
             total += reward
-        growth = environment.unwrapped.game.growth
+        growth = environment.unwrapped.episodes.growth
         assert total == pytest.approx(
             growth.size * (growth.size - 1) / growth.network.ports.sum() - facts["rounds"], abs=1e-4
         )
@@ -103,7 +103,7 @@ def test_same_seed_same_game():
 
 
 def test_a_graph_will_do_and_none_of_no_games():
-    graph = build("BCube(2,1)")
+    graph = build_topology("BCube(2,1)")
     assert isinstance(graph, nx.Graph)
     assert environments.FlowTreeSelection(graph).action_space.n == 4
     with pytest.raises(ValueError, match="num_envs must be at least 1, not 0"):

@@ -4,19 +4,19 @@ names say."""
 import numpy as np
 import pytest
 
-from iswitch.plan.allreduce.learning.greedy import Scarcest, best_of, games, greedy
-from iswitch.plan.allreduce.learning.growth import FLOW_FEATURES, TREE_FEATURES, Growth, Wiring
-from iswitch.plan.allreduce.learning.learned import trained
-from iswitch.plan.allreduce.learning.policy import DYNAMIC, Policy, changing, rollout
-from iswitch.plan.allreduce.model.network import PATHS, Network
+from iswitch.plan.allreduce.learning.greedy import RarestFirst, best_of_episodes, greedy_schedule, run_episodes
+from iswitch.plan.allreduce.learning.growth import FLOW_FEATURES, TREE_FEATURES, NetworkArrays, TreeGrowth
+from iswitch.plan.allreduce.learning.learned import packaged_policy
+from iswitch.plan.allreduce.learning.policy import DYNAMIC_COUNT, Policy, dynamic_features, rollout
+from iswitch.plan.allreduce.model.network import PATHS_MAX, Network
 from iswitch.plan.allreduce.model.replay import replay
-from iswitch.plan.allreduce.model.topologies import build
+from iswitch.plan.allreduce.model.topologies import build_topology
 
 SMALL = ("BCube(2,1)", "BCube(3,1)", "DCell(3,1)", "Jellyfish(8,3)", "Jellyfish(4,2,1,2)")
 
 
 def wiring(name):
-    return Wiring(Network(build(name)))
+    return NetworkArrays(Network(build_topology(name)))
 
 
 def feature(growth, name):
@@ -26,7 +26,7 @@ def feature(growth, name):
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("copies", [1, 5])
 def test_games_at_random_sum_in_every_copy(name, copies):
-    growth = Growth(wiring(name), copies)
+    growth = TreeGrowth(wiring(name), copies)
     rounds = rollout(Policy.blank(), growth, np.random.default_rng(1))
     assert growth.done.all() and (rounds == growth.rounds).all()
     for copy in range(copies):
@@ -39,17 +39,17 @@ def test_games_at_random_sum_in_every_copy(name, copies):
 def test_rounds_end_only_when_nothing_is_left(name):
     """Workload by workload through the masks: every one offered is one that `replay` accepts, and no link that could be
     used stays free."""
-    growth, draw = Growth(wiring(name), 2), np.random.default_rng(2)
+    growth, draw = TreeGrowth(wiring(name), 2), np.random.default_rng(2)
     while not growth.done.all():
         while (open_ := growth.candidates).any():
             which = np.flatnonzero(open_.any((1, 2)))
             picks = np.array([draw.choice(np.flatnonzero(open_[copy])) for copy in which])
-            growth.take(which, picks // growth.size, picks % growth.size)
+            growth.place(which, picks // growth.size, picks % growth.size)
         busy = np.zeros((2, len(growth.network.hops)), bool)
         for copy in range(2):
             for hop, _ in growth.log[copy][-1] if growth.log[copy] else []:
-                busy[copy] |= growth.wiring.conflicts[hop]
-        could = growth.held[:, growth.network.source] & ~growth.have[:, growth.network.target]
+                busy[copy] |= growth.arrays.conflicts[hop]
+        could = growth.present_at_start[:, growth.network.source] & ~growth.present[:, growth.network.target]
         assert not (could & ~busy[:, :, None]).any()
         growth.end_round()
     for copy in range(2):
@@ -57,44 +57,44 @@ def test_rounds_end_only_when_nothing_is_left(name):
 
 
 def test_idle_shares_sum_to_rounds_over_the_port_bound():
-    growth, draw, total = Growth(wiring("DCell(2,1)"), 1), np.random.default_rng(3), 0.0
+    growth, draw, total = TreeGrowth(wiring("DCell(2,1)"), 1), np.random.default_rng(3), 0.0
     while not growth.done.all():
         while (open_ := growth.candidates).any():
             pick = np.array([draw.choice(np.flatnonzero(open_[0]))])
-            growth.take(np.array([0]), pick // growth.size, pick % growth.size)
+            growth.place(np.array([0]), pick // growth.size, pick % growth.size)
         total += float(growth.end_round()[0])
     assert total == pytest.approx(growth.rounds[0] - 6 * 5 / 12)
 
 
 def test_selected_trees_come_first_and_the_others_fill_up():
-    growth = Growth(wiring("BCube(2,1)"), 1)
+    growth = TreeGrowth(wiring("BCube(2,1)"), 1)
     pool = np.zeros((1, 4), bool)
     pool[0, 2] = True
     growth.select(pool)
     assert set(np.nonzero(growth.candidates[0])[1]) == {2}
-    while growth.pool[0] @ growth.open[0].any(0):
+    while growth.selected[0] @ growth.ready[0].any(0):
         pick = np.flatnonzero(growth.candidates[0])[:1]
-        growth.take(np.array([0]), pick // 4, pick % 4)
+        growth.place(np.array([0]), pick // 4, pick % 4)
     assert growth.candidates[0].any() and 2 not in np.nonzero(growth.candidates[0])[1]
 
 
 def test_restart_leaves_other_copies_alone():
-    growth = Growth(wiring("BCube(2,1)"), 2)
-    rollout(Scarcest(), growth, np.random.default_rng(0))
-    before = growth.have[1].copy(), growth.rounds[1], growth.near[1].copy()
+    growth = TreeGrowth(wiring("BCube(2,1)"), 2)
+    rollout(RarestFirst(), growth, np.random.default_rng(0))
+    before = growth.present[1].copy(), growth.rounds[1], growth.hops_left[1].copy()
     growth.restart(np.array([True, False]))
-    assert (growth.have[0] == np.eye(4, dtype=bool)).all() and growth.rounds[0] == 0 and not growth.done[0]
+    assert (growth.present[0] == np.eye(4, dtype=bool)).all() and growth.rounds[0] == 0 and not growth.done[0]
     assert (
-        (growth.have[1] == before[0]).all()
+        (growth.present[1] == before[0]).all()
         and growth.rounds[1] == before[1]
-        and (growth.near[1] == before[2]).all()
+        and (growth.hops_left[1] == before[2]).all()
         and growth.done[1]
     )
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_features_are_shares(name):
-    growth, draw = Growth(wiring(name), 3), np.random.default_rng(4)
+    growth, draw = TreeGrowth(wiring(name), 3), np.random.default_rng(4)
     least, most = [], []
     while not growth.done.all():
         flows, trees = growth.flow_features(), growth.tree_features()
@@ -105,20 +105,20 @@ def test_features_are_shares(name):
         while (open_ := growth.candidates).any():
             which = np.flatnonzero(open_.any((1, 2)))
             picks = np.array([draw.choice(np.flatnonzero(open_[copy])) for copy in which])
-            growth.take(which, picks // growth.size, picks % growth.size)
+            growth.place(which, picks // growth.size, picks % growth.size)
         growth.end_round()
     by_paths = [
         FLOW_FEATURES.index(name)
         for name in ("workloads that want the link into the target", "targets of the chunk at the source")
     ]
     assert np.min(least) >= -1 and np.delete(np.max(most, 0), by_paths).max() <= 1 + 1e-6
-    assert np.max(most, 0)[by_paths[0]] <= PATHS * growth.size and np.max(most, 0)[by_paths[1]] <= PATHS
+    assert np.max(most, 0)[by_paths[0]] <= PATHS_MAX * growth.size and np.max(most, 0)[by_paths[1]] <= PATHS_MAX
 
 
 def test_features_count_what_they_say():
     """BCube(2,1) at the begin: 0 1 / 2 3 in a square; everybody has his own chunk."""
-    growth = Growth(wiring("BCube(2,1)"), 1)
-    hop = growth.network.hop_of["h0", "s0.0", "h1"]
+    growth = TreeGrowth(wiring("BCube(2,1)"), 1)
+    hop = growth.network.hop_index["h0", "s0.0", "h1"]
     assert feature(growth, "copies of the chunk")[0, hop].tolist() == [0.25] * 4
     assert feature(growth, "chunks that the target lacks")[0, hop, 0] == 0.75
     assert feature(growth, "neighbours of the target that lack the chunk")[0, hop].tolist() == [0.5, 1.0, 1.0, 0.5]
@@ -126,55 +126,56 @@ def test_features_count_what_they_say():
         feature(growth, "neighbours that lack it and have no source yet")[0, hop, 0] == 0.5
     )  # h3, that h2 has not reached
     assert feature(growth, "servers to which the chunk comes nearer")[0, hop, 0] == 0.5  # h1 and h3
-    assert feature(growth, "way left for the chunk")[0, hop, 0] == 1
+    assert feature(growth, "remaining distance of the chunk")[0, hop, 0] == 1
     assert feature(growth, "sources of the chunk on the target's other links")[0, hop].tolist() == [0, 0, 0, 0.5]  # h3
 
 
 def test_features_of_some_copies_are_those_of_all():
-    growth = Growth(wiring("DCell(2,1)"), 4)
+    growth = TreeGrowth(wiring("DCell(2,1)"), 4)
     which = np.array([True, False, True, False])
     assert (growth.flow_features(which) == growth.flow_features()[which]).all()
 
 
 def test_rivals_are_counted_among_candidates():
-    growth = Growth(wiring("BCube(3,1)"), 1)
-    row = np.flatnonzero(growth.open[0])
+    growth = TreeGrowth(wiring("BCube(3,1)"), 1)
+    row = np.flatnonzero(growth.ready[0])
     hop, chunk = np.divmod(row, 9)
-    columns = changing(growth, np.zeros(len(row), np.int64), hop, chunk, growth.have.sum(1))
-    assert columns.shape == (len(row), DYNAMIC)
+    columns = dynamic_features(growth, np.zeros(len(row), np.int64), hop, chunk, growth.present.sum(1))
+    assert columns.shape == (len(row), DYNAMIC_COUNT)
     assert columns[:, 0] == pytest.approx(np.log(3) / np.log(10))  # two neighbours on a switch, one chunk each
     assert columns[:, 2] == pytest.approx(1 / 9)
 
 
 def test_games_are_drawn_from_their_seed():
-    found = [games(Scarcest(), wiring("DCell(3,1)"), k=4, seed=seed).log for seed in (1, 1, 2)]
+    found = [run_episodes(RarestFirst(), wiring("DCell(3,1)"), k=4, seed=seed).log for seed in (1, 1, 2)]
     assert found[0] == found[1] != found[2]
 
 
 def test_best_is_the_shortest_game():
     at = wiring("BCube(3,1)")
     assert (
-        best_of(Scarcest(), at, k=8, seed=0, name="best").length == 2 * games(Scarcest(), at, k=8, seed=0).rounds.min()
+        best_of_episodes(RarestFirst(), at, k=8, seed=0, name="best").length
+        == 2 * run_episodes(RarestFirst(), at, k=8, seed=0).rounds.min()
     )
-    assert best_of(Scarcest(), at, k=8, seed=0, name="best").length <= greedy(at).length + 2
+    assert best_of_episodes(RarestFirst(), at, k=8, seed=0, name="best").length <= greedy_schedule(at).length + 2
 
 
 def test_games_and_schedules_wrong():
     with pytest.raises(ValueError, match="k must be at least 1, not 0"):
-        games(Scarcest(), wiring("BCube(2,1)"), k=0, seed=0)
-    with pytest.raises(ValueError, match="copy 0 is not done"):
-        Growth(wiring("BCube(2,1)"), 1).schedule(0, "x")
+        run_episodes(RarestFirst(), wiring("BCube(2,1)"), k=0, seed=0)
+    with pytest.raises(ValueError, match="the broadcast of environment 0 is not complete"):
+        TreeGrowth(wiring("BCube(2,1)"), 1).schedule(0, "x")
 
 
 def test_steady_policy_gives_equals_the_same_score_wherever_they_stand():
     """Matrix products may round a row by its place in the matrix; ties must not be settled by that."""
-    policy, row = trained(), np.random.default_rng(0).random((1, len(FLOW_FEATURES))).astype(np.float32)
-    assert policy.steady
+    policy, row = packaged_policy(), np.random.default_rng(0).random((1, len(FLOW_FEATURES))).astype(np.float32)
+    assert policy.reproducible
     for count in (2, 3, 7, 64, 1001):
-        scores = policy.net("lower", np.repeat(row, count, 0))
+        scores = policy.evaluate("lower", np.repeat(row, count, 0))
         assert scores.dtype == np.float32 and (scores == scores[0]).all()
     plain = Policy(policy.weights)
-    assert np.allclose(plain.net("lower", row), policy.net("lower", row), atol=1e-4)
+    assert np.allclose(plain.evaluate("lower", row), policy.evaluate("lower", row), atol=1e-4)
 
 
 def test_policy_survives_its_file(tmp_path):

@@ -11,23 +11,23 @@ pytest.importorskip("torch", reason="training needs torch")
 
 import torch
 
-from iswitch.plan.allreduce.learning.growth import Growth, Wiring
-from iswitch.plan.allreduce.learning.learned import trained
+from iswitch.plan.allreduce.learning.growth import NetworkArrays, TreeGrowth
+from iswitch.plan.allreduce.learning.learned import packaged_policy
 from iswitch.plan.allreduce.learning.policy import Policy, rollout
-from iswitch.plan.allreduce.learning.train import Nets, Settings, advantages, clipped, collect, train
+from iswitch.plan.allreduce.learning.train import Nets, Settings, clipped_loss, collect_rollouts, compute_gae, train
 from iswitch.plan.allreduce.model.network import Network
-from iswitch.plan.allreduce.model.topologies import SERVER_CENTRIC, TRAINED_ON, build
+from iswitch.plan.allreduce.model.topologies import SERVER_CENTRIC, TRAINED_ON, build_topology
 
-TINY = Settings(topologies=("BCube(2,1)", "DCell(2,1)"), iterations=2, copies=4, hidden=8)
+TINY = Settings(topologies=("BCube(2,1)", "DCell(2,1)"), iterations=2, num_envs=4, hidden=8)
 
 
 def test_advantages_by_hand():
     """Two copies, the second over after one round."""
     trace = [
-        SimpleNamespace(going=np.array([True, True]), idle=np.array([0.5, 0.25])),
-        SimpleNamespace(going=np.array([True, False]), idle=np.array([1.0, 0.0])),
+        SimpleNamespace(active=np.array([True, True]), idle=np.array([0.5, 0.25])),
+        SimpleNamespace(active=np.array([True, False]), idle=np.array([1.0, 0.0])),
     ]
-    gains, returns = advantages(trace, [np.array([-1.0, -0.5]), np.array([-0.75, 9.0])], 0.5)
+    gains, returns = compute_gae(trace, [np.array([-1.0, -0.5]), np.array([-0.75, 9.0])], 0.5)
     later = -1.0 + 0.75
     assert gains.tolist() == [[-0.5 - 0.75 + 1.0 + 0.5 * later, -0.25 + 0.5], [later, 0.0]]
     assert (returns[:, 0] == gains[:, 0] + [-1.0, -0.75]).all()
@@ -35,8 +35,8 @@ def test_advantages_by_hand():
 
 def test_advantages_without_a_critic_are_what_is_still_to_come():
     draw = np.random.default_rng(0)
-    trace = [SimpleNamespace(going=np.ones(3, bool), idle=draw.random(3)) for _ in range(4)]
-    gains, _ = advantages(trace, [np.zeros(3)] * 4, 1.0)
+    trace = [SimpleNamespace(active=np.ones(3, bool), idle=draw.random(3)) for _ in range(4)]
+    gains, _ = compute_gae(trace, [np.zeros(3)] * 4, 1.0)
     idle = np.array([step.idle for step in trace])
     assert np.allclose(gains, -idle[::-1].cumsum(0)[::-1])
 
@@ -44,24 +44,26 @@ def test_advantages_without_a_critic_are_what_is_still_to_come():
 def test_clipping_by_hand():
     """Ratios 1.5 and 0.5: the gain of going too far is cut, its loss is not."""
     now = torch.log(torch.tensor([1.5, 0.5, 1.5, 0.5]))
-    loss = clipped(now, torch.zeros(4), torch.tensor([1.0, 1.0, -1.0, -1.0]), 0.2)
+    loss = clipped_loss(now, torch.zeros(4), torch.tensor([1.0, 1.0, -1.0, -1.0]), 0.2)
     assert float(loss) == pytest.approx(-(1.2 + 0.5 - 1.5 - 0.8) / 4)
 
 
 def test_chances_are_those_of_the_softmax_over_candidates():
-    policy, wiring = Policy.blank(hidden=8, seed=1), Wiring(Network(build("DCell(2,1)")))
+    policy, wiring = Policy.blank(hidden=8, seed=1), NetworkArrays(Network(build_topology("DCell(2,1)")))
     policy = Policy({name: value + np.float32(0.1) for name, value in policy.weights.items()})
-    batch, _ = collect(policy, wiring, Settings(copies=3, hidden=8, picks_per_round=100), np.random.default_rng(0))
-    picks, bits, entropy, value = Nets(policy).chances(batch)
-    score = policy.net("lower", batch.flows.numpy())[batch.row.numpy()]
-    total = score[:, 0] + (score[:, 1:] * batch.changing.numpy()).sum(1)
+    batch, _ = collect_rollouts(
+        policy, wiring, Settings(num_envs=3, hidden=8, placements_per_round=100), np.random.default_rng(0)
+    )
+    picks, bits, entropy, value = Nets(policy).log_probs(batch)
+    score = policy.evaluate("lower", batch.flows.numpy())[batch.row.numpy()]
+    total = score[:, 0] + (score[:, 1:] * batch.dynamic.numpy()).sum(1)
     for pick in range(len(batch.choice)):
         inside = np.flatnonzero(batch.segment.numpy() == pick)
         chance = np.exp(total[inside]) / np.exp(total[inside]).sum()
         at = int(np.flatnonzero(inside == int(batch.choice[pick]))[0])
         assert float(picks[pick].detach()) == pytest.approx(np.log(chance[at]), abs=1e-4)
-    selected = 1 / (1 + np.exp(-policy.net("upper", batch.trees.numpy())[..., 0]))
-    expected = np.log(np.where(batch.pool.numpy() > 0, selected, 1 - selected))
+    selected = 1 / (1 + np.exp(-policy.evaluate("upper", batch.trees.numpy())[..., 0]))
+    expected = np.log(np.where(batch.selected.numpy() > 0, selected, 1 - selected))
     assert (
         np.allclose(bits.detach().numpy(), expected, atol=1e-4)
         and float(entropy.detach()) > 0
@@ -70,18 +72,22 @@ def test_chances_are_those_of_the_softmax_over_candidates():
 
 
 def test_every_pick_of_a_game_can_be_learned_from():
-    wiring, trace = Wiring(Network(build("DCell(2,1)"))), []
-    growth = Growth(wiring, 4)
-    rollout(Policy.blank(), growth, np.random.default_rng(0), trace=trace)
-    assert sum(len(pick.which) for step in trace for pick in step.picks) == 4 * 6 * 5
-    assert any(not step.pool.all() for step in trace)  # what was selected is kept, not what holds after the round
+    wiring, trajectory = NetworkArrays(Network(build_topology("DCell(2,1)"))), []
+    growth = TreeGrowth(wiring, 4)
+    rollout(Policy.blank(), growth, np.random.default_rng(0), trajectory=trajectory)
+    assert sum(len(pick.envs) for step in trajectory for pick in step.placements) == 4 * 6 * 5
+    assert any(
+        not step.selected.all() for step in trajectory
+    )  # what was selected is kept, not what holds after the round
 
 
 def test_nets_and_policy_are_the_same_function():
     policy = Policy.blank(seed=2)
     features = np.random.default_rng(0).normal(size=(5, 14)).astype(np.float32)
     assert np.allclose(
-        Nets(policy).net("lower", torch.tensor(features)).detach().numpy(), policy.net("lower", features), atol=1e-6
+        Nets(policy).evaluate("lower", torch.tensor(features)).detach().numpy(),
+        policy.evaluate("lower", features),
+        atol=1e-6,
     )
     assert all((Nets(policy).policy().weights[name] == value).all() for name, value in policy.weights.items())
 
@@ -102,7 +108,7 @@ def test_workers_that_share_gradients_end_with_the_same_weights():
             vector[:] = (vectors[0] + vectors[1]) / 2
             meeting.wait(60)
 
-        policies[rank] = train(TINY, share=share, rank=rank)
+        policies[rank] = train(TINY, average=share, rank=rank)
 
     workers = [threading.Thread(target=work, args=(rank,)) for rank in range(2)]
     for worker in workers:
@@ -116,7 +122,7 @@ def test_workers_that_share_gradients_end_with_the_same_weights():
 
 
 def test_sharing_with_nobody_changes_nothing():
-    alone, shared = train(TINY), train(TINY, share=lambda vector: None)
+    alone, shared = train(TINY), train(TINY, average=lambda vector: None)
     assert all((alone.weights[name] == shared.weights[name]).all() for name in alone.weights)
 
 
@@ -127,16 +133,18 @@ def test_rank_wrong():
 
 def test_training_tells_rounds_of_every_topology():
     heard = []
-    train(TINY, tell=lambda iteration, lengths: heard.append((iteration, set(lengths))))
+    train(TINY, on_iteration=lambda iteration, lengths: heard.append((iteration, set(lengths))))
     assert heard == [(0, set(TINY.topologies)), (1, set(TINY.topologies))]
 
 
 def test_weights_in_the_package_have_been_trained():
     blank = Policy.blank(seed=1)
-    assert {name: value.shape for name, value in trained().weights.items()} == {
+    assert {name: value.shape for name, value in packaged_policy().weights.items()} == {
         name: value.shape for name, value in blank.weights.items()
     }
-    assert all(np.abs(trained().weights[name] - blank.weights[name]).max() > 0.1 for name in ("lower.0", "lower.1"))
+    assert all(
+        np.abs(packaged_policy().weights[name] - blank.weights[name]).max() > 0.1 for name in ("lower.0", "lower.1")
+    )
 
 
 def test_at_least_half_of_the_table_is_held_out():
@@ -148,18 +156,19 @@ def test_training_shortens_games():
     """A few minutes on one topology: fewer rounds on the mean, there and on a larger one not trained on."""
     lengths = []
     policy = train(
-        Settings(topologies=("BCube(3,1)",), iterations=60), tell=lambda _, means: lengths.append(means["BCube(3,1)"])
+        Settings(topologies=("BCube(3,1)",), iterations=60),
+        on_iteration=lambda _, means: lengths.append(means["BCube(3,1)"]),
     )
     assert np.mean(lengths[-5:]) < np.mean(lengths[:5]) - 0.5
-    wiring = Wiring(Network(build("BCube(4,1)")))
+    wiring = NetworkArrays(Network(build_topology("BCube(4,1)")))
     means = [
-        rollout(scorer, Growth(wiring, 16), np.random.default_rng(0)).mean()
+        rollout(scorer, TreeGrowth(wiring, 16), np.random.default_rng(0)).mean()
         for scorer in (policy, Policy.blank(seed=1))
     ]
     assert means[0] < means[1]
 
 
-@pytest.mark.parametrize("name", ["iterations", "copies", "hidden", "epochs", "picks_per_round"])
+@pytest.mark.parametrize("name", ["iterations", "num_envs", "hidden", "update_epochs", "placements_per_round"])
 def test_settings_wrong(name):
     with pytest.raises(ValueError, match=f"{name} must be at least 1, not 0"):
         Settings(**{name: 0})

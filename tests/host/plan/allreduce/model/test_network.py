@@ -5,19 +5,19 @@ from itertools import pairwise
 import networkx as nx
 import pytest
 
-from iswitch.plan.allreduce.model.bounds import bounds
-from iswitch.plan.allreduce.model.network import PATHS, Network
-from iswitch.plan.allreduce.model.topologies import CASES, build
-from iswitch.plan.allreduce.schedulers.baselines import sharded
-from iswitch.plan.allreduce.schedulers.overlap import overlapped
+from iswitch.plan.allreduce.model.bounds import find_bounds
+from iswitch.plan.allreduce.model.network import PATHS_MAX, Network
+from iswitch.plan.allreduce.model.topologies import TOPOLOGIES, build_topology
+from iswitch.plan.allreduce.schedulers.overlap import overlap_phases
+from iswitch.plan.allreduce.schedulers.parameter_server import fixed_trees
 
 PORT_BOUNDS = (3, 8, 15, 24, 5, 18, 8, 5, 11, 19, 29, 28, 14, 18, 30, 38, 30)
 """2(N-1)/d rounded up, from the published sizes."""
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", TOPOLOGIES)
 def test_hops_are_shortest_and_pass_switches_alone(name):
-    network = Network(build(name))
+    network = Network(build_topology(name))
     without = {
         server: network.graph.subgraph(
             [node for node, kind in network.graph.nodes(data="kind") if kind == "switch"] + [server]
@@ -29,40 +29,40 @@ def test_hops_are_shortest_and_pass_switches_alone(name):
         if len(path) > 2:
             assert nx.shortest_path_length(without[path[0]], path[0], path[-2]) == len(path) - 2
     pairs = [(path[0], path[-1]) for path in network.hops]
-    assert max(pairs.count(pair) for pair in set(pairs)) <= PATHS and len(set(network.hops)) == len(network.hops)
+    assert max(pairs.count(pair) for pair in set(pairs)) <= PATHS_MAX and len(set(network.hops)) == len(network.hops)
 
 
 def test_links_of_a_hop_are_those_of_its_path():
-    network = Network(build("Jellyfish(8,3)"))
+    network = Network(build_topology("Jellyfish(8,3)"))
     for path, row in zip(network.hops, network.hop_links):
         assert [network.links[link] for link in row if link >= 0] == list(pairwise(path))
 
 
 def test_ports_and_distances():
-    network = Network(build("BCube(2,2)"))
+    network = Network(build_topology("BCube(2,2)"))
     assert set(network.ports) == {3}
-    assert [[bin(a ^ b).count("1") for b in range(8)] for a in range(8)] == network.distance.tolist()
-    assert (network.far == 2 * network.distance).all()
+    assert [[bin(a ^ b).count("1") for b in range(8)] for a in range(8)] == network.hop_distance.tolist()
+    assert (network.link_distance == 2 * network.hop_distance).all()
 
 
-@pytest.mark.parametrize("name, ports", list(zip(CASES, PORT_BOUNDS)))
+@pytest.mark.parametrize("name, ports", list(zip(TOPOLOGIES, PORT_BOUNDS)))
 def test_port_bound_is_that_of_the_formula(name, ports):
-    assert bounds(Network(build(name))).ports == ports
+    assert find_bounds(Network(build_topology(name))).ports == ports
 
 
 @pytest.mark.parametrize("name", ["BCube(2,1)", "BCube(3,1)", "DCell(3,1)", "Jellyfish(8,3)"])
 def test_no_schedule_is_below_the_bounds(name):
-    network = Network(build(name))
-    limits, schedule = bounds(network), sharded(network)
+    network = Network(build_topology(name))
+    limits, schedule = find_bounds(network), fixed_trees(network)
     assert schedule.length >= limits.two_phases >= limits.best
-    assert overlapped(schedule).length >= limits.best
+    assert overlap_phases(schedule).length >= limits.best
 
 
 def test_bounds_of_unlike_servers():
     """A server of one port needs a round for every chunk, whatever the others have."""
     graph = nx.Graph([("a", "b"), ("b", "c"), ("c", "d"), ("d", "b")])
     nx.set_node_attributes(graph, "host", "kind")
-    found = bounds(Network(graph))
+    found = find_bounds(Network(graph))
     assert (found.ports, found.inlet, found.spread, found.distance) == (3, 4, 1, 2) and found.best == 4
 
 
@@ -84,9 +84,9 @@ def test_graph_wrong(edges, kinds, message):
 @pytest.mark.parametrize("name", ["BCube", "Ring(3)", "BCube(2)", "DCell(2,1,1)", "Jellyfish(8,3,1,1,1)", "BCube(2;1)"])
 def test_topology_name_wrong(name):
     with pytest.raises(ValueError):
-        build(name)
+        build_topology(name)
 
 
 def test_names_take_seed_and_hosts():
-    assert nx.utils.graphs_equal(build("jellyfish(8, 3, 1)"), build("Jellyfish(8,3)"))
-    assert len(Network(build("Jellyfish(8,3,1,2)")).servers) == 16
+    assert nx.utils.graphs_equal(build_topology("jellyfish(8, 3, 1)"), build_topology("Jellyfish(8,3)"))
+    assert len(Network(build_topology("Jellyfish(8,3,1,2)")).servers) == 16

@@ -7,51 +7,50 @@ import pytest
 
 from iswitch.plan.allreduce.model.network import Network
 from iswitch.plan.allreduce.model.replay import ScheduleError, replay
-from iswitch.plan.allreduce.model.schedule import Flow, Op, Schedule, mirrored, packed
-from iswitch.plan.allreduce.model.topologies import build
-from iswitch.plan.allreduce.schedulers.baselines import (
-    good_order,
-    parameter_server,
-    plain_server,
-    ring,
-    sharded,
-    sharded_plain,
+from iswitch.plan.allreduce.model.schedule import Flow, Op, Schedule, list_schedule, mirror
+from iswitch.plan.allreduce.model.topologies import build_topology
+from iswitch.plan.allreduce.schedulers.in_network import in_network, in_network_rounds
+from iswitch.plan.allreduce.schedulers.parameter_server import (
+    fixed_trees,
+    merging_parameter_server,
+    plain_parameter_server,
+    plain_sharded_servers,
 )
-from iswitch.plan.allreduce.schedulers.in_network import closed_in_network, in_network
+from iswitch.plan.allreduce.schedulers.ring import find_ring_order, ring
 
 SMALL = ("BCube(2,1)", "BCube(3,1)", "BCube(2,2)", "DCell(2,1)", "DCell(3,1)", "Jellyfish(8,3)", "Jellyfish(4,2,1,2)")
 MAKERS = {
-    "plain": plain_server,
-    "merging": parameter_server,
-    "sharded plain": sharded_plain,
-    "fixed trees": sharded,
+    "plain": plain_parameter_server,
+    "merging": merging_parameter_server,
+    "sharded plain": plain_sharded_servers,
+    "fixed trees": fixed_trees,
     "ring": ring,
-    "good ring": lambda network: ring(network, good_order(network)),
+    "good ring": lambda network: ring(network, find_ring_order(network)),
 }
 
 
 @pytest.mark.parametrize("maker", MAKERS)
 @pytest.mark.parametrize("name", SMALL)
 def test_every_baseline_sums_every_chunk_once_everywhere(name, maker):
-    network = Network(build(name))
+    network = Network(build_topology(name))
     counts = replay(network.graph, MAKERS[maker](network))
     assert counts.shape == (network.size,) * 3 and (counts == 1).all()
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_switches_that_sum_need_their_closed_form(name):
-    network = Network(build(name))
+    network = Network(build_topology(name))
     schedule, switches = in_network(network)
     replay(network.graph, schedule, aggregating=switches)
-    assert schedule.length == closed_in_network(network)
+    assert schedule.length == in_network_rounds(network)
     with pytest.raises(ScheduleError, match="merging node"):
         replay(network.graph, schedule)
 
 
 def test_the_sums_are_those_of_real_numbers():
     """The checker counts contributions; integers added by the same flows come to the same."""
-    network = Network(build("BCube(3,1)"))
-    schedule = sharded(network)
+    network = Network(build_topology("BCube(3,1)"))
+    schedule = fixed_trees(network)
     values = np.random.default_rng(1).integers(-(2**40), 2**40, (network.size, network.size))
     have = {
         (server, chunk): int(values[index, chunk])
@@ -95,7 +94,7 @@ def mutants(schedule):
 @pytest.mark.parametrize("name", ["BCube(2,1)", "DCell(2,1)"])
 @pytest.mark.parametrize("maker", ["fixed trees", "good ring"])
 def test_mutants_are_killed(name, maker):
-    network = Network(build(name))
+    network = Network(build_topology(name))
     schedule = MAKERS[maker](network)
     alive = []
     for what, mutant in mutants(schedule):
@@ -108,8 +107,8 @@ def test_mutants_are_killed(name, maker):
 
 
 def good():
-    network = Network(build("BCube(2,1)"))
-    return network.graph, sharded(network)
+    network = Network(build_topology("BCube(2,1)"))
+    return network.graph, fixed_trees(network)
 
 
 def broken(flow, *, at=0):
@@ -142,14 +141,14 @@ def test_link_taken_twice_is_refused():
 
 def test_value_that_nobody_holds_is_refused():
     with pytest.raises(ScheduleError, match="holds nothing of h3"):
-        replay(build("BCube(2,1)"), Schedule("x", 4, [[Flow(0, ("h0", "s0.0", "h1"), Op.MERGE, "h3")]]))
+        replay(build_topology("BCube(2,1)"), Schedule("x", 4, [[Flow(0, ("h0", "s0.0", "h1"), Op.MERGE, "h3")]]))
 
 
 def test_copy_beside_another_value_is_refused_in_either_order():
     merge, copy = Flow(0, ("h1", "s0.0", "h0"), Op.MERGE, "h1"), Flow(0, ("h2", "s1.0", "h0"), Op.COPY, "h2")
     for flows in ([merge, copy], [copy, merge], [copy, replace(copy, path=merge.path, origin="h1")]):
         with pytest.raises(ScheduleError, match="a copy and another value"):
-            replay(build("BCube(2,1)"), Schedule("x", 4, [flows]))
+            replay(build_topology("BCube(2,1)"), Schedule("x", 4, [flows]))
 
 
 def test_operation_and_chunks_wrong():
@@ -164,19 +163,19 @@ def test_values_are_those_at_the_begin_of_the_round():
     """h1's sum of this round does not travel on with what it sends in the same round."""
     flows = [Flow(0, ("h3", "s1.1", "h1"), Op.MERGE, "h3"), Flow(0, ("h1", "s0.0", "h0"), Op.MERGE, "h1")]
     with pytest.raises(ScheduleError, match="chunk 0 at h0 has 0 times the contribution of h2, and"):
-        replay(build("BCube(2,1)"), Schedule("x", 4, [flows]))
+        replay(build_topology("BCube(2,1)"), Schedule("x", 4, [flows]))
 
 
 def test_mirror_takes_copies_alone():
     with pytest.raises(ValueError, match="only a broadcast of copies"):
-        mirrored([[Flow(0, ("h0", "h1"), Op.MERGE, "h0")]])
+        mirror([[Flow(0, ("h0", "h1"), Op.MERGE, "h0")]])
 
 
 def test_jobs_in_a_circle_are_refused():
-    with pytest.raises(ValueError, match="in a circle"):
-        packed([(("a", "b"), [1]), (("b", "a"), [0])], priority=[0, 1])
+    with pytest.raises(ValueError, match="in a cycle"):
+        list_schedule([(("a", "b"), [1]), (("b", "a"), [0])], priority=[0, 1])
 
 
 def test_list_scheduling_takes_the_least_first_and_fills_the_round():
     jobs = [(("a", "b"), []), (("a", "b"), []), (("b", "c"), []), (("b", "c"), [1])]
-    assert packed(jobs, priority=[2, 1, 0, 3]) == [[2, 1], [0, 3]]
+    assert list_schedule(jobs, priority=[2, 1, 0, 3]) == [[2, 1], [0, 3]]

@@ -2,25 +2,25 @@
 
 import pytest
 
-from iswitch.plan.allreduce.model.bounds import bounds
+from iswitch.plan.allreduce.model.bounds import find_bounds
 from iswitch.plan.allreduce.model.network import Network
 from iswitch.plan.allreduce.model.replay import replay
-from iswitch.plan.allreduce.model.topologies import build
-from iswitch.plan.allreduce.schedulers.exact import exact
+from iswitch.plan.allreduce.model.topologies import build_topology
+from iswitch.plan.allreduce.schedulers.exact import find_fewest_rounds
 
 OPTIMA = {"BCube(2,0)": 2, "BCube(3,0)": 4, "BCube(2,1)": 4, "DCell(2,1)": 6, "BCube(2,2)": 6, "Jellyfish(4,2)": 6}
 
 
 @pytest.mark.parametrize("name", OPTIMA)
 def test_fewest_rounds_of_tiny_networks(name):
-    network = Network(build(name))
-    found = exact(network)
-    assert found.least == OPTIMA[name] and found.schedule.length == found.least >= bounds(network).best
+    network = Network(build_topology(name))
+    found = find_fewest_rounds(network)
+    assert found.least == OPTIMA[name] and found.schedule.length == found.least >= find_bounds(network).best
     replay(network.graph, found.schedule)
 
 
 def test_what_is_not_found_is_not_claimed():
-    network = Network(build("BCube(2,1)"))
-    found = exact(network, most=3)
+    network = Network(build_topology("BCube(2,1)"))
+    found = find_fewest_rounds(network, rounds_max=3)
     assert found.schedule is None and found.least == 4  # three are proved too few
-    assert exact(network, time_limit_s=0).least == bounds(network).best
+    assert find_fewest_rounds(network, time_s=0).least == find_bounds(network).best

@@ -3,22 +3,20 @@ those of greedy."""
 
 import pytest
 
-from iswitch.plan.allreduce.learning.greedy import Scarcest, best_of, greedy
-from iswitch.plan.allreduce.learning.growth import Wiring
+from iswitch.plan.allreduce.learning.greedy import RarestFirst, best_of_episodes, greedy_schedule
+from iswitch.plan.allreduce.learning.growth import NetworkArrays
 from iswitch.plan.allreduce.model.network import Network
 from iswitch.plan.allreduce.model.replay import replay
 from iswitch.plan.allreduce.model.schedule import Flow, Op, Schedule
-from iswitch.plan.allreduce.model.topologies import CASES, SERVER_CENTRIC, build
-from iswitch.plan.allreduce.schedulers.baselines import (
-    closed_ps,
-    closed_ring,
-    good_order,
-    parameter_server,
-    plain_server,
-    ring,
-    sharded,
+from iswitch.plan.allreduce.model.topologies import SERVER_CENTRIC, TOPOLOGIES, build_topology
+from iswitch.plan.allreduce.schedulers.overlap import overlap_phases
+from iswitch.plan.allreduce.schedulers.parameter_server import (
+    fixed_trees,
+    merging_parameter_server,
+    plain_parameter_server,
+    plain_parameter_server_rounds,
 )
-from iswitch.plan.allreduce.schedulers.overlap import overlapped
+from iswitch.plan.allreduce.schedulers.ring import find_ring_order, ring, ring_rounds
 
 # name: parameter server plain and merging, ring 0, 1, ... and in a good order, greedy, best of up to 160; computed
 # apart from this package
@@ -50,30 +48,30 @@ LARGE = (
     "Jellyfish(20,4)",
     "Jellyfish(8,3,1,2)",
 )
-BEST_OF = {"DCell(3,1)": 64}  # games that best-of-k plays where 16 are not enough
+BEST_OF = {"DCell(3,1)": 64}  # run_episodes that best-of-k plays where 16 are not enough
 
 
 @pytest.fixture(scope="module")
 def networks():
-    return {name: Network(build(name)) for name in CASES}
+    return {name: Network(build_topology(name)) for name in TOPOLOGIES}
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", TOPOLOGIES)
 def test_parameter_server_needs_its_closed_form(networks, name):
     network, published = networks[name], REFERENCE[name][0]
-    schedule = plain_server(network)
-    assert schedule.length == closed_ps(network)
+    schedule = plain_parameter_server(network)
+    assert schedule.length == plain_parameter_server_rounds(network)
     assert published is None or schedule.length == published
     replay(network.graph, schedule)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", TOPOLOGIES)
 def test_ring_in_the_order_of_numbers_needs_its_closed_form(networks, name):
     """Published values come from ways chosen without regard to one another; ours spread over the links. Jellyfish's
     depend on the drawing."""
     network, published = networks[name], REFERENCE[name][2]
     schedule = ring(network)
-    assert schedule.length == closed_ring(network)
+    assert schedule.length == ring_rounds(network)
     if name.startswith("BCube"):
         assert schedule.length == published
     elif name.startswith("DCell"):
@@ -81,36 +79,38 @@ def test_ring_in_the_order_of_numbers_needs_its_closed_form(networks, name):
     replay(network.graph, schedule)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", TOPOLOGIES)
 def test_ring_in_a_good_order_needs_a_round_a_step(networks, name):
     network = networks[name]
-    order = good_order(network)
+    order = find_ring_order(network)
     schedule = ring(network, order)
-    assert schedule.length == closed_ring(network, order) == 2 * (network.size - 1) == REFERENCE[name][3]
+    assert schedule.length == ring_rounds(network, order) == 2 * (network.size - 1) == REFERENCE[name][3]
     replay(network.graph, schedule)
 
 
 @pytest.mark.parametrize("name", SERVER_CENTRIC)
 def test_parameter_server_over_trees_is_at_or_below_its_published_value(networks, name):
-    schedule = parameter_server(networks[name])
+    schedule = merging_parameter_server(networks[name])
     assert schedule.length <= REFERENCE[name][1]
     replay(networks[name].graph, schedule)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", TOPOLOGIES)
 def test_greedy_is_at_or_below_its_published_value(networks, name):
     network = networks[name]
-    schedule = greedy(Wiring(network))
+    schedule = greedy_schedule(NetworkArrays(network))
     replay(network.graph, schedule)
     assert schedule.length <= REFERENCE[name][4]
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in CASES]
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in TOPOLOGIES]
 )
 def test_best_of_k_is_at_or_below_its_published_value(networks, name):
     network = networks[name]
-    schedule = overlapped(best_of(Scarcest(), Wiring(network), k=BEST_OF.get(name, 16), seed=0, name="best of k"))
+    schedule = overlap_phases(
+        best_of_episodes(RarestFirst(), NetworkArrays(network), k=BEST_OF.get(name, 16), seed=0, name="best of k")
+    )
     replay(network.graph, schedule)
     assert schedule.length <= REFERENCE[name][5]
 
@@ -123,16 +123,16 @@ def test_ring_order_wrong(networks):
 @pytest.mark.parametrize("name", ["BCube(4,1)", "BCube(5,1)", "DCell(3,1)", "Jellyfish(8,3)"])
 def test_overlapping_the_phases_never_lengthens_and_still_sums(networks, name):
     network = networks[name]
-    before = sharded(network)
-    after = overlapped(before)
+    before = fixed_trees(network)
+    after = overlap_phases(before)
     replay(network.graph, after)
     assert after.length <= before.length and after.flows == before.flows
 
 
 def test_overlapping_shortens_somewhere(networks):
-    assert overlapped(sharded(networks["BCube(5,1)"])).length < sharded(networks["BCube(5,1)"]).length
+    assert overlap_phases(fixed_trees(networks["BCube(5,1)"])).length < fixed_trees(networks["BCube(5,1)"]).length
 
 
 def test_held_values_are_not_overlapped():
     with pytest.raises(ValueError, match="cannot be overlapped"):
-        overlapped(Schedule("x", 2, [[Flow(0, ("a", "b"), Op.HOLD, "a")]]))
+        overlap_phases(Schedule("x", 2, [[Flow(0, ("a", "b"), Op.HOLD, "a")]]))

@@ -6,18 +6,24 @@ import random
 import networkx as nx
 import pytest
 
-from iswitch.plan.allreduce.files.export import to_xml
+from iswitch.plan.allreduce.compare import compare_schedulers
 from iswitch.plan.allreduce.files.msccl import parse, run
-from iswitch.plan.allreduce.learning.greedy import Scarcest, best_of, greedy
-from iswitch.plan.allreduce.learning.growth import Wiring
-from iswitch.plan.allreduce.learning.learned import compare, learned, trained
+from iswitch.plan.allreduce.files.xml_file import to_xml
+from iswitch.plan.allreduce.learning.greedy import RarestFirst, best_of_episodes, greedy_schedule
+from iswitch.plan.allreduce.learning.growth import NetworkArrays
+from iswitch.plan.allreduce.learning.learned import learned_schedule, packaged_policy
 from iswitch.plan.allreduce.model.network import Network
 from iswitch.plan.allreduce.model.replay import replay
-from iswitch.plan.allreduce.model.topologies import CASES, SERVER_CENTRIC, TRAINED_ON, build
-from iswitch.plan.allreduce.schedulers.baselines import closed_ps, plain_server, ring, sharded_plain
-from iswitch.plan.allreduce.schedulers.exact import exact
+from iswitch.plan.allreduce.model.topologies import SERVER_CENTRIC, TOPOLOGIES, TRAINED_ON, build_topology
+from iswitch.plan.allreduce.schedulers.exact import find_fewest_rounds
 from iswitch.plan.allreduce.schedulers.in_network import in_network
-from iswitch.plan.allreduce.schedulers.overlap import overlapped
+from iswitch.plan.allreduce.schedulers.overlap import overlap_phases
+from iswitch.plan.allreduce.schedulers.parameter_server import (
+    plain_parameter_server,
+    plain_parameter_server_rounds,
+    plain_sharded_servers,
+)
+from iswitch.plan.allreduce.schedulers.ring import ring
 
 SMALL = (
     "BCube(2,1)",
@@ -51,13 +57,13 @@ def found():
 
     def get(name):
         if name not in kept:
-            kept[name] = compare(build(name))
+            kept[name] = compare_schedulers(build_topology(name))
         return kept[name]
 
     return get
 
 
-SIZES = [name if name in SMALL else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+SIZES = [name if name in SMALL else pytest.param(name, marks=pytest.mark.slow) for name in TOPOLOGIES]
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -84,23 +90,26 @@ def test_below_greedy_on_half_of_the_twelve_and_on_held_out_ones():
 
 @pytest.mark.parametrize("name", ["BCube(2,1)", "DCell(2,1)", "BCube(2,2)"])
 def test_learned_is_optimal_where_the_optimum_is_known(found, name):
-    assert found(name).schedules["learned"].length == exact(Network(build(name))).least
+    assert found(name).schedules["learned"].length == find_fewest_rounds(Network(build_topology(name))).least
 
 
 def test_more_games_never_lengthen_and_seeds_reproduce():
-    wiring = Wiring(Network(build("DCell(4,1)")))
-    lengths = [learned(trained(), wiring, k=k, seed=0).length for k in (1, 4, 8)]
+    wiring = NetworkArrays(Network(build_topology("DCell(4,1)")))
+    lengths = [learned_schedule(packaged_policy(), wiring, k=k, seed=0).length for k in (1, 4, 8)]
     assert lengths[0] >= lengths[2] and lengths[0] >= lengths[1]
-    assert learned(trained(), wiring, k=4, seed=3).rounds == learned(trained(), wiring, k=4, seed=3).rounds
-    assert greedy(wiring).rounds == greedy(wiring).rounds
+    assert (
+        learned_schedule(packaged_policy(), wiring, k=4, seed=3).rounds
+        == learned_schedule(packaged_policy(), wiring, k=4, seed=3).rounds
+    )
+    assert greedy_schedule(wiring).rounds == greedy_schedule(wiring).rounds
 
 
 def test_greedy_cannot_be_helped_by_overlapping_what_learned_beats():
     """The comparison is fair: greedy too has its phases overlapped, and as many games."""
-    wiring = Wiring(Network(build("BCube(3,1)")))
+    wiring = NetworkArrays(Network(build_topology("BCube(3,1)")))
     assert (
-        overlapped(best_of(Scarcest(), wiring, k=64, seed=1, name="greedy")).length
-        > learned(trained(), wiring, k=1, seed=0).length
+        overlap_phases(best_of_episodes(RarestFirst(), wiring, k=64, seed=1, name="greedy")).length
+        > learned_schedule(packaged_policy(), wiring, k=1, seed=0).length
     )
 
 
@@ -126,11 +135,11 @@ def anything(seed):
 def test_networks_of_any_shape_get_schedules_that_sum_above_the_bound(seed):
     """`compare` replays what it returns."""
     graph = anything(seed)
-    found = compare(graph, k=2)
+    found = compare_schedulers(graph, k=2)
     network = Network(graph)
     assert all(schedule.length >= found.bounds.best for schedule in found.schedules.values())
-    assert plain_server(network).length == closed_ps(network)
-    for schedule in (plain_server(network), sharded_plain(network), ring(network)):
+    assert plain_parameter_server(network).length == plain_parameter_server_rounds(network)
+    for schedule in (plain_parameter_server(network), plain_sharded_servers(network), ring(network)):
         replay(graph, schedule)
     tree, switches = in_network(network)
     replay(graph, tree, aggregating=switches)
@@ -139,4 +148,4 @@ def test_networks_of_any_shape_get_schedules_that_sum_above_the_bound(seed):
 
 def test_comparison_wrong():
     with pytest.raises(ValueError, match="k must be at least 1, not 0"):
-        compare(build("BCube(2,1)"), k=0)
+        compare_schedulers(build_topology("BCube(2,1)"), k=0)

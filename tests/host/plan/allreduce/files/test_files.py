@@ -8,41 +8,41 @@ from xml.etree import ElementTree
 import networkx as nx
 import pytest
 
-from iswitch.plan.allreduce.files.export import from_json, to_json, to_xml
-from iswitch.plan.allreduce.files.msccl import ProgramError, parse, run
-from iswitch.plan.allreduce.learning.greedy import greedy
-from iswitch.plan.allreduce.learning.growth import Wiring
+from iswitch.plan.allreduce.files.json_file import from_json, to_json
+from iswitch.plan.allreduce.files.msccl import AlgorithmError, parse, run
+from iswitch.plan.allreduce.files.xml_file import to_xml
+from iswitch.plan.allreduce.learning.greedy import greedy_schedule
+from iswitch.plan.allreduce.learning.growth import NetworkArrays
 from iswitch.plan.allreduce.model.network import Network
 from iswitch.plan.allreduce.model.replay import replay
 from iswitch.plan.allreduce.model.schedule import Flow, Op, Schedule
-from iswitch.plan.allreduce.model.topologies import build
-from iswitch.plan.allreduce.schedulers.baselines import (
-    good_order,
-    parameter_server,
-    plain_server,
-    ring,
-    sharded,
-    sharded_plain,
-)
+from iswitch.plan.allreduce.model.topologies import build_topology
 from iswitch.plan.allreduce.schedulers.in_network import in_network
-from iswitch.plan.allreduce.schedulers.overlap import overlapped
+from iswitch.plan.allreduce.schedulers.overlap import overlap_phases
+from iswitch.plan.allreduce.schedulers.parameter_server import (
+    fixed_trees,
+    merging_parameter_server,
+    plain_parameter_server,
+    plain_sharded_servers,
+)
+from iswitch.plan.allreduce.schedulers.ring import find_ring_order, ring
 
 SMALL = ("BCube(2,1)", "BCube(3,1)", "DCell(2,1)", "Jellyfish(8,3)")
 MAKERS = {
-    "plain": plain_server,
-    "sharded plain": sharded_plain,
-    "merging": parameter_server,
+    "plain": plain_parameter_server,
+    "sharded plain": plain_sharded_servers,
+    "merging": merging_parameter_server,
     "ring": ring,
-    "good ring": lambda network: ring(network, good_order(network)),
-    "fixed trees": lambda network: overlapped(sharded(network)),
-    "greedy": lambda network: greedy(Wiring(network)),
+    "good ring": lambda network: ring(network, find_ring_order(network)),
+    "fixed trees": lambda network: overlap_phases(fixed_trees(network)),
+    "greedy": lambda network: greedy_schedule(NetworkArrays(network)),
 }
 
 
 @pytest.mark.parametrize("maker", MAKERS)
 @pytest.mark.parametrize("name", SMALL)
 def test_both_files_say_the_same_schedule(name, maker):
-    network = Network(build(name))
+    network = Network(build_topology(name))
     schedule = MAKERS[maker](network)
     again, hosts, aggregating = from_json(to_json(network.graph, schedule))
     assert again == schedule and again.rounds == schedule.rounds and hosts == network.servers and aggregating == []
@@ -56,17 +56,17 @@ def test_both_files_say_the_same_schedule(name, maker):
 
 
 def test_switches_have_words_in_json_alone():
-    network = Network(build("Jellyfish(8,3)"))
+    network = Network(build_topology("Jellyfish(8,3)"))
     schedule, switches = in_network(network)
     again, _, aggregating = from_json(to_json(network.graph, schedule, aggregating=switches))
     replay(network.graph, again, aggregating=aggregating)
-    with pytest.raises(ValueError, match="is no host"):
+    with pytest.raises(ValueError, match="is not a host"):
         to_xml(network.graph, schedule)
 
 
 def good():
-    network = Network(build("BCube(2,1)"))
-    return network.graph, sharded(network)
+    network = Network(build_topology("BCube(2,1)"))
+    return network.graph, fixed_trees(network)
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def first(algo, **want):
     "change, message",
     [
         (lambda algo: algo.set("coll", "allgather"), "only allreduce"),
-        (lambda algo: algo.set("ngpus", "5"), "ngpus says 5"),
-        (lambda algo: algo.set("extra", "1"), "where a <algo>"),
+        (lambda algo: algo.set("ngpus", "5"), "ngpus is 5, but there are 4"),
+        (lambda algo: algo.set("extra", "1"), "where there must be a <algo>"),
         (lambda algo: algo[0].set("id", "7"), "numbered in order"),
         (lambda algo: algo[0].set("i_chunks", "3"), "i_chunks must be 4"),
         (lambda algo: algo[0][0].set("send", "-1"), "must send or receive"),
@@ -126,14 +126,14 @@ def first(algo, **want):
         (lambda algo: [first(algo, type="s").set(key, "4") for key in ("srcoff", "dstoff")], "no such place"),
         (lambda algo: first(algo, type="s").set("cnt", "2"), "not the count 1"),
         (lambda algo: first(algo, depid="-1").set("deps", "0"), "go together"),
-        (lambda algo: first(algo, hasdep="1").set("hasdep", "0"), "exactly where somebody waits"),
+        (lambda algo: first(algo, hasdep="1").set("hasdep", "0"), "exactly where another step depends"),
         (lambda algo: first(algo, hasdep="1").set("hasdep", "yes"), "0 or 1"),
         (lambda algo: algo[0][0][0].set("s", "x"), "whole number"),
         (lambda algo: algo[0][0][0].set("s", "--1"), "whole number from 0, not '--1'"),
         (lambda algo: algo.set("ngpus", "²"), "whole number from 1, not '²'"),
         (
             lambda algo: next(step for step in algo.iter("step") if step.get("depid") != "-1").set("deps", "99"),
-            "nothing is step 99",
+            "has no step 99",
         ),
         (lambda algo: first(algo, type="nop").set("cnt", "1"), "no place and no count"),
         (
@@ -143,12 +143,12 @@ def first(algo, **want):
     ],
 )
 def test_xml_wrong(change, message):
-    with pytest.raises(ProgramError, match=message):
+    with pytest.raises(AlgorithmError, match=message):
         parse(edited(change))
 
 
 def test_what_is_no_xml_is_told():
-    with pytest.raises(ProgramError, match="not XML"):
+    with pytest.raises(AlgorithmError, match="not XML"):
         parse("<algo>")
 
 
@@ -174,10 +174,10 @@ def mute(algo):
 
 
 @pytest.mark.parametrize(
-    "change, message", [(swapped, "do not hold"), (deaf, "never received"), (mute, "wait for ever")]
+    "change, message", [(swapped, "do not hold"), (deaf, "never received"), (mute, "wait forever")]
 )
 def test_program_that_does_not_sum_is_told(change, message):
-    with pytest.raises(ProgramError, match=message):
+    with pytest.raises(AlgorithmError, match=message):
         run(parse(edited(change)))
 
 
@@ -191,13 +191,13 @@ def test_dependencies_are_needed():
     for seed in range(10):
         try:
             run(program, seed=seed)
-        except ProgramError:
+        except AlgorithmError:
             failed += 1
     assert failed
 
 
 def test_sending_what_is_not_there_is_told():
-    graph = build("BCube(2,1)")
+    graph = build_topology("BCube(2,1)")
     held = Schedule(
         "x", 4, [[Flow(0, ("h0", "s0.0", "h1"), Op.HOLD, "h0")], [Flow(0, ("h1", "s1.1", "h3"), Op.COPY, "h0")]]
     )
@@ -206,15 +206,15 @@ def test_sending_what_is_not_there_is_told():
         step.set("depid", "-1"), step.set("deps", "-1"), step.set("hasdep", "0")
     program, told = parse(ElementTree.tostring(algo, encoding="unicode")), set()
     for seed in range(10):
-        with pytest.raises(ProgramError) as raised:
+        with pytest.raises(AlgorithmError) as raised:
             run(program, seed=seed)
         told.add(re.sub(r"\d+", "#", str(raised.value)))
-    assert any("where nothing is" in text for text in told)
+    assert any("which is empty" in text for text in told)
 
 
 def test_adding_to_what_is_not_there_is_told():
-    graph = build("BCube(2,1)")
+    graph = build_topology("BCube(2,1)")
     algo = ElementTree.fromstring(to_xml(graph, Schedule("x", 4, [[Flow(0, ("h0", "s0.0", "h1"), Op.HOLD, "h0")]])))
     first(algo, type="r").set("type", "rrc")
-    with pytest.raises(ProgramError, match=r"gpu 1 adds to \('s', 0\), where nothing is"):
+    with pytest.raises(AlgorithmError, match=r"gpu 1 adds to \('s', 0\), which is empty"):
         run(parse(ElementTree.tostring(algo, encoding="unicode")))
