@@ -19,7 +19,7 @@ from examples.common.progress import CollectiveResult, Progress
 from examples.common.replica import Vector
 from iswitch import MissingWarning, Worker
 from iswitch.control.client import Control
-from iswitch.driver.transport import UdpTransport
+from iswitch.driver.udp import UdpTransport
 
 __all__ = ["KILL_UPDATE", "Evaluate", "Options", "Train", "launch"]
 

@@ -17,7 +17,7 @@ from iswitch.control.recovery import Recovery
 from iswitch.control.settings import require_int, require_one_of, require_seconds, require_settings
 from iswitch.control.stalled_collective import StalledCollective
 from iswitch.control.state_transfer import most_advanced, pack_arrays, unpack_arrays
-from iswitch.driver.buffers import INT, Bytes, filled, octets_of, summed_as
+from iswitch.driver.buffers import INT, Bytes, buffer_octets, fill_buffer, wire_type_of
 from iswitch.driver.membership import Membership
 from iswitch.driver.notices import MembershipRejectedError
 from iswitch.driver.ring import CollectiveResult, NoProgressError, Ring
@@ -308,7 +308,7 @@ class Worker(JobWorker):
         TaintedError
             If a contribution held NaN, an infinity or an element out of range, and `on_taint` is "raise".
         """
-        format, wire_type = summed_as(array, op, self._ring.membership.format)
+        format, wire_type = wire_type_of(array, op, self._ring.membership.format)
         values = np.ascontiguousarray(array, wire_type).reshape(-1)
         reduction = self._collect(values, format)
         if values.size:
@@ -347,7 +347,7 @@ class Worker(JobWorker):
         Returns
         -------
         bytearray, memoryview, numpy.ndarray or bytes
-            The same buffer, filled in place; for `bytes`, new bytes.
+            The same buffer, fill_buffer in place; for `bytes`, new bytes.
 
         Raises
         ------
@@ -357,7 +357,7 @@ class Worker(JobWorker):
             The other errors of `allreduce`.
         """
         require_int("root", root, 0, self.world - 1)
-        data = octets_of(buffer)
+        data = buffer_octets(buffer)
         values = np.zeros(-(-data.size // 4), INT)
         if self.rank == root:
             values.view(np.uint8)[: data.size] = data
@@ -366,7 +366,7 @@ class Worker(JobWorker):
             raise NoContributionError(
                 f"the broadcast has no bytes of its root, rank {root}: that worker has left the job"
             )
-        return buffer if self.rank == root else filled(buffer, values.view(np.uint8)[: data.size])
+        return buffer if self.rank == root else fill_buffer(buffer, values.view(np.uint8)[: data.size])
 
     def barrier(self) -> None:
         """Wait until every worker has called `barrier`, whatever the threshold is.
@@ -387,7 +387,7 @@ class Worker(JobWorker):
         Parameters
         ----------
         state : numpy.ndarray or sequence of numpy.ndarray
-            Writeable arrays of any dtype without Python objects, of the same sizes on all workers; filled in place.
+            Writeable arrays of any dtype without Python objects, of the same sizes on all workers; fill_buffer in place.
         step : int
             Step of this worker's state, 0 to 2^62. The workers take the state with the highest step and, among equal
             steps, that of the lowest rank.
@@ -400,7 +400,7 @@ class Worker(JobWorker):
         Raises
         ------
         TypeError, ValueError
-            If an array cannot be filled, or `step` is out of range. Nothing was sent.
+            If an array cannot be fill_buffer, or `step` is out of range. Nothing was sent.
         Exception
             The other errors of `allreduce`.
         """

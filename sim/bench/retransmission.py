@@ -18,7 +18,8 @@ from rich.table import Table
 
 from iswitch import Worker
 from iswitch.config import Config
-from iswitch.driver.transport import Transport, UdpTransport
+from iswitch.driver.transport import Transport
+from iswitch.driver.udp import UdpTransport
 from sim.bench.allreduce import emulator
 from sim.bench.outside import OutsideClient
 from sim.emulator.cluster import Cluster

@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from iswitch.driver.transport import RECEIVE_BYTES, Buffer, WallTransport
+from iswitch.driver.transport import RECEIVE_BYTES, Buffer, RealTimeTransport
 from sim.emulator.card import Card, Client
 
 __all__ = ["TRAIN_SEGMENTS", "FrameEnd", "Host", "HostTransport", "Hosts", "train_of"]
@@ -156,7 +156,7 @@ def train_of(inbox: deque[bytes], into: memoryview) -> tuple[int, int]:
     return length, segment_bytes
 
 
-class HostTransport(WallTransport):
+class HostTransport(RealTimeTransport):
     """A driver's `iswitch.driver.transport.Transport` over a host of a fabric in wall time:
     `Worker(transport=HostTransport(host))`."""
 

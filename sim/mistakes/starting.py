@@ -6,7 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 from iswitch import Worker
-from iswitch.driver.transport import UdpTransport
+from iswitch.driver.udp import UdpTransport
 from sim.emulator.faults import Rates
 from sim.emulator.program import Machine
 from sim.mistakes.stage import ADDRESS, Mistake, Player, message_of, play

@@ -22,7 +22,7 @@ from iswitch import (
 )
 from iswitch.config import Config
 from iswitch.control.client import Control
-from iswitch.driver.transport import UdpTransport
+from iswitch.driver.udp import UdpTransport
 from iswitch.wire import JobState
 from sim.bench.udp_model import Faults, UdpModel, kill
 from sim.frames.client import SWITCH_IP, SWITCH_MAC

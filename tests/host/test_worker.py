@@ -28,7 +28,7 @@ from iswitch import (
 from iswitch.config import Config
 from iswitch.control import abandoned_job
 from iswitch.control.client import Control
-from iswitch.driver.transport import UdpTransport
+from iswitch.driver.udp import UdpTransport
 from iswitch.wire import HEADER, Outcome, Reason
 from sim.bench.udp_model import Faults, UdpModel, kill, together
 from sim.model.decide import random

@@ -14,7 +14,8 @@ from iswitch.control.client import Control
 from iswitch.control.counters import rise_lines
 from iswitch.driver.membership import Membership
 from iswitch.driver.termination import call_before_termination
-from iswitch.driver.transport import Keepalive, Transport, UdpTransport
+from iswitch.driver.transport import Keepalive, Transport
+from iswitch.driver.udp import UdpTransport
 from iswitch.errors import CollectiveTimeoutError, IswitchError, NotAMemberError, RefusedError
 from iswitch.wire import Reason
 

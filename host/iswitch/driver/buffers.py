@@ -1,5 +1,4 @@
-"""Arrays and buffers of collectives: which ones are possible, which advice the others get, and how results return into
-them."""
+"""Arrays and buffers of collectives: checks, with advice on what to pass instead, and the way of results into them."""
 
 from typing import Any, TypeVar
 
@@ -8,7 +7,7 @@ import numpy as np
 from iswitch.wire import Format
 from iswitch.wire.formats import FORMATS, Arithmetic
 
-__all__ = ["INT", "Bytes", "require_array", "filled", "octets_of", "summed_as"]
+__all__ = ["INT", "Bytes", "require_array", "fill_buffer", "buffer_octets", "wire_type_of"]
 
 INT = np.dtype("<i4")
 _FLOAT = np.dtype("<f4")
@@ -16,8 +15,24 @@ _FLOAT = np.dtype("<f4")
 Bytes = TypeVar("Bytes", bytes, bytearray, memoryview, np.ndarray)
 
 
-def summed_as(array: np.ndarray, op: str, own: Format) -> tuple[Format, np.dtype[Any]]:
-    """Return the wire format and the type in which an array is summed in a job of format `own`.
+def wire_type_of(array: np.ndarray, op: str, own: Format) -> tuple[Format, np.dtype[Any]]:
+    """Return the format in which the switch sums an array.
+
+    Parameters
+    ----------
+    array : numpy.ndarray
+        The array of the program.
+    op : {"sum", "mean"}
+        The collective's operation.
+    own : Format
+        Number format of the job.
+
+    Returns
+    -------
+    format : Format
+        Number format on the wire.
+    dtype : numpy.dtype
+        Type of the elements on the wire.
 
     Raises
     ------
@@ -49,19 +64,25 @@ def summed_as(array: np.ndarray, op: str, own: Format) -> tuple[Format, np.dtype
 
 
 def require_array(name: str, value: object, dtype: np.dtype[Any] = _FLOAT) -> None:
-    """Raise TypeError, with the expression that helps, unless a value is a numpy array without a mask.
+    """Check that a value is a numpy array without a mask.
 
     Parameters
     ----------
     name : str
-        Name of the parameter.
+        Name of the parameter, for the message.
     value : object
-        What the program has passed: its type decides about the advice. No other package is imported for that.
+        The value that the program has passed.
     dtype : numpy.dtype
-        The type that the parameter should have, default float32.
+        Type that the array should have, for the advice; default float32.
+
+    Raises
+    ------
+    TypeError
+        If the value is something else. The message gives the expression that makes an array of it. No other package is
+        imported for that.
     """
     if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(f"{name} must be an array without a mask: pass a copy, `{name}.filled(0)`")
+        raise TypeError(f"{name} must be an array without a mask: pass a copy, `{name}.fill_buffer(0)`")
     if isinstance(value, np.ndarray):
         return
     kind = type(value)
@@ -72,7 +93,7 @@ def require_array(name: str, value: object, dtype: np.dtype[Any] = _FLOAT) -> No
 
 
 def _array_of(value: Any, dtype: np.dtype[Any]) -> str:
-    """Advice: how to make an array of a value of another type."""
+    """Return advice: how to make an array of a value of another type."""
     if hasattr(value, "detach") and hasattr(value, "numpy"):  # a torch.Tensor, or one that behaves like it
         way = "tensor.detach()" if getattr(value, "requires_grad", False) else "tensor"
         here = str(getattr(value, "device", "cpu")).partition(":")[0] == "cpu"
@@ -98,7 +119,7 @@ def _copied_back(tensor: Any) -> str:
 
 
 def _instead(dtype: np.dtype[Any]) -> str:
-    """Advice: what to pass in place of an array of another type."""
+    """Return advice: what to pass in place of an array of another dtype."""
     if dtype.kind == "c":
         return f"pass `array{'' if dtype == np.complex64 else '.astype(numpy.complex64)'}.view(numpy.float32)`, its real and imaginary parts"
     if dtype == np.uint32:
@@ -108,13 +129,23 @@ def _instead(dtype: np.dtype[Any]) -> str:
     return "pass a copy, `array.astype(numpy.float32)`; the result is in the copy"
 
 
-def octets_of(buffer: bytes | bytearray | memoryview | np.ndarray) -> np.ndarray:
-    """Return the bytes of a broadcast's buffer, u1.
+def buffer_octets(buffer: bytes | bytearray | memoryview | np.ndarray) -> np.ndarray:
+    """Return the bytes of a broadcast's buffer.
+
+    Parameters
+    ----------
+    buffer : bytes, bytearray, memoryview or numpy.ndarray
+        The buffer.
+
+    Returns
+    -------
+    numpy.ndarray
+        uint8, 1-D: a view where that is possible.
 
     Raises
     ------
     TypeError, ValueError
-        If it is not a buffer, or cannot be filled; the message says what to pass instead.
+        If the value is not a buffer, or cannot be filled; the message says what to pass instead.
     """
     if isinstance(buffer, (bytes, bytearray, memoryview)):
         if isinstance(buffer, memoryview) and buffer.readonly:
@@ -134,12 +165,12 @@ def octets_of(buffer: bytes | bytearray | memoryview | np.ndarray) -> np.ndarray
     return np.ascontiguousarray(buffer).reshape(-1).view(np.uint8)
 
 
-def filled(buffer: Bytes, octets: np.ndarray) -> Bytes:
-    """Return the buffer, filled with these bytes; for `bytes`, return new ones."""
+def fill_buffer(buffer: Bytes, octets: np.ndarray) -> Bytes:
+    """Fill a buffer with bytes, uint8, and return it; for `bytes`, return new ones."""
     if isinstance(buffer, bytes):
         return octets.tobytes()
     if isinstance(buffer, np.ndarray):
         buffer[...] = octets.view(buffer.dtype).reshape(buffer.shape)
     else:
-        octets_of(buffer)[:] = octets
+        buffer_octets(buffer)[:] = octets
     return buffer

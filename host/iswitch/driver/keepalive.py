@@ -1,4 +1,4 @@
-"""A thread that looks after a ring between collectives, while its worker computes."""
+"""A thread that serves a worker between collectives, while the program computes."""
 
 import contextlib
 import errno
@@ -12,19 +12,26 @@ from iswitch.errors import IswitchError
 __all__ = ["KeepaliveThread"]
 
 _STOP_S = 1.0
-"""The longest wait for the thread's end. The thread holds no lock for longer, unless the interpreter is interrupted in
-the middle of it."""
-_LOOK_S = 0.1
+"""The longest wait for the thread's end. The thread does not hold the lock for longer, unless a signal handler
+interrupts the interpreter in the middle of it."""
+_LOCK_POLL_S = 0.1
 _RETRY_S = 0.1
 
 
 class KeepaliveThread:
-    """Calls `serve` when something has come or the time it asked for is over; `serve` returns seconds to its next call.
+    """Calls a function when a datagram has come, or when the time that the function has returned is over.
 
-    `with keepalive:` keeps the thread out; it then neither wakes nor takes the interpreter's lock, so that a collective
-    costs nothing for it: the socket is taken out of the epoll set. Where there is no epoll, the thread wakes once and
-    waits. An error of `serve` does not end the thread, which calls `serve` again a moment later: the next collective
-    meets the same error, if it lasts.
+    `with keepalive:` suspends the thread. It then neither wakes up nor takes the interpreter's lock, so that it costs a
+    collective nothing: the socket leaves the epoll set. Where there is no epoll, the thread wakes up once and waits. An
+    error of the function does not end the thread, which calls it again a moment later: if the error lasts, the next
+    collective meets it.
+
+    Parameters
+    ----------
+    descriptor : int
+        Descriptor of the socket.
+    serve : callable
+        Returns the seconds to its next call, at the latest.
     """
 
     def __init__(self, descriptor: int, serve: Callable[[], float]):
@@ -36,19 +43,19 @@ class KeepaliveThread:
         if self._epoll:
             self._epoll.register(self._wake_read, select.EPOLLIN)
             self._epoll.register(descriptor, 0)
-        self._listen(True)
+        self._watch_socket(True)
         self._thread = threading.Thread(target=self._run, name="iswitch-keepalive", daemon=True)
         self._thread.start()
 
     def __enter__(self) -> None:
         self._lock.acquire()
-        self._listen(False)
+        self._watch_socket(False)
 
     def __exit__(self, *_: object) -> None:
-        self._listen(True)
+        self._watch_socket(True)
         self._lock.release()
 
-    def _listen(self, on: bool) -> None:
+    def _watch_socket(self, on: bool) -> None:
         if self._epoll and not self._epoll.closed:
             self._epoll.modify(self._descriptor, select.EPOLLIN if on else 0)
 
@@ -64,9 +71,9 @@ class KeepaliveThread:
             while not self._stopped:
                 self._wait(wait_s)
                 if self._epoll and not self._lock.acquire(blocking=False):
-                    continue  # a collective is under way, and it will not leave anything undone
-                if not self._epoll and not self._lock.acquire(timeout=_LOOK_S):
-                    continue  # as above; and the thread that holds the lock may have called `stop`
+                    continue  # a collective is in progress, and it leaves nothing to do
+                if not self._epoll and not self._lock.acquire(timeout=_LOCK_POLL_S):
+                    continue  # the same; and the thread that holds the lock may have called `stop`
                 try:
                     wait_s = _RETRY_S if self._stopped else self._serve()
                 except (OSError, ValueError, IswitchError) as error:
@@ -77,8 +84,8 @@ class KeepaliveThread:
                     self._lock.release()
 
     def stop(self) -> None:
-        """Ends the thread and waits for its end, also if the caller holds the keepalive. The transport can be closed
-        afterwards, not before."""
+        """End the thread, also if the caller has suspended it, and wait for its end. Close the transport afterwards, not
+        before."""
         if self._stopped:
             return
         self._stopped = True

@@ -1,4 +1,4 @@
-"""Contributions laid out as trains, ready for one send: headers filled as columns, payloads copied as a matrix."""
+"""Contributions and receipts as trains, ready to send: headers are filled as columns, payloads copied as a matrix."""
 
 from collections.abc import Iterator
 
@@ -15,20 +15,41 @@ _BOUNDARY = int(ContributionFlag.BOUNDARY) << FLAGS_SHIFT  # arithmetic on enume
 class Payloads:
     """An array cut into segments.
 
-    values: 1-D, C-contiguous, of 4-byte elements. rows: its whole segments as a u8 matrix (segments, bytes); last: the
-    bytes of a shorter last segment, u8, or empty. Both are views. size: number of segments.
+    Parameters
+    ----------
+    values : numpy.ndarray
+        1-D, C-contiguous, four bytes an element.
+    elements : int
+        Elements in a segment.
+
+    Attributes
+    ----------
+    rows : numpy.ndarray
+        uint8, shape (full segments, bytes): a view of the full segments.
+    last : numpy.ndarray
+        uint8: a view of the shorter last segment, or empty.
+    size : int
+        Number of segments.
     """
 
     def __init__(self, values: np.ndarray, elements: int):
         flat, segment_bytes = values.view(np.uint8), 4 * elements
-        whole = flat.size // segment_bytes
-        self.rows = flat[: whole * segment_bytes].reshape(whole, segment_bytes)
-        self.last = flat[whole * segment_bytes :]
-        self.size = whole + bool(self.last.size)
+        full = flat.size // segment_bytes
+        self.rows = flat[: full * segment_bytes].reshape(full, segment_bytes)
+        self.last = flat[full * segment_bytes :]
+        self.size = full + bool(self.last.size)
 
 
 class Packer:
-    """Builds one member's trains in a buffer of its own, which each train overwrites."""
+    """Builds one member's trains in a buffer, which each train overwrites.
+
+    Parameters
+    ----------
+    membership : Membership
+        The member, for the headers.
+    train_segments : int
+        The most segments in a train.
+    """
 
     def __init__(self, membership: Membership, train_segments: int):
         size = HEADER.itemsize + 4 * membership.elements
@@ -41,7 +62,7 @@ class Packer:
         headers["count"] = 1
         for name in ("job", "epoch", "member", "token"):
             headers[name] = getattr(membership, name)
-        self._seq, self._behind, self._format = headers["seq"], headers["behind"], headers["format_flags"]
+        self._seq, self._behind, self._format_flags = headers["seq"], headers["behind"], headers["format_flags"]
 
         self._ramp = np.arange(train_segments, dtype=np.uint32)
 
@@ -53,34 +74,53 @@ class Packer:
         self._receipts_view = receipts.view(np.uint8).data
 
     def contributions(
-        self, payloads: Payloads, first: int, last: int, *, base: int, low: int, format_flags: int
+        self, payloads: Payloads, first: int, end: int, *, base: int, low: int, format_flags: int
     ) -> Iterator[memoryview]:
-        """Trains of the segments `first` to `last` - 1, numbered from seq `base`; `low`: the lowest segment lacked.
-        Each train is good until the next is asked for."""
-        for at in range(first, last, self.most):
-            count = min(last - at, self.most)
+        """Yield trains of neighbouring segments.
+
+        Parameters
+        ----------
+        payloads : Payloads
+            The array.
+        first, end : int
+            Send the segments from `first` to `end` - 1.
+        base : int
+            Seq of the array's first segment.
+        low : int
+            The lowest segment whose result is lacked.
+        format_flags : int
+            Number format and flags, for the headers.
+
+        Yields
+        ------
+        memoryview
+            A train, valid until the next one.
+        """
+        for at in range(first, end, self.most):
+            count = min(end - at, self.most)
             self._seq[:count] = self._ramp[:count] + np.uint32((base + at) % 2**32)
             self._behind[:count] = self._ramp[:count] + np.uint32(at - low)
-            yield self._finish(payloads, slice(at, at + count), count, at + count == payloads.size, format_flags)
+            yield self._fill(payloads, slice(at, at + count), count, at + count == payloads.size, format_flags)
 
     def scattered(
         self, payloads: Payloads, indices: np.ndarray, *, base: int, low: int, format_flags: int
     ) -> Iterator[memoryview]:
-        """The same for segments that need not be neighbours: `indices`, i8, ascending."""
+        """Yield trains of any segments, as `contributions` does for neighbours. `indices`: int64, ascending."""
         for at in range(0, len(indices), self.most):
             chosen = indices[at : at + self.most]
             count = len(chosen)
             self._seq[:count] = (chosen + base).astype(np.uint32)
             self._behind[:count] = chosen - low
-            yield self._finish(payloads, chosen, count, int(chosen[-1]) == payloads.size - 1, format_flags)
+            yield self._fill(payloads, chosen, count, int(chosen[-1]) == payloads.size - 1, format_flags)
 
-    def _finish(
-        self, payloads: Payloads, which: slice | np.ndarray, count: int, boundary: bool, format_flags: int
+    def _fill(
+        self, payloads: Payloads, which: slice | np.ndarray, count: int, ends: bool, format_flags: int
     ) -> memoryview:
-        self._format[:count] = format_flags
+        """Fill in flags and payloads, and return the train. `ends`: it ends with the array's last segment."""
+        self._format_flags[:count] = format_flags
         nbytes = count * self.segment_bytes
-        if boundary:
-            self._format[count - 1] = format_flags | _BOUNDARY
+        if ends:
+            self._format_flags[count - 1] = format_flags | _BOUNDARY
             if payloads.last.size:
                 count -= 1
                 self._payloads[count, : payloads.last.size] = payloads.last
@@ -91,7 +131,24 @@ class Packer:
         return self._view[:nbytes]
 
     def receipts(self, indices: np.ndarray, *, base: int, low: int, want: bool) -> memoryview:
-        """One train of receipts for `indices` (i8, low to low + W); all say that everything below `low` is held."""
+        """Return one train of receipts, all of which acknowledge every result below `low`.
+
+        Parameters
+        ----------
+        indices : numpy.ndarray
+            int64: segments from `low` to `low` plus the window. What exceeds a train is left out.
+        base : int
+            Seq of segment 0.
+        low : int
+            The lowest segment whose result is lacked.
+        want : bool
+            Request the results of these segments.
+
+        Returns
+        -------
+        memoryview
+            A train, valid until the next one.
+        """
         count = min(len(indices), self.most)
         receipts, chosen = self._receipts[:count], indices[:count]
         receipts["seq"] = (chosen + base).astype(np.uint32)

@@ -9,7 +9,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from iswitch.driver.transport import Transport, UdpTransport
+from iswitch.driver.transport import Transport
+from iswitch.driver.udp import UdpTransport
 from iswitch.replay.checkpoint import Checkpoint, read_table
 from iswitch.replay.limits import Limits
 from iswitch.replay.log_writer import LogWriter

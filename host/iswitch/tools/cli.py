@@ -22,7 +22,7 @@ except ImportError as error:
 
 from iswitch.control.client import Control
 from iswitch.control.settings import require_int
-from iswitch.driver.transport import UdpTransport
+from iswitch.driver.udp import UdpTransport
 from iswitch.errors import IswitchError
 from iswitch.tools.doctor import examine
 from iswitch.tools.path_checks import Mark

@@ -13,7 +13,7 @@ from iswitch.config import Config
 from iswitch.control.client import Control
 from iswitch.control.counters import Severity, counter_entry
 from iswitch.control.inspection import JobView, MemberView, awaited_ranks, read_job, read_member, read_progress
-from iswitch.driver.transport import UdpTransport
+from iswitch.driver.udp import UdpTransport
 from iswitch.errors import IswitchError, SwitchUnreachableError
 from iswitch.tools.path_checks import (
     Finding,

@@ -5,14 +5,15 @@ import errno
 import select
 import socket
 
-from iswitch.driver.transport import Buffer, WallTransport, fault_of, resolve
+from iswitch.driver.address import resolve, send_failure
+from iswitch.driver.transport import Buffer, RealTimeTransport
 
 __all__ = ["Probe", "answers_arp"]
 
 _IP_MTU, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO, _IP_RECVTOS = 14, 10, 2, 13
 
 
-class Probe(WallTransport):
+class Probe(RealTimeTransport):
     """A `Transport` that carries one datagram at a time, and records what happens to it.
 
     Attributes
@@ -45,7 +46,7 @@ class Probe(WallTransport):
             self._socket.connect((self.peer, port))
             self._connected = True
         except OSError as error:
-            self.fault, self.remedy = fault_of(error, self.peer)
+            self.fault, self.remedy = send_failure(error, self.peer)
         with contextlib.suppress(OSError):
             self._socket.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
             self._socket.setsockopt(socket.IPPROTO_IP, _IP_RECVTOS, 1)
@@ -77,7 +78,7 @@ class Probe(WallTransport):
             except OSError as error:
                 if error.errno == errno.EMSGSIZE:
                     raise ValueError(f"{len(train)} bytes do not fit the path's MTU") from error
-                self.fault, self.remedy = fault_of(error, self.peer)
+                self.fault, self.remedy = send_failure(error, self.peer)
                 return
 
     def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:

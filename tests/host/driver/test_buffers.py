@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from iswitch.control.state_transfer import pack_arrays
-from iswitch.driver.buffers import INT, filled, octets_of, require_array, summed_as
+from iswitch.driver.buffers import INT, buffer_octets, fill_buffer, require_array, wire_type_of
 from iswitch.wire import Format
 
 FLOAT = np.dtype("<f4")
@@ -52,8 +52,8 @@ def advice(error, **names):
 )
 def test_a_tensor_is_told_how_it_becomes_an_array(tensor, expression):
     for take in (
-        lambda given: summed_as(given, "sum", OWN),
-        octets_of,
+        lambda given: wire_type_of(given, "sum", OWN),
+        buffer_octets,
         lambda given: pack_arrays([given]),
         lambda given: require_array("vector", given),
     ):
@@ -73,9 +73,9 @@ def test_the_advice_for_tensors_of_torch_holds():
         torch.ones(3, dtype=torch.float64, requires_grad=True),
     ):
         with pytest.raises(TypeError, match=r"must be a numpy\.ndarray") as error:
-            summed_as(tensor, "sum", OWN)
+            wire_type_of(tensor, "sum", OWN)
         array = advice(error, tensor=tensor)
-        summed_as(array, "sum", OWN)
+        wire_type_of(array, "sum", OWN)
         array[:] = 7
         if "copy the result back" in str(error.value):
             eval(re.findall("`([^`]*)`", str(error.value))[1], {"tensor": tensor, "torch": torch, "array": array})
@@ -96,11 +96,11 @@ def test_the_advice_for_tensors_of_torch_holds():
 )
 def test_what_is_no_array_is_told_how_to_make_one(value, known):
     with pytest.raises(TypeError, match=rf"array must be a numpy\.ndarray, not {known}: ") as error:
-        summed_as(value, "sum", OWN)
+        wire_type_of(value, "sum", OWN)
     if known not in ("str", "NoneType"):
-        assert summed_as(advice(error, values=value, value=value), "sum", OWN) == (OWN, FLOAT)
+        assert wire_type_of(advice(error, values=value, value=value), "sum", OWN) == (OWN, FLOAT)
         with pytest.raises(TypeError, match=r"numpy\.int32"):
-            summed_as(value, "sum", Format.INT32)
+            wire_type_of(value, "sum", Format.INT32)
 
 
 @pytest.mark.parametrize(
@@ -122,13 +122,13 @@ def test_what_is_no_array_is_told_how_to_make_one(value, known):
 def test_another_type_is_told_what_to_pass(dtype):
     array = np.ones(4, dtype)
     with pytest.raises(TypeError, match=f"array must be float32 or int32, not {array.dtype}: pass ") as error:
-        summed_as(array, "sum", OWN)
-    assert summed_as(advice(error, array=array), "sum", OWN)[1] in (FLOAT, INT)
+        wire_type_of(array, "sum", OWN)
+    assert wire_type_of(advice(error, array=array), "sum", OWN)[1] in (FLOAT, INT)
 
 
 def test_a_read_only_array_is_told_to_be_copied():
     array = np.broadcast_to(np.float32(1), 4)
-    for take in (lambda given: summed_as(given, "sum", OWN), octets_of):
+    for take in (lambda given: wire_type_of(given, "sum", OWN), buffer_octets):
         with pytest.raises(ValueError, match="must be writeable") as error:
             take(array)
         take(advice(error, array=array, buffer=array))
@@ -139,14 +139,14 @@ def test_a_read_only_array_is_told_to_be_copied():
 def test_a_masked_array_is_refused_since_its_mask_would_be_ignored():
     array = np.ma.masked_invalid(np.array([1, np.nan], np.float32))
     with pytest.raises(TypeError, match="without a mask") as error:
-        summed_as(array, "sum", OWN)
-    assert summed_as(advice(error, array=array), "sum", OWN) == (OWN, FLOAT)
+        wire_type_of(array, "sum", OWN)
+    assert wire_type_of(advice(error, array=array), "sum", OWN) == (OWN, FLOAT)
 
 
 def test_a_matrix_of_float32_is_an_array():
-    assert summed_as(np.ones((1, 2), np.float32).view(np.matrix), "sum", OWN) == (OWN, FLOAT)
+    assert wire_type_of(np.ones((1, 2), np.float32).view(np.matrix), "sum", OWN) == (OWN, FLOAT)
     with pytest.raises(TypeError, match=r"not float64: pass a copy, `array\.astype"):
-        summed_as(np.ones((1, 2)).view(np.matrix), "sum", OWN)
+        wire_type_of(np.ones((1, 2)).view(np.matrix), "sum", OWN)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_matrix_of_float32_is_an_array():
 )
 def test_an_operation_that_there_is_not(array, op, own, word):
     with pytest.raises((TypeError, ValueError)) as error:
-        summed_as(array, op, own)
+        wire_type_of(array, op, own)
     assert word in str(error.value)
 
 
@@ -175,7 +175,7 @@ def test_an_operation_that_there_is_not(array, op, own, word):
 )
 def test_a_buffer_that_cannot_be_broadcast_is_told_what_to_pass(buffer, words):
     with pytest.raises((TypeError, ValueError)) as error:
-        octets_of(buffer)
+        buffer_octets(buffer)
     assert words in str(error.value)
 
 
@@ -188,4 +188,4 @@ def test_a_buffer_is_filled():
         np.ones((2, 1), "<i2"),
     ):
         octets = np.frombuffer(b"\1\2\3\4", np.uint8)
-        assert bytes(octets_of(filled(buffer, octets))) == b"\1\2\3\4"
+        assert bytes(buffer_octets(fill_buffer(buffer, octets))) == b"\1\2\3\4"

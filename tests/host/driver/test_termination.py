@@ -151,7 +151,7 @@ def test_workers_leave_and_the_default_action_follows(model, ended):
         assert ended == [(os.getpid(), signal.SIGTERM)] and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
         assert [job.state for job in model.switch.jobs[:2]] == [JobState.NONE] * 2
         assert not worker.close() and not other.close()
-    assert not termination._goodbyes
+    assert not termination._callbacks
 
 
 def test_a_handler_that_calls_the_one_before_it_ends_the_process_itself(model, ended):
@@ -245,7 +245,7 @@ def test_other_threads_set_no_handler():
     thread = threading.Thread(target=lambda: call_before_termination(print))
     thread.start()
     thread.join()
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and not termination._goodbyes
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and not termination._callbacks
 
 
 def test_a_forked_child_does_not_sign_its_parent_off(model):

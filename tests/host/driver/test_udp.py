@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from iswitch import SwitchUnreachableError
-from iswitch.driver.transport import RECEIVE_BYTES, UdpTransport, parse_address
-from iswitch.wire import UDP_PORT
+from iswitch.driver.transport import RECEIVE_BYTES
+from iswitch.driver.udp import UdpTransport
 
 
 @pytest.fixture
@@ -26,63 +26,6 @@ def transport(request, peer):
     made = UdpTransport(f"127.0.0.1:{peer.getsockname()[1]}", no_offload=request.param)
     yield made
     made.close()
-
-
-def test_address_without_port_gets_the_switch_s():
-    assert parse_address("switch") == ("switch", UDP_PORT)
-    assert parse_address("10.0.0.1:7") == ("10.0.0.1", 7)
-
-
-@pytest.mark.parametrize(
-    ("address", "word"),
-    [
-        ("", ""),
-        (":1", ""),
-        ("host:", "1 to 65535"),
-        ("host:x", "1 to 65535"),
-        ("host:0", "1 to 65535"),
-        ("host:65536", "1 to 65535"),
-        ("host:-1", "1 to 65535"),
-        ("udp://host:1", 'leave out "udp://"'),
-        ("::1", "IPv4"),
-        ("[::1]:1", "IPv4"),
-        ("fe80::1%eth0", "IPv4"),
-    ],
-)
-def test_address_wrong(address, word):
-    with pytest.raises(ValueError, match=f"host:port.*{word}"):
-        parse_address(address)
-
-
-@pytest.mark.parametrize("address", [None, b"host:1", ("127.0.0.1", 27000), 27000])
-def test_address_of_a_wrong_type(address):
-    with pytest.raises(TypeError, match=r'must be a str such as "10\.0\.0\.1:26963", not '):
-        UdpTransport(address)
-
-
-@pytest.mark.parametrize("host", ["no-such-host.invalid", "two..dots", "x" * 80])
-def test_unknown_host_is_told(host):
-    with pytest.raises(
-        SwitchUnreachableError,
-        match=r"there is no host .*check the spelling|cannot be looked up.*pass the IPv4 address",
-    ):
-        UdpTransport(f"{host}:1")
-
-
-@pytest.mark.parametrize(
-    ("number", "words"),
-    [
-        (socket.EAI_NONAME, "there is no host 'board'.*check the spelling"),
-        (socket.EAI_AGAIN, "'board' cannot be looked up.*no name server.*resolv.conf"),
-    ],
-)
-def test_a_name_that_is_unknown_is_told_from_a_name_server_that_is_silent(number, words, monkeypatch):
-    def look_up(*_):
-        raise socket.gaierror(number, "for some reason")
-
-    monkeypatch.setattr("socket.getaddrinfo", look_up)
-    with pytest.raises(SwitchUnreachableError, match=words):
-        UdpTransport("board:1")
 
 
 class Failing:

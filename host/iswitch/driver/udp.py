@@ -1,0 +1,242 @@
+"""The transport of a real network, and of the emulator on this machine: a UDP socket."""
+
+import contextlib
+import errno
+import select
+import socket
+import struct
+import sys
+from collections.abc import Callable, Container
+from typing import Any
+
+from iswitch.driver.address import resolve, send_failure
+from iswitch.driver.transport import Buffer, RealTimeTransport
+from iswitch.errors import SwitchUnreachableError
+
+__all__ = ["UdpTransport"]
+
+# Options of Linux that Python does not name.
+_SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
+_SOL_UDP, _UDP_SEGMENT, _UDP_GRO = socket.IPPROTO_UDP, 103, 104
+_IP_MTU_DISCOVER, _IP_PMTUDISC_DO = 10, 2
+_SOCKET_BUFFER_BYTES = 1 << 23
+_TRAIN_BYTES, _TRAIN_SEGMENTS = 65507, 64
+"""Limits of one GSO send: an IPv4 datagram's, and the kernel's."""
+_LONGEST_DATAGRAM_BYTES = 9216
+"""The longest datagram of a switch: a jumbo frame."""
+_NO_GSO = {errno.EIO, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOPROTOOPT}
+
+
+class UdpTransport(RealTimeTransport):
+    """A connected UDP socket.
+
+    Where the kernel supports it, a train passes the kernel as one buffer (UDP GSO and GRO), otherwise datagram by
+    datagram.
+
+    Parameters
+    ----------
+    address : str
+        Address of the switch: "host:port" or "host".
+    no_offload : bool
+        If True, pass datagram by datagram in any case.
+
+    Attributes
+    ----------
+    gso, gro : bool
+        True if trains are sent, and received, as one buffer.
+    refused : bool
+        True if the switch's host has reported that no program listens at the port.
+    fault : str
+        Why the kernel could not send the last datagram, and a remedy, as the end of a sentence; "" if it was sent.
+
+    Raises
+    ------
+    SwitchUnreachableError
+        If the host name cannot be resolved, or this machine cannot send to the host.
+    TypeError, ValueError
+        If the address has the wrong form.
+    """
+
+    def __init__(self, address: str, *, no_offload: bool = False):
+        self._peer = resolve(address)
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.refused, self.fault = False, ""
+        self._next_datagram = b""  # without GRO: a longer datagram than those before it, which begins the next train
+        try:
+            self._set_options()
+            self._connect()
+            self.gso = not no_offload and self._supports(_UDP_SEGMENT, 0)
+            self.gro = not no_offload and self._supports(_UDP_GRO, 1)
+        except BaseException:
+            self._socket.close()
+            raise
+        self._poll = self._new_poll()
+
+    def _new_poll(self) -> select.poll:
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return poll
+
+    def _wait(self, timeout_s: float) -> bool:
+        """Return True if a datagram comes in time."""
+        milliseconds = max(0.0, timeout_s) * 1000
+        try:
+            return bool(self._poll.poll(milliseconds))
+        except RuntimeError:  # a signal handler waits in the middle of this call: Python forbids that with one object
+            return bool(self._new_poll().poll(milliseconds))
+
+    def _connect(self) -> None:
+        try:
+            self._socket.connect(self._peer)
+        except OSError as error:
+            cause, remedy = send_failure(error, self._peer[0])
+            raise SwitchUnreachableError(
+                f"{self._peer[0]}:{self._peer[1]} cannot be reached: {cause}; {remedy}"
+            ) from error
+
+    def _set_options(self) -> None:
+        for forced, usual in ((_SO_RCVBUFFORCE, socket.SO_RCVBUF), (_SO_SNDBUFFORCE, socket.SO_SNDBUF)):
+            for option in (usual, forced):  # the forced option needs a capability; the usual option has a limit
+                with contextlib.suppress(OSError):
+                    self._socket.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BUFFER_BYTES)
+        with contextlib.suppress(OSError):  # the switch does not sum fragments, so the kernel must not make them
+            self._socket.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
+
+    def _supports(self, option: int, value: int) -> bool:
+        try:
+            self._socket.setsockopt(_SOL_UDP, option, value)
+        except OSError:
+            return False
+        return True
+
+    # Sending
+
+    def train_segments(self, segment_bytes: int) -> int:
+        return max(1, min(_TRAIN_SEGMENTS, _TRAIN_BYTES // segment_bytes))
+
+    def send(self, train: Buffer, segment_bytes: int) -> None:
+        """Send a train. If the kernel cannot send a datagram, that datagram is lost, and `fault` says why.
+
+        Parameters
+        ----------
+        train : bytes, bytearray or memoryview
+            Datagrams end to end.
+        segment_bytes : int
+            Bytes of a datagram; the last one may be shorter.
+
+        Raises
+        ------
+        ValueError
+            If a datagram does not fit the path's MTU.
+        OSError
+            If the transport is closed.
+        """
+        view = memoryview(train).cast("B")
+        train_refused = False
+        if self.gso and len(view) > segment_bytes:
+            try:
+                self._call(
+                    self._socket.sendmsg,
+                    [view],
+                    [(_SOL_UDP, _UDP_SEGMENT, struct.pack("=H", segment_bytes))],
+                    raises=_NO_GSO,
+                )
+                return
+            except OSError as error:
+                if error.errno not in _NO_GSO:
+                    raise
+                train_refused = True
+        for at in range(0, len(view), segment_bytes):
+            self._call(self._socket.send, view[at : at + segment_bytes])
+        if train_refused and not self.fault:
+            self.gso = False  # the kernel supports it, but the device does not
+
+    def _call(self, function: Callable[..., Any], *arguments: Any, raises: Container[int] = ()) -> None:
+        """Call a function of the socket. Repeat the call if it only reports that an earlier datagram was lost."""
+        for _ in range(8):
+            try:
+                function(*arguments)
+                self.fault = ""
+                return
+            except OSError as error:
+                if error.errno in raises:
+                    raise
+                if not self._record_loss(error):
+                    return
+
+    def _record_loss(self, error: OSError) -> bool:
+        """Record why a datagram is lost. Return True if it is an earlier datagram than that of the present call.
+
+        Raises OSError if the transport is closed, ValueError if a datagram is too long for the path.
+        """
+        if isinstance(error, (ConnectionRefusedError, ConnectionResetError)):
+            self.refused = True
+            return True
+        if error.errno == errno.EMSGSIZE:
+            raise ValueError(
+                "a segment does not fit the MTU of the path to the switch: join with fewer `elements`, on all workers"
+            ) from error
+        if error.errno == errno.EBADF:
+            raise error
+        self.fault = "; ".join(send_failure(error, self._peer[0]))
+        return False
+
+    # Receiving
+
+    def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:
+        if not self._next_datagram and not self._wait(timeout_s):
+            return 0, 0
+        return self._receive_train(into) if self.gro else self._gather_train(into)
+
+    def _receive_train(self, into: memoryview) -> tuple[int, int]:
+        """Receive a train that the kernel has put together (GRO)."""
+        try:
+            length, ancillary, _, _ = self._socket.recvmsg_into([into], 64, socket.MSG_DONTWAIT)
+        except BlockingIOError:  # a datagram with a wrong checksum ended the wait
+            return 0, 0
+        except OSError as error:
+            self._record_loss(error)
+            return 0, 0
+        self.refused, self.fault = False, ""
+        for level, kind, data in ancillary:
+            if level == _SOL_UDP and kind == _UDP_GRO:
+                return length, int.from_bytes(data[:4], sys.byteorder)
+        return length, length
+
+    def _gather_train(self, into: memoryview) -> tuple[int, int]:
+        """Put the datagrams that have come into one train, as long as their sizes allow."""
+        length = segment_bytes = 0
+        if self._next_datagram:
+            length = segment_bytes = len(self._next_datagram)
+            into[:length], self._next_datagram = self._next_datagram, b""
+        while not segment_bytes or len(into) - length >= _LONGEST_DATAGRAM_BYTES:
+            try:
+                size = self._socket.recv_into(into[length:], 0, socket.MSG_DONTWAIT | socket.MSG_TRUNC)
+            except BlockingIOError:
+                break
+            except OSError as error:
+                self._record_loss(error)
+                break
+            self.refused, self.fault = False, ""
+            if length + size > len(into):
+                continue  # the datagram is truncated: drop it
+            if segment_bytes and size > segment_bytes:
+                self._next_datagram = bytes(into[length : length + size])
+                break
+            length, segment_bytes = length + size, segment_bytes or size
+            if size < segment_bytes:
+                break
+        return length, segment_bytes
+
+    # The socket
+
+    @property
+    def receive_buffer_bytes(self) -> int:
+        """Bytes that the kernel holds for the socket, including its own overhead."""
+        return self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        self._socket.close()
