@@ -1,4 +1,4 @@
-"""How long the driver takes for a sum over worker processes, with the emulated board as a process of its own."""
+"""Time of the driver's sums over worker processes, with the emulated board as a process of its own."""
 
 import json
 import multiprocessing
@@ -21,20 +21,20 @@ __all__ = ["Allreduce", "allreduce", "emulator"]
 
 WORLD = 4
 START_SECONDS = 600
-"""The first start compiles the switch."""
+"""Seconds for the first start, which compiles the switch."""
 STOP_SECONDS = 60
 
 
 class Allreduce(NamedTuple):
-    """median_us: of all repetitions, each from the first worker's start to the last one's end. rtl_share: of the time
-    in which the emulator had work, the part spent in the compiled switch."""
+    """Times of one size. `median_us`: of all repetitions, each from the first worker's start to the last one's end.
+    `rtl_share`: of the time in which the emulator was busy, the part spent in the compiled switch."""
 
     median_us: float
     rtl_share: float
 
 
 def allreduce(size_bytes: int, *, repetitions: int) -> Allreduce:
-    """float32 sums of `size_bytes` over WORLD processes; the first sum warms up and does not count."""
+    """Measure float32 sums of `size_bytes` over WORLD processes; the first sum warms up and does not count."""
     summary: dict[str, Any] = {}
     with emulator(summary) as ports, multiprocessing.get_context("spawn").Pool(WORLD) as pool:
         calls = [(rank, port, size_bytes // 4, repetitions) for rank, port in enumerate(ports)]
@@ -44,7 +44,7 @@ def allreduce(size_bytes: int, *, repetitions: int) -> Allreduce:
 
 
 def work(rank: int, port: int, size: int, repetitions: int) -> list[tuple[float, float]]:
-    """One worker; the monotonic clock is the same for all processes."""
+    """Run one worker. The monotonic clock is the same for all processes."""
     gradient = np.random.default_rng(rank).normal(size=size).astype("<f4")
     spans = []
     with Worker(f"127.0.0.1:{port}", world=WORLD, rank=rank) as worker:
@@ -61,7 +61,7 @@ def work(rank: int, port: int, size: int, repetitions: int) -> list[tuple[float,
 
 @contextmanager
 def emulator(summary: dict[str, Any], *options: str) -> Iterator[list[int]]:
-    """`python -m sim.emulator` with these options; gives the UDP port of each of its ports, and at the end its
+    """Run `python -m sim.emulator` with these options; yields the UDP port of each of its ports, and at the end its
     summary."""
     with tempfile.TemporaryDirectory() as folder:
         ready, written = Path(folder) / "ready.json", Path(folder) / "summary.json"

@@ -1,8 +1,8 @@
-"""A worker of an asynchronous job at the level of frames: what it may send, and what it makes of what it hears.
+"""A worker of an asynchronous job at the level of frames: the frames that it may send, and its reactions to those that
+it receives.
 
-It keeps the rules of docs/protocol.md, section "Asynchronous jobs", and has no timers: whoever drives it calls `due`
-when a timer would have run out, as often and as late as it likes. Its vectors are `int32`, so that sums show who is in
-them.
+It keeps the rules of docs/protocol.md, section "Asynchronous jobs", and has no timers: the caller calls `due` when a
+timer would expire, as often and as late as it likes. Its vectors are `int32`, so that sums show their contributors.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ SERIAL = 1 << 32
 
 
 def element(client: Client, k: int, segment: int) -> int:
-    """What tells vectors apart: an element of segment `segment` of the client's k-th vector, 0 to 2^31 - 1."""
+    """Return an element of segment `segment` of the client's k-th vector, 0 to 2^31 - 1, which tells vectors apart."""
     return (client.mac[5] * 0x9E3779B1 + k * 0x85EBCA77 + segment * 0xC2B2AE3D) % SERIAL >> 1
 
 
@@ -24,9 +24,9 @@ class AsynchronousWorker:
     """One member. A segment of its k-th vector is (1 << member, `element`), as int32. All positions count from the
     job's first seq.
 
-    `low`: the lowest segment whose result it lacks. `results`: members and numbers of those it has. `granted`: of each
-    update granted to it, by base, k and weights of its vector. `claimed`: weights of the claim that waits for an
-    answer. `refused`: how often.
+    `low`: the lowest segment whose result it lacks. `results`: members and numbers of the received ones. `granted`:
+    base, k and weights of the vector of each update granted to it. `claimed`: weights of the claim that waits for an
+    answer. `refused`: number of refusals.
     """
 
     def __init__(self, client: Client, *, segments: int, origin: int | None = None) -> None:
@@ -42,19 +42,18 @@ class AsynchronousWorker:
 
     @property
     def version(self) -> int:
-        """The weights it has: all updates applied that are complete."""
+        """The version of its weights: all complete updates are applied."""
         return self.low - (self.low - self.first) % self.segments
 
     def seq(self, position: int) -> int:
         return (self.origin + position) % SERIAL
 
     def compute(self) -> None:
-        """Begins a vector with the weights of now. It may have been ready for long when it is claimed."""
+        """Begin a vector with the present weights. It may have been ready for long when it is claimed."""
         self.computed = self.version
 
     def claim(self) -> bytes | None:
-        """The claim of the vector that is ready, or its repeat; None while what it has computed with was refused
-        already."""
+        """Return the claim of the ready vector, or its retransmission; None while its weights were refused already."""
         if self.claimed is None:
             if self.computed <= self.newer_than:
                 self.compute()
@@ -65,7 +64,7 @@ class AsynchronousWorker:
         return self.client.claim(self.k, self.seq(self.claimed))
 
     def contributions(self) -> list[bytes]:
-        """Of every update granted to it the segments that it lacks and the window allows."""
+        """Return, of every update granted to it, the segments that it lacks and the window allows."""
         client, frames = self.client, []
         for base, (k, _) in sorted(self.granted.items()):
             for position in range(max(base, self.low), min(base + self.segments, self.low + client.window)):
@@ -82,12 +81,12 @@ class AsynchronousWorker:
         return self.client.receipt(self.seq(self.low), want=True)
 
     def due(self) -> list[bytes]:
-        """Everything that timers could send now."""
+        """Return all frames that timers could send now."""
         claim = self.claim()
         return [*self.contributions(), *([claim] if claim else []), self.receipt()]
 
     def forget(self, low: int) -> None:
-        """Drops results and complete updates below `low`, but for the newest."""
+        """Drop results and complete updates below `low`, except the newest."""
         self.results = {position: result for position, result in self.results.items() if position >= low}
         newest = max(self.granted, default=0)
         self.granted = {
@@ -95,7 +94,7 @@ class AsynchronousWorker:
         }
 
     def take(self, frame: bytes) -> Type:
-        """Learns from any frame of the switch for this worker."""
+        """Handle a frame of the switch for this worker."""
         reply = self.client.take(frame)
         header = reply.header
         position = (int(header["seq"]) - self.origin) % SERIAL
@@ -122,7 +121,7 @@ class AsynchronousWorker:
         return reply.type
 
     def enters(self, frame: bytes) -> bool:
-        """Whether an acknowledged Join lets it in; it begins anew there."""
+        """Return True if an acknowledged Join admits it; it starts anew there."""
         reply = self.client.take(frame)
         if reply.ack is None or reply.ack["standing"] != Standing.LIVE:
             return False

@@ -36,7 +36,7 @@ BLOCK_TYPES = {
     0xE1: "D0 D1 D2 D3 D4 D5 -1 C7",
     0xFF: "D0 D1 D2 D3 D4 D5 D6",
 }
-"""Figure 49-7, behind the block type field: data, control codes and O codes of lanes; "-4": so many zeros."""
+"""Figure 49-7, after the block type field: data, control codes and O codes of lanes; "-4" is four zeros."""
 CODES = {0x07: 0x00, 0x06: 0x06, 0xFE: 0x1E, 0x1C: 0x2D, 0x3C: 0x33, 0x7C: 0x4B, 0xBC: 0x55, 0xDC: 0x66, 0xF7: 0x78}
 """Table 49-1."""
 O_CODES = {0x9C: 0x0, 0x5C: 0xF}
@@ -46,7 +46,7 @@ START_LANES, TERMINATE_LANES = (
 )
 ERRORS: list[Character] = [(0xFE, True)] * 8
 SYNC_DATA, SYNC_CONTROL = [0, 1], [1, 0]
-"""In the order in which they are sent."""
+"""In the order of transmission."""
 
 
 def bits(value: int, width: int) -> list[int]:
@@ -54,12 +54,13 @@ def bits(value: int, width: int) -> list[int]:
 
 
 def number(sent: Iterable[int]) -> int:
-    """The bit sent first lowest."""
+    """Return bits as a number, the bit that is sent first lowest."""
     return sum(bit << k for k, bit in enumerate(sent))
 
 
 def block(word: list[Character]) -> list[int] | None:
-    """66 bits of eight characters, not scrambled, in the order in which they are sent; None if no block has them."""
+    """Return the 66 bits of eight characters, not scrambled, in the order of transmission; None if no block has
+    them."""
     if not any(is_control for _, is_control in word):
         return SYNC_DATA + [bit for byte, _ in word for bit in bits(byte, 8)]
     for block_type, fields in BLOCK_TYPES.items():
@@ -86,7 +87,7 @@ def coded(what: str, byte: int) -> list[int]:
 
 
 def word_of(sent: list[int]) -> list[Character] | None:
-    """The eight characters of a block; None if it is none."""
+    """Return the eight characters of a block; None if it is not legal."""
     sync, payload = sent[:2], sent[2:]
     if sync == SYNC_DATA:
         return [(number(payload[8 * k : 8 * k + 8]), False) for k in range(8)]
@@ -117,7 +118,7 @@ def word_of(sent: list[int]) -> list[Character] | None:
 
 
 class Shift:
-    """The register of clause 49.2.6: what stood on the line 39 and 58 bits ago."""
+    """The register of clause 49.2.6: the bits on the line 39 and 58 bits ago."""
 
     def __init__(self, seed: int = (1 << 58) - 1):
         self.line = [seed >> k & 1 for k in range(58)]
@@ -130,7 +131,7 @@ class Shift:
 
 
 def scrambled(blocks: Iterable[list[int]], register: Shift) -> Iterator[int]:
-    """The line: headers as they are, all else scrambled."""
+    """Return the line: headers as they are, payloads scrambled."""
     for one in blocks:
         yield from one[:2]
         for bit in one[2:]:

@@ -1,8 +1,7 @@
-"""`make bench`: how fast the switch and its driver are, as a table and as `build/bench.json`. Everything is measured
-now, nothing is remembered.
+"""`make bench`: speed of the switch and its driver, as a table and as `build/bench.json`.
 
-Words per cycle and latencies are counted in clock cycles of the RTL and do not depend on the machine; kilohertz and
-microseconds do, and `machine.load` says how busy it was with other things.
+All figures are measured now, none is stored. Words per cycle and latencies are counted in clock cycles of the RTL and
+do not depend on the machine; kilohertz and microseconds do, and `machine.load` has the load of the machine.
 """
 
 import json
@@ -34,8 +33,8 @@ REPLAY_LEAVES = 1 << 20
 
 
 class Figure(NamedTuple):
-    """value: None if it cannot be measured here; the unit says why. listed: in the table of all; what has a table of
-    its own is not."""
+    """A measured figure. `value` is None if it cannot be measured here; the unit then has the reason. `listed`: it is
+    in the common table."""
 
     key: str
     value: float | None
@@ -44,7 +43,7 @@ class Figure(NamedTuple):
 
 
 Measurement = Callable[[bool], Iterator[Figure]]
-"""Given whether to be quick."""
+"""A measurement; its argument asks for a quick run."""
 
 
 def words_per_cycle(
@@ -131,7 +130,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "driver.allreduce_us.3.3MB": partial(driver, "3.3MB", 3_300_000, 5),
     "driver.allreduce_us.6.4MB": partial(driver, "6.4MB", 6_400_000, 3),
 }
-"""By the beginning of the keys that each gives. Sizes of the driver's sums: gradients of the agents in Li et al., ISCA
+"""By the prefix of the keys that each gives. Sizes of the driver's sums: gradients of the agents in Li et al., ISCA
 2019, from PPO to DQN."""
 
 
@@ -139,7 +138,7 @@ def main(
     only: Annotated[str, typer.Option(help="Only keys that begin so.")] = "",
     quick: Annotated[bool, typer.Option(help="Fewer frames and repetitions; for a look, not for a record.")] = False,
 ) -> None:
-    """How fast the switch and its driver are."""
+    """Measure the speed of the switch and its driver."""
     console = Console()
     above = max((name for name in MEASUREMENTS if only.startswith(name)), key=len, default="")
     chosen = [measure for name, measure in MEASUREMENTS.items() if name.startswith(only) or name == above]

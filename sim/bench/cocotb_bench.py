@@ -1,9 +1,9 @@
-"""The emitted Verilog beside the golden model, at the level of frames that scapy has built: workers, ports, and what
-follows the trace.
+"""The emitted Verilog beside the golden model, at the level of frames built by scapy: workers, ports, and the order of
+the trace.
 
-Ports run at the same time, so which frame the switch decides about first is its own affair: the model is given the
-frames in the order of the switch's trace, and must agree with every outcome, every frame that leaves, and every
-register at the end.
+Ports run at the same time, and the switch decides in which order it handles their frames. The model receives the frames
+in the order of the switch's trace, and must agree with every outcome, every frame that leaves, and every register at
+the end.
 """
 
 import random
@@ -31,7 +31,7 @@ READ_STEP, REGISTERS = 8, 64 + 8 * CONFIG.ports
 
 
 class Worker:
-    """What a worker knows and sends, in scapy's words."""
+    """A worker's state and its frames, built by scapy."""
 
     def __init__(self, index: int):
         self.port, self.nonce = index, 0xA0 + index
@@ -128,7 +128,7 @@ class Bench:
         self.sources[port].put(frame, error)
 
     async def follow(self) -> None:
-        """Gives the model the frames that the switch decides about, and compares the outcomes."""
+        """Give the model the frames in the order of the switch's decisions, and compare the outcomes."""
         trace = {name: getattr(self.dut, f"trace_{name}") for name in ("valid", "outcome", "port")}
         while True:
             await RisingEdge(self.dut.clk)
@@ -141,7 +141,8 @@ class Bench:
             assert Outcome(int(trace["outcome"].value)) == outcome
 
     async def settle(self) -> list[list[bytes]]:
-        """Waits until nothing is left anywhere, compares what has left since the last time, and returns it by port."""
+        """Wait until no frame is left anywhere, compare the frames that have left since the last call, and return them
+        by port."""
         quiet = 0
         for _ in range(LIMIT_CYCLES):
             await RisingEdge(self.dut.clk)
@@ -165,19 +166,20 @@ class Bench:
         return got
 
     def later(self, us: int) -> None:
-        """Only between `settle` and the next frame: when exactly the switch looks at its clock is its own affair."""
+        """Advance the time. Call it only between `settle` and the next frame: the cycle in which the switch reads its
+        clock is not specified."""
         self.now_us += us
         self.dut.now_us.value = self.now_us
 
     async def read_all(self, worker: Worker) -> None:
-        """All registers; `settle` compares them with the model's."""
+        """Read all registers; `settle` compares them with the model's."""
         for register in range(0, REGISTERS, READ_STEP):
             self.put(worker.port, worker.read(register))
             await self.settle()
 
 
 def sort(frame: bytes) -> str:
-    """What a frame that left the switch is, by the class of its queue."""
+    """Return the kind of a frame from the switch, by the class of its queue."""
     packet = Ether(frame)
     if packet.src != MAC or Header not in packet:
         return "ordinary"

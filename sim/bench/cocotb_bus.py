@@ -1,5 +1,4 @@
-"""The word streams of the emitted Verilog under cocotb: who offers words, who takes them and when they pause, who
-watches the handshake."""
+"""The word streams of the emitted Verilog under cocotb: sources, sinks, their stalls, and watchers of the handshake."""
 
 import itertools
 import random
@@ -13,7 +12,7 @@ from cocotb.triggers import RisingEdge
 __all__ = ["Handshake", "HandshakeError", "Sink", "Source", "StreamBus", "Word", "bursts", "none", "until", "watch"]
 
 Stalls = Iterator[bool]
-"""For each cycle, whether to pause."""
+"""For each cycle, whether to stall."""
 
 
 def none(rng: random.Random, longest: int = 0) -> Stalls:
@@ -21,14 +20,14 @@ def none(rng: random.Random, longest: int = 0) -> Stalls:
 
 
 def bursts(rng: random.Random, longest: int = 20) -> Stalls:
-    """Pauses of up to `longest` cycles, and up to 12 cycles between them."""
+    """Yield stalls of up to `longest` cycles, with up to 12 cycles between them."""
     while True:
         yield from itertools.repeat(False, rng.randint(0, 12))
         yield from itertools.repeat(True, rng.randint(0, longest))
 
 
 async def until(clk: SimHandleBase, holds: Callable[[], object], cycles: int = 20_000) -> None:
-    """Looks in each cycle until `holds` says so. TimeoutError after so many cycles."""
+    """Wait until `holds` returns True, one check a cycle. Raises TimeoutError after so many cycles."""
     for _ in range(cycles):
         await RisingEdge(clk)
         if holds():
@@ -37,7 +36,7 @@ async def until(clk: SimHandleBase, holds: Callable[[], object], cycles: int = 2
 
 
 class HandshakeError(Exception):
-    """A stream broke what every stream promises."""
+    """A stream broke the promise of every stream."""
 
 
 class Word(NamedTuple):
@@ -48,8 +47,8 @@ class Word(NamedTuple):
 
 
 class Handshake:
-    """The promise: what is offered stays, unchanged, until it is taken; only a frame's last word may be short, none
-    empty."""
+    """The promise: an offered word stays, unchanged, until it is accepted; only a frame's last word may be short, and
+    no word is empty."""
 
     def __init__(self, name: str, bus_bytes: int):
         self.name, self.bus_bytes = name, bus_bytes
@@ -57,7 +56,7 @@ class Handshake:
         self.inside = False
 
     def cycle(self, offered: Word | None, ready: bool) -> None:
-        """What was to be seen in the next cycle: the word, if `valid` was set. HandshakeError names the breach."""
+        """Check the next cycle: the word, if `valid` was 1. Raises HandshakeError that names the breach."""
         if self.waiting is not None and offered is None:
             raise HandshakeError(f"{self.name}: an offered word was withdrawn")
         if self.waiting is not None and offered != self.waiting:
@@ -72,7 +71,7 @@ class Handshake:
 
 
 class StreamBus:
-    """The signals `<name>_data`, `_bytes`, `_last`, `_valid`, `_ready`, and where there is one `_error`, of the top."""
+    """The signals `<name>_data`, `_bytes`, `_last`, `_valid`, `_ready` and, if there is one, `_error` of the top."""
 
     def __init__(self, dut: SimHandleBase, name: str):
         self.name, self.clk = name, dut.clk
@@ -83,7 +82,7 @@ class StreamBus:
         self.bus_bytes = len(self.data) // 8
 
     def word(self) -> Word | None:
-        """What is offered now. Unknown bits in it are an error of their own (ValueError)."""
+        """Return the offered word. Unknown bits in it are an error of their own (ValueError)."""
         if not int(self.valid.value):
             return None
         return Word(
@@ -95,7 +94,7 @@ class StreamBus:
 
 
 class Source:
-    """Sends frames into the switch, one at a time, pausing when `stalls` says so; then there is noise on the wires."""
+    """Sends frames into the switch, one at a time, with stalls; in between, the bus carries noise."""
 
     def __init__(self, bus: StreamBus, stalls: Stalls, noise: Callable[[], int]):
         self.bus, self.stalls, self.noise = bus, stalls, noise
@@ -128,8 +127,7 @@ class Source:
 
 
 class Sink:
-    """Takes frames, pausing when `stalls` says so. `frames`: their bytes, or, with `marked`, bytes and whether they had
-    an error."""
+    """Takes frames, with stalls. `frames`: their bytes or, with `marked`, bytes and whether they had an error."""
 
     def __init__(self, bus: StreamBus, stalls: Stalls, *, marked: bool = False):
         self.bus, self.stalls, self.marked = bus, stalls, marked
@@ -150,7 +148,7 @@ class Sink:
 
 
 async def watch(bus: StreamBus, handshake: Handshake) -> None:
-    """Judges every cycle of a stream."""
+    """Check every cycle of a stream."""
     while True:
         await RisingEdge(bus.clk)
         handshake.cycle(bus.word(), bool(int(bus.ready.value)))

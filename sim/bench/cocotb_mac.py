@@ -1,5 +1,5 @@
-"""Emitted Verilog of the MAC at XGMII, against the source and the sink of cocotbext-eth, which are somebody else's.
-Top: `sim.bench.mac.Mac`.
+"""The emitted Verilog of the MAC at XGMII, against the source and the sink of cocotbext-eth, an outside model. Top:
+`sim.bench.mac.Mac`.
 
 Stalls: pauses of the line, as a gearbox makes them, and gaps between frames on the side of the switch.
 """
@@ -18,13 +18,13 @@ from sim.bench.cocotb_bus import none, until
 __all__: list[str] = []
 
 LENGTHS = [*range(60, 84), 127, 128, 129, 130, *range(1511, 1519)]
-"""All residues modulo 8, around the shortest and the longest."""
+"""All residues modulo 8, around the shortest and the longest frame."""
 CYCLE_NS = 6.4
 GAP_BYTES = 12
 
 
 def bursts(rng: random.Random) -> Iterator[bool]:
-    """Every 33rd cycle, as a synchronous gearbox pauses, and now and then some more."""
+    """Yield pauses: every 33rd cycle, as of a synchronous gearbox, and some more at random."""
     while True:
         yield from itertools.repeat(False, 32)
         yield from itertools.repeat(True, rng.choice([1, 1, 1, 5]))
@@ -57,7 +57,7 @@ class Bench:
             await RisingEdge(self.dut.clk)
 
     async def feed(self, frames, pauses):
-        """A frame's words without a pause between them, as the transmitter asks."""
+        """Offer a frame's words without a pause between them, as the transmitter requires."""
         dut = self.dut
         for frame in frames:
             for _ in range(next(pauses)):
@@ -90,7 +90,7 @@ class Bench:
 
 
 def gaps_of(frames) -> list[float]:
-    """In bytes, from the terminate of one to the start of the next: the sink stamps both with the time of their
+    """Return the gaps in bytes, from a terminate to the next start: the sink stamps both with the time of their
     lanes."""
     byte = CYCLE_NS / 8 * 1000
     return [(after.sim_time_start - before.sim_time_end) / byte for before, after in itertools.pairwise(frames)]
@@ -99,7 +99,7 @@ def gaps_of(frames) -> list[float]:
 @cocotb.test()
 @cocotb.parametrize(("stalls", [none, bursts]))
 async def test_mac_frames_are_received_from_another_source(dut, stalls):
-    """At line rate, back to back, all lengths: with the deficit idle count, without, and all in lane 4."""
+    """At line rate, back to back, all lengths: with the deficit idle count, without it, and all starts in lane 4."""
     bench = Bench(dut, stalls)
     await bench.start()
     source, sent = bench.source, []
@@ -123,7 +123,7 @@ async def test_mac_frames_are_received_from_another_source(dut, stalls):
 @cocotb.test()
 @cocotb.parametrize(("stalls", [none, bursts]))
 async def test_mac_frames_are_sent_to_another_sink(dut, stalls):
-    """With the FCS that zlib makes; while frames wait, 12 bytes apart in the mean, and none is lost."""
+    """With zlib's FCS. Waiting frames are 12 bytes apart on average, and no frame is lost."""
     bench = Bench(dut, stalls)
     await bench.start()
     frames = [bench.rng.randbytes(length) for length in (1, 2, 59, *LENGTHS, *range(60, 68), *range(60, 68), *LENGTHS)]
@@ -144,8 +144,8 @@ async def test_mac_frames_are_sent_to_another_sink(dut, stalls):
 @cocotb.test()
 @cocotb.parametrize(("stalls", [none, bursts]))
 async def test_mac_damaged_frames_end_with_an_error(dut, stalls):
-    """Wrong FCS, control characters inside, frames cut short, bad preambles; each beside a good one, which is not
-    touched."""
+    """Wrong FCS, control characters inside, truncated frames, bad preambles; each beside a good frame, which does not
+    change."""
     bench = Bench(dut, stalls)
     await bench.start()
     expected = []
@@ -180,7 +180,8 @@ async def test_mac_damaged_frames_end_with_an_error(dut, stalls):
 @cocotb.test()
 @cocotb.parametrize(("stalls", [none, bursts]))
 async def test_mac_faults_are_heard_and_answered(dut, stalls):
-    """A local fault is answered by remote ones, a remote fault by idle; frames wait, and go when it is over."""
+    """A local fault is answered by remote faults, a remote fault by idle; frames wait, and leave when the fault is
+    over."""
     bench = Bench(dut, stalls)
     await bench.start()
     for fault, heard, answer in ((0x000001, dut.local, 0x000002), (0x000002, dut.remote, None)):

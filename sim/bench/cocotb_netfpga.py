@@ -1,8 +1,8 @@
-"""The drop-in core as emitted Verilog, between a source and a sink of AXI4-Stream and a manager of AXI4-Lite that are
-cocotbext-axi's.
+"""The drop-in core as emitted Verilog, between cocotbext-axi's source and sink of AXI4-Stream and its manager of
+AXI4-Lite.
 
-Tops: `reflector` has in place of the switch what sends each frame of port p out of port p + 1; `opennic` is the same
-with the other tuser, and `core` has the switch itself.
+Tops: `reflector` sends each frame of port p out of port p + 1, in place of the switch; `opennic` is the same with the
+other tuser, and `core` has the switch itself.
 """
 
 import os
@@ -37,7 +37,7 @@ LIMIT_CYCLES = 50_000
 
 
 class Bench:
-    """A core with everything around it. Which of the tops it is says the environment."""
+    """A core with its surroundings. The environment selects the top."""
 
     def __init__(self, dut, stalls):
         self.dut, self.rng, self.top = dut, random.Random(cocotb.RANDOM_SEED), os.environ["ISWITCH_TOP"]
@@ -66,7 +66,7 @@ class Bench:
         await self.source.send(AxiStreamFrame(frame, tuser=len(frame) | 1 << SOURCE[self.top] + place))
 
     async def take(self) -> tuple[bytes, int, int]:
-        """Bytes, the length that tuser says, and the place of the only destination."""
+        """Return the bytes of a packet, the length in its tuser, and its only destination."""
         if self.sink.empty():
             await until(self.dut.axis_aclk, lambda: not self.sink.empty(), LIMIT_CYCLES)
         frame = self.sink.recv_nowait()
@@ -144,8 +144,8 @@ async def test_reflector_registers_say_what_it_is(dut, stalls):
 @cocotb.test()
 @cocotb.parametrize(("stalls", [none, bursts]))
 async def test_core_is_a_switch(dut, stalls):
-    """Answers ARP and ping at the address that was written, sends a frame to where its address was seen, and to all if
-    it was not."""
+    """It answers ARP and ping at the written address, sends a frame to the port of a known address, and to all ports
+    for an unknown one."""
     bench = Bench(dut, stalls)
     await bench.start()
     ip, mac = "192.168.7.9", "02:69:73:77:00:01"

@@ -1,7 +1,5 @@
-"""A gigabit port at its pins, against the RGMII models of cocotbext-eth, which are somebody else's.
-
-Tops: `rgmii` is a port as a board has it, `shallow` one with little memory on its way in.
-"""
+"""A gigabit port at its pins, against the RGMII models of cocotbext-eth, an outside model. Tops: `rgmii` is a port as
+on a board, `shallow` has a small receive memory."""
 
 import itertools
 import random
@@ -18,7 +16,7 @@ __all__ = ["LENGTHS"]
 LENGTHS = (60, 61, 64, 67, 68, 127, 128, 590, 1514, 1518)
 LIMIT_CYCLES = 100_000
 LONGEST_PAUSES = 20, 60
-"""In cycles, each of which is 2.5 bytes on the wire, of who takes words and who gives them: they come faster than on
+"""Cycles, each 2.5 bytes on the wire, for which the consumer and the producer of words pause: words come faster than on
 the wire, or slower."""
 SYNC_NS, WIRE_NS = 20, 8
 
@@ -51,7 +49,8 @@ class Bench:
         cocotb.start_soon(watch(self.rx_bus, self.watch))
 
     async def sample(self):
-        """The pins' clock a quarter later, as a PHY that delays it makes; the clock that goes out is right then."""
+        """The pins' clock a quarter of a period later, as a PHY that delays it makes; the transmitted clock is right
+        then."""
         while True:
             await RisingEdge(self.dut.wire_clk)
             await Timer(WIRE_NS / 4, unit="ns")
@@ -72,8 +71,7 @@ class Bench:
 @cocotb.test()
 @cocotb.parametrize(("stalls", [none, bursts]))
 async def test_rgmii_sends_whole_frames_with_gaps(dut, stalls):
-    """Of a source that pauses within frames. What is short is padded; where frames wait, the gap is of 12 bytes and not
-    of one more."""
+    """The source pauses inside frames. Short frames are padded; the gap between waiting frames is exactly 12 bytes."""
     bench = Bench(dut, stalls)
     await bench.start()
     sent = [bench.payload(length) for length in (1, 14, 59, *LENGTHS, *LENGTHS, 60, 60, 60, 60)]
@@ -100,8 +98,8 @@ async def test_rgmii_sends_whole_frames_with_gaps(dut, stalls):
 @cocotb.test()
 @cocotb.parametrize(("stalls", [none, bursts]))
 async def test_rgmii_gives_every_frame_once_and_marks_the_damaged(dut, stalls):
-    """At line rate, with gaps of 12 bytes and of one: good frames as they are, also those that are too short; with an
-    error what has a bad FCS, or a start that is none, and fragments; after each of these a good one."""
+    """At line rate, with gaps of 12 bytes and of one: good frames arrive unchanged, also those that are too short;
+    frames with a bad FCS or a bad start and fragments arrive with an error; after each of these a good frame."""
     bench = Bench(dut, stalls)
     await bench.start()
     good = lambda length: (frame := bench.payload(length), GmiiFrame.from_payload(frame, min_len=0), False)
@@ -154,7 +152,7 @@ async def test_rgmii_sends_while_it_receives(dut, stalls):
 @cocotb.test()
 @cocotb.parametrize(("stalls", [none, bursts]))
 async def test_shallow_cuts_what_finds_no_room_and_counts_it(dut, stalls):
-    """While nobody takes frames for long: each comes once, whole or with an error, and good ones come again
+    """While the consumer stalls for long, each frame arrives once, complete or with an error; good frames arrive again
     afterwards."""
     bench = Bench(dut, stalls)
     pausing = bench.got.stalls

@@ -1,4 +1,4 @@
-"""The emitted Verilog against the golden model (`cocotb_bench.py`), under sums, broken frames and ordinary traffic."""
+"""The emitted Verilog against the golden model (`cocotb_bench.py`), with sums, broken frames and ordinary traffic."""
 
 import itertools
 
@@ -27,8 +27,8 @@ def segment(rng: np.random.Generator, seq: int, length: int) -> np.ndarray:
 @cocotb.test()
 @cocotb.parametrize(("stalls", [none, bursts]))
 async def test_sums_equal_the_model(dut, stalls):
-    """Two workers, both formats, every length around a word's and the segment's end, whole windows at a time; repeats
-    while a slot collects and after it is complete."""
+    """Two workers, both formats, every length around the end of a word and of the segment, whole windows at a time;
+    retransmissions while a slot collects and after it is complete."""
     bench = await Bench.start(dut, stalls)
     workers = await joined(bench, 2)
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
@@ -76,7 +76,7 @@ async def test_sums_equal_the_model(dut, stalls):
 
 
 def spoilt(worker: Worker) -> list[Packet]:
-    """A good contribution with one thing wrong each, for every outcome of a frame that is ours and refused."""
+    """Return good contributions with one error each, one for every outcome of a refused iswitch frame."""
     seq, numbers = worker.first_seq, np.arange(10, dtype="<f4")
     good = lambda **fields: worker.contribution(seq, numbers, **fields)
     whole = lambda packet: packet.__class__(bytes(packet))  # with checksums filled in
@@ -130,7 +130,7 @@ def spoilt(worker: Worker) -> list[Packet]:
 @cocotb.test()
 @cocotb.parametrize(("stalls", [none, bursts]))
 async def test_broken_frames_change_nothing(dut, stalls):
-    """Frames with one thing wrong between the two contributions of a slot: each is counted, none is in the sum."""
+    """Frames with one error each between the two contributions of a slot: each is counted, and none is in the sum."""
     bench = await Bench.start(dut, stalls)
     workers = await joined(bench, 2)
     numbers = np.float32([1, -2, 0.5])
@@ -178,7 +178,7 @@ async def test_broken_frames_change_nothing(dut, stalls):
 @cocotb.test()
 @cocotb.parametrize(("stalls", [none, bursts]))
 async def test_ordinary_frames_pass_unchanged(dut, stalls):
-    """What is not ours, or only nearly, leaves by the other port byte for byte, while sums go on."""
+    """Frames that do not belong to iswitch, or nearly do, leave by the other port byte for byte, while sums go on."""
     bench = await Bench.start(dut, stalls)
     workers = await joined(bench, 2)
     ether = lambda: Ether(src="02:00:00:00:00:77", dst="02:00:00:00:00:78")
@@ -217,7 +217,7 @@ async def test_ordinary_frames_pass_unchanged(dut, stalls):
 @cocotb.test()
 @cocotb.parametrize(("stalls", [none, bursts]))
 async def test_stations_are_learnt_and_the_switch_answers(dut, stalls):
-    """Two stations speak through the switch and to it, in the words of scapy, which also checks the answers."""
+    """Two stations talk through the switch and to it, in scapy's frames; scapy also checks the answers."""
     bench = await Bench.start(dut, stalls)
     macs, ips = [f"02:00:00:00:01:{k:02x}" for k in range(3)], [f"10.0.1.{k}" for k in range(3)]
     ether = lambda source, to: Ether(src=macs[source], dst=to)

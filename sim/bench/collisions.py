@@ -1,4 +1,4 @@
-"""Memories that are said never to be read where they are written, held to it in the simulator."""
+"""Checks in the simulator that memories marked as never read where they are written keep that promise."""
 
 import contextlib
 from collections.abc import Iterator
@@ -13,9 +13,12 @@ __all__ = ["collisions_refused"]
 
 @contextlib.contextmanager
 def collisions_refused() -> Iterator[list[Memory]]:
-    """Whatever is simulated in here raises AssertionError when a port of such a memory reads the word that another
-    writes in the same cycle. The list is of the memories that were watched. RuntimeError from one whose ports are of
-    different clocks: there is no such cycle."""
+    """Raise AssertionError in any simulation inside this context when a port of such a memory reads the word that
+    another writes in the same cycle.
+
+    Yields the list of the watched memories. Raises RuntimeError for a memory whose ports have different clocks: they
+    have no common cycle.
+    """
     elaborate, watched = Memory.elaborate, []
 
     def watching(self, platform):

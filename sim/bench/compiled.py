@@ -1,6 +1,6 @@
 """Any component, compiled, and run a batch of cycles at a time: rows of numbers in, rows of numbers out.
 
-For checks that need millions of cycles, of which Amaranth's simulator does some two thousand in a second.
+For checks that need millions of cycles; Amaranth's simulator computes some two thousand in a second.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ from sim.emulator.toolchain import FAST, ROOT, digest, made_once, shared, verila
 __all__ = ["BUILD", "Compiled"]
 
 BUILD = ROOT / "build" / "compiled"
-"""Where libraries are cached; safe to delete."""
+"""Cache of libraries; safe to delete."""
 RESET = "rst"
 
 # One evaluation shows what stands before the clock's edge, one is the edge.
@@ -52,11 +52,11 @@ API uint64_t compiled_run(void *context, const uint64_t *in, uint64_t rows, int 
 
 
 class Compiled:
-    """A component in the state after its registers' initial values, with memories of zeros.
+    """A component after reset, with memories of zeros.
 
     `inputs` and `outputs` are the numpy records of a cycle: one 64-bit number for each port, or for each field of a
-    port that is a layout, by path (`operations_payload_leaf`), and `rst` among the inputs. Ports that are constant are
-    left out. `through`: makes the RTLIL that is compiled of the component's, top module `top`.
+    port that is a layout, by path (`operations_payload_leaf`), and `rst` among the inputs. Constant ports are left out.
+    `through` turns the component's RTLIL into the RTLIL that is compiled, top module `top`.
     """
 
     def __init__(self, component: Component, *, through: Callable[[str], str] = str):
@@ -88,16 +88,18 @@ class Compiled:
             self._library.compiled_close(self._context)
 
     def rows(self, count: int, **columns: Any) -> np.ndarray:
-        """Inputs for so many cycles; what is not named is 0."""
+        """Return inputs for so many cycles; unnamed ones are 0."""
         made = np.zeros(count, self.inputs)
         for name, values in columns.items():
             made[name] = values
         return made
 
     def run(self, rows: np.ndarray, *, held_by: str = "", cycles: int | None = None) -> np.ndarray:
-        """The outputs in each cycle, as they stand before its edge. A row is one cycle's inputs; with `held_by`, an
-        output, it stays until that is 1 in its cycle. TimeoutError unless all rows went in within `cycles`, which then
-        must be said."""
+        """Return the outputs in each cycle, as they are before its edge.
+
+        A row is one cycle's inputs. With `held_by`, an output, a row stays until that output is 1 in its cycle. Raises
+        TimeoutError unless all rows were accepted within `cycles`, which must then be given.
+        """
         rows = np.ascontiguousarray(rows)
         if rows.dtype != self.inputs or rows.ndim != 1:
             raise ValueError(
@@ -119,7 +121,7 @@ class Compiled:
 
 
 def plain(name: str, port: Any) -> Iterator[tuple[str, Value]]:
-    """A port taken apart into what fits into a number each."""
+    """Split a port into parts that fit into a number each."""
     if isinstance(port, data.View) and not isinstance(
         layout := data.Layout.cast(port.shape()), data.FlexibleLayout | data.UnionLayout
     ):
@@ -136,8 +138,8 @@ def plain(name: str, port: Any) -> Iterator[tuple[str, Value]]:
 def library(
     component: Component, inputs: dict[str, Value], outputs: dict[str, Value], through: Callable[[str], str] = str
 ) -> Path:
-    """Path of the shared library, compiled now unless one of the same RTL exists. Inside it ports have numbers for
-    names."""
+    """Return the path of the shared library, and compile it unless one of the same RTL exists. Its ports have numbers
+    as names."""
     m, sync = Module(), ClockDomain("sync")
     m.domains.sync, m.submodules.part = sync, component
     pins = [sync.clk, sync.rst]

@@ -1,7 +1,8 @@
-"""The protocol core alone: frames' headers go in, outcomes, verdicts and replies are compared with the golden model's.
+"""The protocol core alone: headers of frames go in; outcomes, verdicts and replies are compared with the golden
+model's.
 
-The model is asked first, frame by frame, so that clients can learn from its answers; then the gateware is shown all of
-it at once.
+The model answers first, frame by frame, so that clients can learn from its answers. Then the gateware gets the whole
+sequence at once.
 """
 
 from collections.abc import Callable
@@ -47,19 +48,18 @@ ADDRESS_BYTES = FRAME_BYTES - HEADER.itemsize
 
 
 def clock_us(frames: int) -> int:
-    """The time at which a frame comes. Some notices are suppressed, and after a while members are
-    silent."""
+    """Return the time at which a frame comes. Some notices are suppressed, and after a while members are silent."""
     return NOTICE_INTERVAL_US * 2 // 5 * frames + frames // 16 * SILENCE_TICK_US
 
 
 def register(address: int) -> int:
-    """What stands at an address, for the core that has no counters here."""
+    """Return the content of a register, for the core, which has no counters here."""
     return (address + 1) * 0x9E3779B1 % 2**32
 
 
 class Done(NamedTuple):
-    """An operation as the aggregator is told it; a GRANT has no slot. `up`: what an uplink says besides: member, token,
-    behind, partial."""
+    """An operation as the aggregator receives it; a GRANT has no slot. `up` has an uplink's further fields: member,
+    token, behind, partial."""
 
     operation: int
     slot: int
@@ -77,7 +77,7 @@ class Done(NamedTuple):
 
 
 class Recorder(TreeSwitch):
-    """The model, noting what it does on the way."""
+    """The model, with a record of its operations."""
 
     def __init__(
         self, config: Config, *, mac: bytes, ip: bytes, seed: int, parents: dict[int, Parent] | None = None
@@ -192,7 +192,7 @@ class Recorder(TreeSwitch):
 
 
 class CoreBench:
-    """Ask with `exchange` as one asks a switch, then `check` the gateware."""
+    """Call `exchange` as with a switch, then `check` the gateware."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ class CoreBench:
         return [answer for _, answer in self.receive(port, frame, error=error)]
 
     def receive(self, port: int, frame: bytes, now_us: int = 0, error: bool = False) -> Frames:
-        """As a golden switch, but for the time, which is the bench's."""
+        """Implements a golden switch's `receive`, with the time of the bench."""
         before = len(self.model.fates)
         sent = self.model.receive(port, frame, clock_us(before), error)
         if len(self.model.fates) != before:
@@ -219,7 +219,7 @@ class CoreBench:
         return sent
 
     def seen(self, port: int, frame: bytes) -> dict[str, Any]:
-        """The parser's item for a frame."""
+        """Return the parser's item for a frame."""
         pseudo = frame[26:34] + b"\0\x11" + frame[38:40]
         elements = np.frombuffer(frame[FRAME_BYTES:].ljust(-(-len(frame) // 4) * 4 - FRAME_BYTES, b"\0"), "<u4")
         scan = {
@@ -238,7 +238,7 @@ class CoreBench:
         }
 
     def check(self, *, stalls: float = 0, core: Callable[[Config], Core] = Core) -> tuple[Source, Sink, Sink]:
-        """Shows the gateware all that was exchanged and compares everything. Returns headers, verdicts, replies."""
+        """Give the gateware all exchanged frames and compare everything. Returns headers, verdicts, replies."""
         dut, own = core(self.config), self.model.own
         parents = [
             (
@@ -301,7 +301,7 @@ class CoreBench:
         return source, verdicts, replies
 
     def addressed(self, reply: data.Const) -> tuple[int, bytes]:
-        """A reply of the gateware as the frame that is sent."""
+        """Return a reply of the gateware as the frame that is sent."""
         header = reply.header.as_value().value.to_bytes(HEADER.itemsize, "little")
         body = reply.body.as_value().value.to_bytes(ACK.itemsize, "little") if reply.acknowledges else b""
         payload = compose.with_complement(

@@ -1,4 +1,5 @@
-"""The compiled switch and the golden model side by side: the same frames in, the same frames out, the same counters."""
+"""The compiled switch and the golden model side by side: for the same input frames, the same output frames and
+counters."""
 
 from collections import defaultdict
 
@@ -21,18 +22,18 @@ from sim.emulator.engine import Board
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client
 from sim.model.tree_switch import Parent, TreeSwitch
 
-__all__ = ["Divergence", "Pair"]
+__all__ = ["DivergenceError", "Pair"]
 
 UDP = 17
 
 
-class Divergence(AssertionError):
-    """The two switches disagree; the message shows where."""
+class DivergenceError(AssertionError):
+    """The two switches disagree; the message says where."""
 
 
 def _stores(mac: bytes, frames: list[bytes]) -> dict[str, list[bytes]]:
-    """Frames of one port by the store they leave from: between stores the order is the port's own affair. `mac`: the
-    switch's."""
+    """Return frames of one port by the queue from which they leave: the order between queues is not specified. `mac` is
+    the switch's."""
     stores: dict[str, list[bytes]] = defaultdict(list)
     for frame in frames:
         ours = frame[6:14] == mac + b"\x08\0" and frame[23] == UDP and len(frame) >= FRAME_BYTES
@@ -46,9 +47,9 @@ def _stores(mac: bytes, frames: list[bytes]) -> dict[str, list[bytes]]:
 class Pair:
     """A compiled switch with the golden model beside it.
 
-    `exchange` hands one frame to both and waits; `burst` lets frames of several ports race, and then gives them to the
-    model in the order in which the switch's core decided them. Every difference raises Divergence. `design`: another
-    switch than ours of the same ports.
+    `exchange` gives one frame to both and waits. `burst` lets frames of several ports race, and then gives them to the
+    model in the order of the core's decisions. Every difference raises an error. `design` is another switch with the
+    same ports.
     """
 
     def __init__(
@@ -78,21 +79,21 @@ class Pair:
                 lines = [f"after {self.frames} frames, {what}, port {port}:"]
                 lines += [f"  switch {store} {frame.hex()}" for store, sent in got.items() for frame in sent]
                 lines += [f"  model  {store} {frame.hex()}" for store, sent in want.items() for frame in sent]
-                raise Divergence("\n".join(lines))
+                raise DivergenceError("\n".join(lines))
         if broken := self.board.violations():
-            raise Divergence(f"after {self.frames} frames the switch broke a handshake: {broken}")
+            raise DivergenceError(f"after {self.frames} frames the switch broke a handshake: {broken}")
 
     def wait(self, us: int) -> None:
-        """Time passes for both."""
+        """Let time pass for both."""
         self.now_us = self.now_us + us & 0xFFFFFFFF
 
     def exchange(self, port: int, frame: bytes, error: bool = False) -> list[bytes]:
-        """One frame; returns what the switch sent."""
+        """Exchange one frame; return the frames of the switch."""
         us = 37 if (self.frames + 1) % 50 else 9000
         return [sent for _, sent in self.receive(port, frame, self.now_us + us & 0xFFFFFFFF, error)]
 
     def receive(self, port: int, frame: bytes, now_us: int, error: bool = False) -> list[tuple[int, bytes]]:
-        """As a golden switch."""
+        """Implements a golden switch's `receive`."""
         self.frames += 1
         self.now_us = now_us
         self.board.send(port, frame, error)
@@ -103,7 +104,7 @@ class Pair:
         return sent
 
     def burst(self, frames: list[tuple[int, bytes]]) -> list[bytes]:
-        """Sound frames of several ports at once, at most what the ports' output queues hold."""
+        """Exchange intact frames of several ports at once, at most as many as the ports' output queues hold."""
         waiting: dict[int, list[bytes]] = defaultdict(list)
         for port, frame in frames:
             self.board.send(port, frame)
@@ -114,17 +115,17 @@ class Pair:
         for decision in self.board.trace():
             sent += self.model.receive(decision.port, waiting[decision.port].pop(0), self.now_us)
         if left := {port: len(rest) for port, rest in waiting.items() if rest}:
-            raise Divergence(f"frames that nobody decided about: {left}")
+            raise DivergenceError(f"frames that nobody decided about: {left}")
         self._same(sent, "a burst")
         return [frame for _, frame in sent]
 
     def reset(self) -> None:
-        """Resets the switch, and takes a new model, which knows nobody."""
+        """Reset the switch, and start a new model with empty tables."""
         self.board.reset()
         self.model = TreeSwitch(self.config, mac=self.mac, ip=self.ip, seed=self.seed, parents=self.parents)
 
     def counters_agree(self) -> None:
-        """Reads every register of both, jobs, members and slots among them; READ itself is among what is counted, so
+        """Compare every register of both, with jobs, members and slots. READ itself is counted, so the comparison goes
         page by page."""
         reader = Client.numbered(99, port=0)
         c = self.config
@@ -142,7 +143,7 @@ class Pair:
         for address in rows:
             self.exchange(0, reader.read(address))
         if sum(self.model.outcomes) != sum(seen[PortCounter.RX_FRAMES] for seen in self.model.port_counters):
-            raise Divergence(
+            raise DivergenceError(
                 f"{sum(self.model.outcomes)} outcomes of {len(Outcome)} kinds for another number of frames"
             )
 

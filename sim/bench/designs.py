@@ -1,9 +1,8 @@
-"""Switches that tests compile: each takes some 40 seconds of processor time once, so as few as possible, shared by all
-tests.
+"""Switches that tests compile. Each takes some 40 seconds of processor time once, so there are few of them, shared by
+all tests.
 
 `python -m sim.bench.designs demo` compiles the emulator's switch, and `python -m sim.bench.designs test` all that the
-short tier needs. Set-up does so while pip installs; whatever needs a switch that is not compiled yet compiles that
-switch itself.
+short tier needs. Set-up does so while pip installs; a test whose switch is not compiled yet compiles it.
 """
 
 import sys
@@ -16,9 +15,9 @@ from sim.emulator.defaults import EMULATED
 __all__ = ["MANY_MEMBERS", "TREE", "TWO_PORTS"]
 
 TWO_PORTS = Config(ports=2, bus_bits=64, members=4, window=4, elements=64, queue_bytes=4096, mac_entries=64)
-"""The smallest switch with everything but replay."""
+"""The smallest switch with all features except replay."""
 MANY_MEMBERS = Config(ports=4, bus_bits=64, members=32, window=4, elements=64, queue_bytes=8192)
-"""The most members that a job can have, and eight jobs."""
+"""The most members of a job, and eight jobs."""
 TREE = Config(ports=8, bus_bits=64, members=8, window=2, elements=16, queue_bytes=4096, mac_entries=64)
 """Enough ports for a leaf with all its workers."""
 NEEDED = {"demo": [EMULATED], "test": [EMULATED, Config(), TWO_PORTS, MANY_MEMBERS, TREE, NARROW]}

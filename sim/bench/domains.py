@@ -14,7 +14,7 @@ __all__ = ["Clocks", "drain", "feed"]
 
 
 class Clocks:
-    """`periods`: of each clock domain, in ns; no two clocks begin together. `domains` has their reset signals."""
+    """`periods` of the clock domains in ns; no two clocks begin together. `domains` has their reset signals."""
 
     def __init__(self, dut: Component, periods: Mapping[str, float]) -> None:
         top = Module()
@@ -37,7 +37,7 @@ class Clocks:
 async def feed(
     ctx, target, frames: Iterable[list[dict[str, int]]], *, domain: str, stalls: float = 0.0, seed: int = 0
 ) -> None:
-    """Offers the words of frames, each until it is taken. A reset of the domain ends a frame: what is left of it is not
+    """Offer the words of frames, each until it is accepted. A reset of the domain ends a frame: its rest is not
     offered."""
     rng, payload = random.Random(seed), Value.cast(target.payload)
     for frame in frames:
@@ -57,7 +57,7 @@ async def feed(
 async def drain(
     ctx, target, found: list, *, domain: str, stalls: float = 0.0, seed: int = 0, at: Callable[[], Any] = lambda: None
 ) -> None:
-    """Takes items; each is kept with what `at` says in that cycle, None for a reset of the domain."""
+    """Take items; each is kept with the value of `at` in that cycle, and a reset of the domain as None."""
     rng, payload = random.Random(seed), Value.cast(target.payload)
     while True:
         _, reset, valid, ready, bits = await ctx.tick(domain).sample(target.valid, target.ready, payload)

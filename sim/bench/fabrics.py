@@ -1,4 +1,4 @@
-"""Random fabrics for the tests: small, connected, with everything that a topology can say."""
+"""Random fabrics for tests: small, connected, with every feature of a topology."""
 
 import random
 
@@ -10,7 +10,7 @@ __all__ = ["random_topology"]
 
 
 def random_topology(seed: int, *, switches: int = 4, workers: int = 8, least: bool = False) -> Topology:
-    """least: nothing but one cable a worker, without slots, members and reservations."""
+    """Return a random topology. With `least`: one cable a worker, without slots, members and reservations."""
     chance = random.Random(seed)
     graph = nx.Graph()
     count = chance.randint(2, switches)

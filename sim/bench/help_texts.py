@@ -1,5 +1,5 @@
-"""What a terminal shows of help texts: rich reads `[plan]` as markup and prints nothing of it, and cuts long words in
-narrow columns."""
+"""The words of a help text as a terminal prints it: rich reads `[plan]` as markup and prints none of it, and cuts long
+words in narrow columns."""
 
 import re
 
@@ -16,5 +16,5 @@ def unprinted(command: click.Command, printed: str) -> list[str]:
 
 
 def _packed(text: str) -> str:
-    """The text without line breaks and boxes."""
+    """Return the text without line breaks and boxes."""
     return re.sub(r"[\s│╭╮╰╯─]+", "", text)

@@ -1,4 +1,4 @@
-"""Stations that know nothing of iswitch: what they send each other, and what they ask of the switch."""
+"""Ordinary stations: their frames to each other, and their ARP and ping requests to the switch."""
 
 import struct
 
@@ -22,8 +22,8 @@ class Host:
 
 
 def crowd(entries: int, count: int) -> list[bytes]:
-    """`count` addresses, at most 16, that a table of `entries` keeps in one set: each differs in bits that cancel out
-    there."""
+    """Return `count` addresses, at most 16, that a table of `entries` keeps in one set: they differ in bits that cancel
+    out in the hash."""
     bits = (entries // 4).bit_length() - 1
     return [(0x020000000099 ^ k << 8 ^ k << 8 + bits).to_bytes(6, "big") for k in range(count)]
 
@@ -44,7 +44,7 @@ def arp_request(host: Host, asked: bytes, *, to: bytes = BROADCAST, padding: int
 def echo_request(
     host: Host, payload: bytes, *, to: bytes = SWITCH_MAC, ip: bytes = SWITCH_IP, padding: int = 0
 ) -> bytes:
-    """A ping with right checksums, padded to 60 bytes and by `padding` more."""
+    """Return a ping with correct checksums, padded to 60 bytes and by `padding` more."""
     head = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 28 + len(payload), 0x1234, 0x4000, 63, 1, 0, host.ip, ip)
     message = struct.pack(">BBHHH", 8, 0, 0, 0x5678, len(payload)) + payload
     message = message[:2] + struct.pack(">H", 0xFFFF - ones_complement_sum(message)) + message[4:]
@@ -52,22 +52,23 @@ def echo_request(
 
 
 def summed(frame: bytes) -> bytes:
-    """The frame with a right IPv4 checksum."""
+    """Return the frame with a correct IPv4 checksum."""
     head = frame[14:24] + b"\0\0" + frame[26:34]
     return frame[:24] + struct.pack(">H", 0xFFFF - ones_complement_sum(head)) + frame[26:]
 
 
 def spoilt(frame: bytes, at: int, bit: int = 0, *, again: bool = True) -> bytes:
-    """One bit changed; with `again` the IPv4 checksum is right again, so that the frame is about something else."""
+    """Return the frame with one bit changed; with `again` the IPv4 checksum is correct again, so that another check
+    must find the error."""
     changed = frame[:at] + bytes([frame[at] ^ 1 << bit]) + frame[at + 1 :]
     return summed(changed) if again and frame[12:14] == b"\x08\0" else changed
 
 
 class Hosts:
-    """Stations spread over the ports of a switch, some of them in one set of its table, which cannot hold them all.
+    """Stations at the ports of a switch, some of them in one set of its table, which cannot hold them all.
 
-    `frame` gives the next port and frame. They talk to each other, to all, to groups and to nobody, ask the switch,
-    nearly ask it, and move.
+    `frame` gives the next port and frame. The stations send frames to each other, to broadcast, to groups and to
+    unknown addresses, requests to the switch, near misses of requests, and they move.
     """
 
     def __init__(self, config: Config, rng: np.random.Generator) -> None:
@@ -76,7 +77,7 @@ class Hosts:
         self.hosts = [Host(mac, bytes([10, 0, 2, k]), k % config.ports) for k, mac in enumerate(macs)]
 
     def frame(self, most: int = FRAME_BYTES_MOST) -> tuple[int, bytes]:
-        """Of 60 to `most` bytes."""
+        """Return a frame of 60 to `most` bytes."""
         rng = self.rng
         host, other = (self.hosts[k] for k in rng.integers(len(self.hosts), size=2))
         if rng.random() < 0.1:
@@ -102,7 +103,7 @@ class Hosts:
         return host.port, frame
 
     def asked(self, host: Host, other: Host, size: int) -> bytes:
-        """A question that the switch answers, or one a bit away from it."""
+        """Return a request that the switch answers, or one a bit away from it."""
         rng = self.rng
         if rng.random() < 0.5:
             frame = arp_request(

@@ -13,7 +13,7 @@ __all__ = ["Mac"]
 
 
 class Mac(wiring.Component):
-    """Nothing but wires: `tx_enable` and `rx_enable` are the pauses of a transceiver."""
+    """Wiring only: `tx_enable` and `rx_enable` are the pauses of a transceiver."""
 
     def __init__(self, *, transmitter: type[Transmitter] = Transmitter, receiver: type[Receiver] = Receiver):
         self.transmitter, self.receiver, self.fault = transmitter(), receiver(), LinkFault()

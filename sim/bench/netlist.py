@@ -1,5 +1,4 @@
-"""A switch as Yosys maps it to an ECP5, with models of that part's cells instead of what they were made from: a design
-for `sim.emulator`."""
+"""A switch as Yosys maps it to an ECP5, built of models of that part's cells: a design for `sim.emulator`."""
 
 import tempfile
 from functools import cache
@@ -11,12 +10,12 @@ from iswitch.config import Config
 __all__ = ["MODELS", "mapped", "modelled", "netlist", "through"]
 
 MODELS = Path(__file__).with_name("ecp5.v")
-"""Of the block RAM, of which Yosys has none, and of LUT4, in one operation. There is none of multipliers: no switch of
+"""Models of the block RAM, of which Yosys has none, and of LUT4, in one operation. Multipliers have none: no switch of
 the ECP5 boards has one."""
 
 
 def netlist(text: str, top: str, folder: Path) -> Path:
-    """`netlist.v` in the folder: RTLIL by `synth_ecp5`, as for nextpnr."""
+    """Return `netlist.v` in the folder: RTLIL by `synth_ecp5`, as for nextpnr."""
     (folder / "design.il").write_text(text)
     tool(
         "yosys",
@@ -33,8 +32,8 @@ def netlist(text: str, top: str, folder: Path) -> Path:
 
 
 def modelled(verilog: Path, top: str, models: str = "") -> str:
-    """A netlist as RTLIL again, flat, each of its cells replaced by its model; RuntimeError for one without. `models`:
-    another text of ours."""
+    """Return a netlist as flat RTLIL again, with each of its cells replaced by its model. Raises RuntimeError for a
+    cell without one. `models` is another text of ours."""
     folder = verilog.parent
     (folder / "models.v").write_text(models or MODELS.read_text(encoding="utf-8"))
     left = " ".join(f"{top}/t:*{cell}*" for cell in ("LUT", "MUX", "PFU", "CCU2C", "TRELLIS", "DP16KD", "MULT"))
@@ -55,12 +54,13 @@ def modelled(verilog: Path, top: str, models: str = "") -> str:
 
 
 def through(text: str, top: str = "top", *, models: str = "") -> str:
-    """From RTLIL to RTLIL by way of the netlist."""
+    """Return RTLIL as RTLIL, through the netlist."""
     with tempfile.TemporaryDirectory() as name:
         return modelled(netlist(text, top, Path(name)), top, models)
 
 
 @cache
 def mapped(config: Config) -> str:
-    """The netlist of `hw.synthesis.emit.rtlil`, for the `design` of an emulated board: the same ports. Minutes."""
+    """Return the netlist of `hw.synthesis.emit.rtlil`, with the same ports, as the `design` of an emulated board.
+    Minutes."""
     return through(rtlil(config), "switch")

@@ -1,5 +1,5 @@
-"""Exact arithmetic on float32 patterns, by Python's integers and fractions and by MPFR: what models and gateware are
-compared with. Nothing here is vectorised or shared with them."""
+"""Exact arithmetic on float32 patterns, by Python's integers and fractions and by MPFR, with which models and gateware
+are compared. Nothing here is vectorised or shared with them."""
 
 import struct
 from fractions import Fraction
@@ -15,14 +15,14 @@ BINARY32 = gmpy2.ieee(32)
 
 
 def exact(pattern: int) -> Fraction:
-    """Value of a finite float32 pattern."""
+    """Return the value of a finite float32 pattern."""
     exponent, mantissa = pattern >> 23 & 0xFF, pattern & 0x7FFFFF
     magnitude = Fraction(mantissa | (exponent != 0) << 23) * Fraction(2) ** (max(exponent, 1) - 150)
     return -magnitude if pattern >> 31 else magnitude
 
 
 def nearest(value: Fraction) -> int:
-    """float32 pattern nearest to a fraction, ties to even."""
+    """Return the float32 pattern nearest to a fraction, ties to even."""
     sign, value = (1 << 31 if value < 0 else 0), abs(value)
     if not value:
         return 0
@@ -35,13 +35,13 @@ def nearest(value: Fraction) -> int:
 
 
 def window64_sum(numbers: list[int], fraction: int) -> int:
-    """Pattern of the sum of float32 patterns in range, each rounded to a multiple of 2^-fraction and the sum rounded
-    once."""
+    """Return the pattern of the sum of float32 patterns in range, each rounded to a multiple of 2^-fraction and the sum
+    rounded once."""
     return nearest(sum(round(exact(number) * Fraction(2) ** fraction) for number in numbers) * Fraction(2) ** -fraction)
 
 
 def mpfr_add(a: int, b: int) -> int:
-    """MPFR's sum of two float32 patterns, rounded once to binary32; every NaN is `NAN`."""
+    """Return MPFR's sum of two float32 patterns, rounded once to binary32; every NaN is `NAN`."""
     # A Python float holds every binary32 number, so both conversions are exact.
     x, y = (gmpy2.mpfr(struct.unpack("<f", struct.pack("<I", pattern))[0], 24, BINARY32) for pattern in (a, b))
     total = BINARY32.add(x, y)
@@ -49,7 +49,8 @@ def mpfr_add(a: int, b: int) -> int:
 
 
 def patterns(rng: np.random.Generator, count: int, low: int = 0, high: int = 256) -> np.ndarray:
-    """Random float32 patterns, u32, with biased exponents in [low, high), many with few mantissa bits, for ties."""
+    """Return random float32 patterns, u32, with biased exponents in [low, high), many with few mantissa bits, for
+    ties."""
     exponent = rng.integers(low, high, count)
     mantissa = rng.integers(0, 1 << 23, count) & -1 << rng.integers(0, 24, count)
     return (rng.integers(0, 2, count) << 31 | exponent << 23 | mantissa).astype(np.uint32)

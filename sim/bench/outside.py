@@ -1,5 +1,5 @@
-"""A client that knows `docs/protocol.md` and nothing of the driver's timer: what the driver's retransmission is
-compared with.
+"""A client written from `docs/protocol.md` alone, without the driver's timer, with which the driver's retransmission is
+compared.
 
 Its time-out is RFC 6298's, clamped to 20 ms and 1 s. Each segment has a time-out of its own. The back-off doubles at
 each expiry and ends with any new result.
@@ -23,14 +23,14 @@ _RETRANSMISSION = int(ContributionFlag.RETRANSMISSION) << FLAGS_SHIFT
 
 
 class Sum(NamedTuple):
-    """What one sum took. retransmissions: contributions sent more than once."""
+    """The cost of one sum. `retransmissions` are the contributions sent more than once."""
 
     retransmissions: int
 
 
 class OutsideClient:
-    """One of `world` workers of job 0. Sums 1-D float32 arrays; has no other operation, and gives no sign of life while
-    it computes."""
+    """One of `world` workers of job 0. It sums 1-D float32 arrays, has no other operation, and sends no keepalives
+    while it computes."""
 
     def __init__(self, transport: Transport, *, world: int, rank: int | None = None):
         self._transport, self._control = transport, Control(transport)
@@ -56,7 +56,7 @@ class OutsideClient:
         self._timeout_s, self._backoff = LEAST_S, 1
 
     def allreduce(self, values: np.ndarray) -> Sum:
-        """Replaces `values` by its sum over the workers. TimeoutError if no result comes for a minute."""
+        """Replace `values` by their sum over the workers. Raises TimeoutError if no result comes for a minute."""
         payloads, retransmissions = Payloads(values, self.membership.elements), 0
         held, times = np.zeros(payloads.size + 1, np.bool_), np.zeros(payloads.size, np.int64)
         sent_at = np.zeros(payloads.size)
@@ -91,7 +91,7 @@ class OutsideClient:
         return Sum(retransmissions)
 
     def close(self) -> None:
-        """Leaves the job and closes the transport."""
+        """Leave the job and close the transport."""
         self._control.leave(self.membership)
         self._transport.close()
 
@@ -111,7 +111,7 @@ class OutsideClient:
             self._transport.send(train, self._packer.segment_bytes)
 
     def _receive(self, payloads: Payloads, held: np.ndarray, timeout_s: float) -> np.ndarray:
-        """Puts one train of results into place; returns the indices of those that are new."""
+        """Put one burst of results into place, and return the indices of the new ones."""
         size, segment_bytes = self._transport.receive(self._buffer.data, timeout_s)
         m, new = self.membership, []
         for at in range(0, size, segment_bytes or 1):

@@ -1,5 +1,4 @@
-"""`python -m sim.bench.retransmission`: how long sums take on a lossy network, by the driver and by a client from
-outside.
+"""`python -m sim.bench.retransmission`: the time of sums on a lossy network, by the driver and by an outside client.
 
 Four workers sum arrays one after the other at a compiled switch, in virtual time: the figures are the same on every
 machine. With `--real` they are processes at UDP sockets of `python -m sim.emulator`, and the figures are this
@@ -40,8 +39,8 @@ REPETITIONS = {"1.4 KB": 200, "40 KB": 40, "400 KB": 10}
 
 
 class Sums(NamedTuple):
-    """seconds: of each sum, from its first worker's begin to its last one's end. repeats: contributions sent again, for
-    each contribution."""
+    """`seconds` of each sum, from its first worker's begin to its last one's end. `repeats`: retransmissions for each
+    contribution."""
 
     seconds: list[float]
     repeats: float
@@ -52,7 +51,7 @@ class Sums(NamedTuple):
 
 
 class _Spans(NamedTuple):
-    """Of one worker: begin and end of each sum, contributions sent again, contributions."""
+    """Of one worker: begin and end of each sum, retransmissions, contributions."""
 
     times: list[tuple[float, float]]
     resent: int
@@ -60,13 +59,13 @@ class _Spans(NamedTuple):
 
 
 def driver(transport: Transport, rank: int, size: int, repetitions: int) -> _Spans:
-    """Sums by `iswitch.Worker`."""
+    """Sum by `iswitch.Worker`."""
     with Worker(world=WORLD, rank=rank, transport=transport, timeout_s=60) as worker:
         return _sums(worker, worker.elements, transport.now, rank, size, repetitions)
 
 
 def outside(transport: Transport, rank: int, size: int, repetitions: int) -> _Spans:
-    """Sums by `OutsideClient`."""
+    """Sum by `OutsideClient`."""
     client = OutsideClient(transport, world=WORLD, rank=rank)
     spans = _sums(client, client.membership.elements, transport.now, rank, size, repetitions)
     client.close()
@@ -106,7 +105,7 @@ def in_virtual_time(
     rate_bps: float = 10e9,
     seed: int = 1,
 ) -> tuple[Sums, dict[str, int]]:
-    """Sums of `WORLD` programs at so many ports: what they took, and the switch's counters."""
+    """Sum with `WORLD` programs at so many ports; return their times and the switch's counters."""
     machine = Machine(rates=Rates(loss=loss, delay_us=1), rate_bps=rate_bps)
 
     def work(rank: int, program: Program) -> _Spans:
@@ -123,7 +122,7 @@ def in_virtual_time(
 def in_real_time(
     client: str, *, size: int, repetitions: int, loss: float, ports: int = WORLD
 ) -> tuple[Sums, dict[str, int]]:
-    """The same by processes at UDP sockets of an emulator."""
+    """Do the same with processes at UDP sockets of an emulator."""
     summary: dict[str, Any] = {}
     with emulator(summary, "--loss", str(loss)) as found, multiprocessing.get_context("spawn").Pool(WORLD) as pool:
         calls = [(client, f"127.0.0.1:{found[rank % ports]}", rank, size, repetitions) for rank in range(WORLD)]
@@ -142,7 +141,7 @@ def main(
     loss: Annotated[float | None, typer.Option(help="Only this chance that a frame is lost, each way.")] = None,
     ports: Annotated[int, typer.Option(min=1, max=WORLD, help="Ports of the switch that the workers share.")] = WORLD,
 ) -> None:
-    """Print how long sums take on a lossy network, by the driver and by a client from outside."""
+    """Print the time of sums on a lossy network, by the driver and by an outside client."""
     if size not in ("", *SIZES):
         raise typer.BadParameter(f"size must be one of {', '.join(SIZES)}, not {size!r}")
     table = Table(

@@ -16,8 +16,9 @@ PRIMITIVES = Path(__file__).with_name("ecp5_pins.v")
 
 
 def verilog(port: RgmiiPort, top: str, folder: Path) -> str:
-    """Clocks `clk` and `wire_clk` with resets `rst` and `wire_rst`, word streams `tx_*` and `rx_*`, pins `rgmii_*`.
-    `sample` goes nowhere: a clock for who looks at the pins between their edges. `folder` keeps what yosys reads."""
+    """Return Verilog with clocks `clk` and `wire_clk`, resets `rst` and `wire_rst`, word streams `tx_*` and `rx_*`,
+    pins `rgmii_*`. `sample` is a clock for models that sample the pins between their edges. `folder` keeps Yosys'
+    inputs."""
     m, ports = Module(), []
 
     def pin(name: str, like) -> Signal:

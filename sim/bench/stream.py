@@ -1,8 +1,8 @@
 """A bench around one component: streams driven and collected, every promise of the handshake watched, every strobe
 counted.
 
-Everything here acts like a register of the design: it sees what stands before the clock's edge and changes what stands
-behind it. Cycles are counted from the first edge, so latencies are differences of `times`.
+Everything here acts like a register of the design: it sees values before the clock's edge and changes them after it.
+Cycles are counted from the first edge, so latencies are differences of `times`.
 """
 
 import functools
@@ -32,11 +32,11 @@ STALLS = [0.0, 0.5]
 """Shares of cycles in which a source or a sink stalls, for parametrized tests."""
 
 JUNK = b"\xa5"
-"""Behind a frame's end the bus carries anything."""
+"""After a frame's end the bus carries arbitrary data."""
 
 
 def pack(shape, item) -> int:
-    """The bits of an item: a number, or names and values of a layout's fields, which are items again."""
+    """Return the bits of an item: a number, or names and values of a layout's fields, which are items again."""
     width = Shape.cast(shape).width
     if not isinstance(item, dict):
         return int(item) % (1 << width)
@@ -84,7 +84,7 @@ def to_words(
 
 
 def from_words(words: Iterable[Any], bus_bits: int) -> list[bytes]:
-    """Whole frames from what a stream of `hw.stream.packet.Packet` carried; only the last word of a frame may be
+    """Return the frames that a stream of `hw.stream.packet.Packet` carried; only the last word of a frame may be
     short."""
     frames, parts = [], b""
     for word in words:
@@ -100,11 +100,11 @@ def from_words(words: Iterable[Any], bus_bits: int) -> list[bytes]:
 
 
 class BrokenPromiseError(AssertionError):
-    """A stream took back what it had offered."""
+    """A stream withdrew an offered item."""
 
 
 async def watch(ctx, watched, name: str = "stream") -> None:
-    """Offered means held: once valid, a stream stays valid with the same payload until it was ready."""
+    """Check that an offered item is held: once valid, a stream stays valid with the same payload until it was ready."""
     promised = None
     payload = Value.cast(watched.payload)
     async for _, _, valid, ready, bits in ctx.tick().sample(watched.valid, watched.ready, payload):
@@ -114,9 +114,11 @@ async def watch(ctx, watched, name: str = "stream") -> None:
 
 
 class Source:
-    """Sends `items`; in a share `stalls` of cycles it does not offer the next one. `offered` and `times` say in which
-    cycles an item stood on the bus first and was taken. `beside` is called with an item's index for values of other
-    signals that go with it."""
+    """Sends `items`; in a share `stalls` of cycles it does not offer the next one.
+
+    `offered` and `times` are the cycles in which an item was offered first and accepted. `beside` is called with an
+    item's index for values of other signals that go with it.
+    """
 
     def __init__(
         self,
@@ -159,9 +161,11 @@ class Source:
 
 
 class Sink:
-    """Collects `items` and the cycles `times` in which they came; in a share `stalls` of cycles it is not ready. It
-    begins to be ready in cycle `start`; with `holds` it stays ready until it was served. `besides`: what the signals
-    `beside` were in those cycles."""
+    """Collects `items` and the cycles `times` in which they came; in a share `stalls` of cycles it is not ready.
+
+    It begins to be ready in cycle `start`; with `holds` it stays ready until it has got an item. `besides` are the
+    values of the signals `beside` in those cycles.
+    """
 
     def __init__(
         self,
@@ -198,7 +202,7 @@ class Sink:
 
 class Bench:
     """A component in the simulator. Every output stream is watched, every port `stat_...` counted in `strobes`.
-    `inputs` are ports that are constant."""
+    `inputs` are constant ports."""
 
     def __init__(
         self, dut: Component, *, stalls: float = 0, seed: int = 0, inputs: Iterable[tuple[Any, int]] = ()
@@ -240,7 +244,7 @@ class Bench:
         self.simulator.add_process(function)
 
     def source(self, target, items: Iterable[Any] = (), **options: Any) -> Source:
-        """A Source; stalls as the bench does unless told otherwise."""
+        """Add a Source; it stalls as the bench does by default."""
         self.sources.append(Source(target, items, **{"stalls": self.stalls, "seed": self.next_seed()} | options))
         self.process(self.sources[-1].process)
         return self.sources[-1]
@@ -255,8 +259,8 @@ class Bench:
         return self.seed
 
     def run(self, *, quiet: int = 30, limit: int = 20000, read: Iterable[Any] = ()) -> list[Any]:
-        """Until the sources are empty, all sinks have begun and nothing has moved for `quiet` cycles; TimeoutError
-        after `limit`. Returns what the signals in `read` are at the end."""
+        """Run until the sources are empty, all sinks have begun and no item has moved for `quiet` cycles. Raises
+        TimeoutError after `limit`. Returns the values of the signals in `read` at the end."""
         values: list[Any] = []
 
         async def until(ctx):
@@ -277,13 +281,13 @@ class Bench:
         return values
 
     def drive(self, testbench: Callable[..., Any]) -> None:
-        """Runs `testbench` instead: for components without streams."""
+        """Run `testbench` instead, for components without streams."""
         self.simulator.add_testbench(testbench)
         self.simulator.run()
 
 
 def outputs(component: Component) -> Iterator[tuple[tuple[Any, ...], Any, Any]]:
-    """Path, member and object of every output stream and every single output port, arrays taken apart."""
+    """Yield path, member and object of every output stream and every single output port, with arrays split."""
 
     def walk(path, member, port, dimensions):
         if dimensions:

@@ -1,4 +1,4 @@
-"""How many words the switch takes per cycle and how long a sum takes, counted in cycles on the emulated board."""
+"""Words per cycle of the switch and the latency of a sum, counted in cycles on the emulated board."""
 
 import random
 import statistics
@@ -38,7 +38,7 @@ ORDINARY_TYPE = ordinary(bytes(6), bytes(6))[12:14]
 
 
 def joined(board: Board, *, format: Format, world: int = WORLD) -> list[Client]:
-    """`world` members of job 0, one behind each port."""
+    """Return `world` members of job 0, one behind each port."""
     clients = [Client.numbered(k, port=k % board.config.ports) for k in range(world)]
     settings = {"world": world, "elements": board.config.elements, "format": format}
     for asked in (settings, {}, {}):
@@ -58,9 +58,9 @@ def words(config: Config, frame: bytes) -> int:
 
 
 class Throughput:
-    """Of one run. words: that went in, of all frames. cycles: from the first of them to the last word of the last
-    result, so with filling and emptying the switch. khz: at which the board ran; cpu_khz: the same by the time that a
-    processor gave it."""
+    """Figures of one run. `words`: all input words. `cycles`: from the first of them to the last word of the last
+    result, so with filling and emptying of the switch. `khz`: speed of the board; `cpu_khz`: the same by processor
+    time."""
 
     def __init__(self, words: int, cycles: int, frames: int, khz: float, cpu_khz: float):
         self.words, self.cycles, self.frames, self.khz, self.cpu_khz = words, cycles, frames, khz, cpu_khz
@@ -73,10 +73,11 @@ class Throughput:
 def throughput(
     board: Board, *, frames: int, elements: int, format: Format = Format.WINDOW64, duplicates: float = 0
 ) -> Throughput:
-    """`frames` contributions from WORLD ports, as fast as the switch takes them, each sum sent to all ports.
+    """Send `frames` contributions from WORLD ports, as fast as the switch accepts them, with each sum sent to all
+    ports. `duplicates` is the share of contributions that are sent twice, at once.
 
-    duplicates: the share of contributions that are sent twice, at once. RuntimeError if the switch did not do all of
-    the work: every contribution added, every result out of every port, no frame dropped, no handshake broken.
+    Raises RuntimeError if the switch did not do all of the work: every contribution added, every result out of every
+    port, no frame dropped, no handshake broken.
     """
     config = board.config
     clients = joined(board, format=format)
@@ -141,15 +142,15 @@ def demand_sound(board: Board) -> None:
 
 
 class Mixed(NamedTuple):
-    """words_per_cycle: that went in, of all frames, from the first of them to the last word that came out. share_least:
-    when the first port has had all its frames decided, how many the port served least has had, as a share of that."""
+    """`words_per_cycle`: all input words, from the first of them to the last output word. `share_least`: when the first
+    port has had all its frames decided, the share of the port served least."""
 
     words_per_cycle: float
     share_least: float
 
 
 def stations(board: Board, ports: Sequence[int]) -> list[Host]:
-    """One behind each of these ports, and the switch knows where they are."""
+    """Return a station behind each of these ports, known to the switch."""
     made = [Host(bytes([2, 0, 0, 0, 1, port]), bytes([10, 0, 2, port]), port) for port in ports]
     for station in made:
         board.send(station.port, ordinary(board.mac, station.mac))
@@ -161,8 +162,8 @@ def stations(board: Board, ports: Sequence[int]) -> list[Host]:
 
 
 def exchanged(board: Board, streams: dict[int, list[bytes]], results: Counter[int]) -> Mixed:
-    """Runs what the ports send, the same number of frames each, and demands what has to come of it: at the partner of
-    each port (0 and 1, 2 and 3) its ordinary frames, unchanged and in order, and by port so many frames beside them."""
+    """Run the ports' frames, the same number each, and check the output: at the partner of each port (0 and 1, 2 and 3)
+    its ordinary frames, unchanged and in order, and so many frames of other kinds by port."""
     board.limit(max(map(len, streams.values())))
     for port, frames in streams.items():
         if board.send_many(port, frames) != len(frames):
@@ -194,8 +195,8 @@ def exchanged(board: Board, streams: dict[int, list[bytes]], results: Counter[in
 
 
 def mixed(board: Board, *, frames: int, size: int = 1514) -> Mixed:
-    """Ports 0 and 1 send full contributions and get their sums, ports 2 and 3 send each other ordinary frames of `size`
-    bytes: `frames` from each. RuntimeError if anything is lost or changed."""
+    """Measure ports 0 and 1 with full contributions and their sums, beside ports 2 and 3 with ordinary frames of `size`
+    bytes to each other: `frames` from each. Raises RuntimeError if a frame is lost or changed."""
     members, hosts = joined(board, format=Format.WINDOW64, world=2), stations(board, (2, 3))
     config, payload = board.config, np.ones(board.config.elements, "<f4")
     streams = {
@@ -211,8 +212,8 @@ def mixed(board: Board, *, frames: int, size: int = 1514) -> Mixed:
 
 
 def ordinary_throughput(board: Board, *, frames: int, size: int) -> Mixed:
-    """Ports 0 and 1, and 2 and 3, send each other `frames` ordinary frames of `size` bytes. RuntimeError if anything is
-    lost or changed."""
+    """Measure ports 0 and 1, and 2 and 3, that send each other `frames` ordinary frames of `size` bytes. Raises
+    RuntimeError if a frame is lost or changed."""
     hosts = stations(board, range(4))
     return exchanged(
         board, {host.port: numbered_frames(hosts[host.port ^ 1], host, frames, size) for host in hosts}, Counter()
@@ -225,8 +226,8 @@ def numbered_frames(to: Host, source: Host, frames: int, size: int) -> list[byte
 
 
 def queue_cycles(config: Config) -> int:
-    """From a frame's last word entering a port's queue to its first word at the queue's exit, measured on the queue
-    alone."""
+    """Return the cycles from a frame's last word entering a port's queue to its first word at the queue's output,
+    measured on the queue alone."""
     queue = PacketQueue(bus_bits=config.bus_bits, depth=config.queue_words, frame_bytes_max=config.frame_bytes_max)
     seen: list[int] = []
 
@@ -254,9 +255,9 @@ def queue_cycles(config: Config) -> int:
 
 
 class Latencies(NamedTuple):
-    """Cycles, at the latest of the ports. `first`: first word of the completing contribution leaving its queue to first
-    word of the result at a port's exit; `last`: last word to last word, likewise; `whole`: the contribution's last word
-    going in to the result's last word going out, storing and forwarding included."""
+    """Latencies in cycles, at the slowest port. `first`: first word of the completing contribution leaving its queue to
+    first word of the result at a port's output. `last`: last word to last word, likewise. `whole`: the contribution's
+    last word going in to the result's last word going out, with store and forward."""
 
     first: int
     last: int
@@ -264,10 +265,10 @@ class Latencies(NamedTuple):
 
 
 def latencies(board: Board, elements: int, *, format: Format = Format.WINDOW64) -> Latencies:
-    """Of a sum of `elements` numbers, for an idle switch.
+    """Measure the latencies of a sum of `elements` numbers in an idle switch.
 
-    When the last word goes in is stamped by the board. An idle switch takes the frame out of its queue in the cycle in
-    which it appears at the exit, `queue_cycles` later, and the others in the cycles that follow.
+    The board stamps the entry of the last word. An idle switch takes the frame out of its queue in the cycle in which
+    it appears at the output, `queue_cycles` later, and the others in the cycles that follow.
     """
     config = board.config
     clients = joined(board, format=format)
@@ -295,8 +296,8 @@ def latencies(board: Board, elements: int, *, format: Format = Format.WINDOW64) 
 
 
 def engine_khz(engine: str, *, frames: int, repetitions: int) -> tuple[float, float]:
-    """Median speed of a board of the default configuration under `throughput`'s load of full frames, by the clock on
-    the wall and by the time that a processor gave it: on a quiet machine they are the same."""
+    """Measure the median speed of a default board under `throughput`'s load of full frames, by wall time and by
+    processor time: on a quiet machine they are the same."""
     with Board(Config(), engine=engine, trace=True, stamps=True) as board:
         runs = [throughput(board, frames=frames, elements=board.config.elements) for _ in range(repetitions)]
     return statistics.median(run.khz for run in runs), statistics.median(run.cpu_khz for run in runs)

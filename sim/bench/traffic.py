@@ -1,7 +1,7 @@
-"""Random traffic that visits every rule: the same for the golden model, a simulated and a compiled switch.
+"""Random traffic that covers every rule, for the golden model, a simulated and a compiled switch.
 
-The clients learn from the replies they are given, so their contributions mostly hit the window; the rest is stale,
-repeated, early, strange or broken on purpose. Among them are stations that only talk to each other.
+The clients learn from the replies, so most of their contributions hit the window; the rest is stale, duplicated, early,
+not allowed or broken on purpose. Ordinary stations send frames in between.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,8 @@ ADVERSE = np.array(
 
 
 def adverse_numbers(rng: np.random.Generator, count: int, chance: float = 0.02) -> np.ndarray:
-    """float32 bit patterns, shape (count,), u32: ordinary gradients, with `chance` an element of ADVERSE for each."""
+    """Return float32 bit patterns, shape (count,), u32: ordinary gradients, with an element of ADVERSE with probability
+    `chance` for each."""
     numbers = rng.normal(0, 10.0 ** rng.integers(-6, 3), count).astype(np.float32).view(np.uint32)
     odd = rng.random(count) < chance
     numbers[odd] = rng.choice(ADVERSE, int(odd.sum()))
@@ -48,8 +49,9 @@ def adverse_numbers(rng: np.random.Generator, count: int, chance: float = 0.02) 
 
 
 def broken_frames(frame: bytes) -> dict[str, bytes]:
-    """One frame of ours spoilt in every way a wire or a bad sender could, by the name of the Outcome or port counter it
-    must be counted under. The checksums are right where the case is about something else."""
+    """Return an iswitch frame with one error of every kind that a wire or a faulty sender could cause, by the name of
+    the Outcome or port counter under which it must be counted. Where the error is not in a checksum, the checksums are
+    correct."""
 
     def flip(at: int) -> bytes:
         return frame[:at] + bytes([frame[at] ^ 0x40]) + frame[at + 1 :]
@@ -71,17 +73,14 @@ def broken_frames(frame: bytes) -> dict[str, bytes]:
 
 
 def asynchronous(rng: np.random.Generator) -> dict[str, int]:
-    """Settings of a job: every second one is asynchronous."""
+    """Return the settings of a job: every second job is asynchronous."""
     segments = int(rng.choice([0, 0, 0, 1, 3, 7]))
     return {"segments": segments, "staleness": int(rng.choice([0, 1, 2, 7])) if segments else 0}
 
 
 class Traffic:
-    """An endless stream of (port, frame, error) for `config`, from `seed`.
-
-    `exchange` is called with each and returns the frames that came back, whoever answers; what the clients learn comes
-    from there.
-    """
+    """An endless stream of (port, frame, error) for `config`, from `seed`. `exchange` is called with each frame and
+    returns the replies, from which the clients learn."""
 
     def __init__(
         self,
@@ -106,7 +105,7 @@ class Traffic:
         self.incarnation = 0
 
     def send(self, client: Client, frame: bytes, *, port: int | None = None, error: bool = False) -> None:
-        """Hands a frame over; the clients note results, and jobs of which a notice says that they are gone."""
+        """Send a frame; the clients note results, and notices of jobs that have ended."""
         for answer in self.exchange(client.port if port is None else port, frame, error):
             for other in self.clients:
                 if answer[:12] == other.mac + other.switch_mac and len(answer) >= FRAME_BYTES:
@@ -119,14 +118,14 @@ class Traffic:
                         self.bases[other.job].append(int(reply.header["seq"]))
 
     def low(self, client: Client) -> int:
-        """The lowest seq whose result the client lacks."""
+        """Return the lowest seq whose result the client lacks."""
         seq = client.first_seq
         while seq % 2**32 in self.held[client.mac]:
             seq += 1
         return seq
 
     def form(self, job: int, **settings: int) -> None:
-        """All workers of a job join: asked, confirmed, asked again."""
+        """Let all workers of a job join: request, confirm, ask again."""
         members = [c for c in self.clients if c.job == job]
         self.bases[job] = []
         for client in members:
@@ -138,7 +137,7 @@ class Traffic:
                 self.send(client, client.join(member=member, **(settings if not rounds else {})))
 
     def steps(self, count: int, *, odd: float = 0.2) -> None:
-        """`count` random frames; `odd` is the share of those that a sound worker would not send."""
+        """Send `count` random frames; `odd` is the share of frames that a correct worker would not send."""
         for _ in range(count):
             client = self.clients[self.rng.integers(len(self.clients))]
             if client.job in self.lost and self.rng.random() < 0.1:
@@ -150,8 +149,8 @@ class Traffic:
                 self.contribute(client)
 
     def contribute(self, client: Client) -> None:
-        """What a worker would send: a contribution or a repeat within its window, now and then a receipt, often
-        late."""
+        """Send a correct worker's frame: a contribution or a retransmission within its window, sometimes a receipt,
+        often late."""
         rng, window = self.rng, self.config.window
         if client.settings["segments"] and rng.random() < 0.3:
             self.claim(client)
@@ -170,8 +169,8 @@ class Traffic:
             self.send(client, client.receipt(low + offset, behind=offset, want=bool(rng.random() < 0.5)))
 
     def claim(self, client: Client) -> None:
-        """In an asynchronous job: the next vector or the last one again, with weights of now or of some time, mostly
-        behind the receipt for them."""
+        """Send, in an asynchronous job, a claim of the next vector or the last one again, with present or older
+        weights, mostly after the receipt for them."""
         rng, segments = self.rng, client.settings["segments"]
         low, bases = self.low(client), self.bases[client.job]
         lacked = (base for base in bases if 0 < (base + segments - low) % 2**32 < 2**31)
@@ -185,11 +184,12 @@ class Traffic:
         self.send(client, client.claim(self.vectors[client.mac], weights))
 
     def kind(self, seq: int) -> int:
-        """Flags that all members give a segment: now and then the last of a collective, or one that waits for all."""
+        """Return the flags that all members give a segment: sometimes the last of a collective, or one that requires
+        all."""
         return ContributionFlag.BOUNDARY * (seq % 3 == 2) | ContributionFlag.REQUIRES_ALL * (seq % 11 < 2)
 
     def come_back(self, client: Client) -> None:
-        """As another incarnation, with another nonce."""
+        """Join again as another incarnation, with another nonce."""
         self.incarnation += 1
         client.forget(1000 + self.incarnation)
         self.held[client.mac], self.vectors[client.mac] = set(), 0
@@ -249,7 +249,7 @@ class Traffic:
             self.rebuild(client.job)
 
     def rebuild(self, job: int) -> None:
-        """The job ends by its key and forms anew, in another mode and format."""
+        """End the job by its key and form it anew, in another mode and format."""
         members = [c for c in self.clients if c.job == job]
         self.send(members[0], members[0].end_job())
         for client in members:

@@ -1,5 +1,5 @@
-"""A transceiver with a 64B/66B gearbox, as a port of 10GBASE-R sees it: a line of single bits, blocks that begin
-anywhere, pauses, slips."""
+"""A transceiver with a 64B/66B gearbox, as a port of 10GBASE-R sees it: a line of single bits, unaligned blocks,
+pauses, slips."""
 
 from collections.abc import Callable, Iterator
 
@@ -12,7 +12,7 @@ BLOCK_BITS = 66
 
 
 def every(cycles: int) -> Iterator[bool]:
-    """Pauses in one of so many cycles; 0: never."""
+    """Return pauses in one of so many cycles; 0: never."""
     while True:
         yield from [False] * (cycles - 1 or 1) if cycles else [False]
         if cycles:
@@ -20,7 +20,7 @@ def every(cycles: int) -> Iterator[bool]:
 
 
 def bits_of(header: int, payload: int) -> list[int]:
-    """In the order of Xilinx gearboxes: the highest first."""
+    """Return bits in the order of Xilinx gearboxes: the highest first."""
     return [header >> 1, header & 1, *(payload >> k & 1 for k in range(63, -1, -1))]
 
 
@@ -29,8 +29,8 @@ def number(bits: list[int]) -> int:
 
 
 class Transceiver:
-    """Carries what `port` sends to where it receives, by way of `spoil`, which gets the number of a bit on the line and
-    the bit. `line`: all that was sent. Its receiving side begins with the line's bit `offset`; a slip skips one."""
+    """Carries bits that `port` sends to its receiving side, through `spoil`, which gets the number of a bit on the line
+    and the bit. `line` has all sent bits. The receiving side begins with the line's bit `offset`; a slip skips one."""
 
     def __init__(
         self, port, *, pause: int = 0, offset: int = 0, spoil: Callable[[int, int], int] = lambda place, bit: bit
@@ -49,7 +49,7 @@ class Transceiver:
             ctx.set(port.tx_ready, not pauses)
 
     async def receive(self, ctx) -> None:
-        """A block in each cycle for which the line has one."""
+        """Give a block in each cycle for which the line has one."""
         port = self.port
         while True:
             slips = False
@@ -65,8 +65,8 @@ class Transceiver:
 
 
 def characters_on(line: list[int]) -> list[Character]:
-    """What the blocks of a line say, but for the first two: one is what stands there at power-up, one is scrambled with
-    what was not sent. AssertionError if another one says nothing."""
+    """Return the characters of a line's blocks without the first two: one is the content at power-up, one is scrambled
+    with bits that were not sent. Raises AssertionError if another block is not legal."""
     words = [word_of(block) for block in descrambled(blocks_of(line), Shift(0))][2:]
     assert None not in words, f"blocks {[k + 2 for k, word in enumerate(words) if word is None]} are none"
     return [character for word in words for character in word]

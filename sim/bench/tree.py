@@ -29,15 +29,15 @@ Shape = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def address(switch: int) -> tuple[bytes, bytes]:
-    """MAC and IP address of a switch."""
+    """Return MAC and IP address of a switch."""
     return SWITCH_MAC[:5] + bytes([switch + 1]), SWITCH_IP[:3] + bytes([switch + 1])
 
 
 class Tree:
     """Switches, links and workers. Uplinks leave by port 0, to the parent's highest ports; workers share ports 1 and 2.
 
-    `switch` makes one, as `TreeSwitch` does. `rates` of the links' faults. `held`: each worker's results by seq; `log`:
-    all that it was sent; `gone`: who takes part no more.
+    `switch` makes one, as `TreeSwitch` does. `rates` are the links' faults. `held`: each worker's results by seq.
+    `log`: all frames to a worker. `gone`: workers that take no further part.
     """
 
     def __init__(
@@ -89,18 +89,18 @@ class Tree:
             assert facts([old]) == facts([reply])
 
     def send(self, rank: int, frame: bytes) -> None:
-        """A worker's frame, and all that follows from it."""
+        """Send a worker's frame, and handle all frames that follow from it."""
         self.network.send((self.homes[rank], self.clients[rank].port), frame)
 
     def running(self, rank: int) -> bool:
-        """The worker was told that the job runs."""
+        """Return True if the worker has received an answer that the job runs."""
         return any(
             reply.ack is not None and reply.reason == Reason.DONE and reply.ack["state"] == JobState.RUNNING
             for reply in self.log[rank]
         )
 
     def join(self, **settings: int) -> "Tree":
-        """All workers join, repeating until the job runs for all."""
+        """Let all workers join, with retransmissions until the job runs for all."""
         settings = {"world": self.world, "elements": 16} | settings
         for _ in range(200):
             for rank, client in enumerate(self.clients):
@@ -112,8 +112,8 @@ class Tree:
     def reduce(
         self, payloads: np.ndarray, *, start: int = 0, format: int | None = None, turns: int = 400
     ) -> list[Reply]:
-        """All workers send all segments (workers, segments, elements), repeating what they lack, in changing order.
-        Results by segment."""
+        """Let all workers send all segments (workers, segments, elements), with retransmissions, in changing order.
+        Returns results by segment."""
         first, segments = self.clients[0].first_seq + start, payloads.shape[1]
         order = np.random.default_rng(start)
         for _ in range(turns):
@@ -138,8 +138,8 @@ class Tree:
         raise AssertionError(f"after {turns} turns {busy} still wait")
 
     def follow(self, old: int, numbers: np.ndarray) -> None:
-        """After a Reset of the epoch `old`: whoever sends is told, and joins again. Seqs begin anew, so nobody holds a
-        result. numbers: (workers, elements)."""
+        """Continue after a Reset of the epoch `old`: each worker that sends gets a notice, and joins again. Seqs begin
+        anew, so no worker holds a result. `numbers`: (workers, elements)."""
         for held in self.held:
             held.clear()
         for _ in range(60):
@@ -152,14 +152,14 @@ class Tree:
         assert {client.epoch for client in self.clients} == {old + 1 & 0xFFFF}
 
     def agree(self) -> None:
-        """Whoever has a result has the same."""
+        """Check that workers with a result have the same one."""
         for seq in set().union(*self.held):
             first, *others = facts([held[seq] for held in self.held if seq in held])
             assert others == [first] * len(others)
 
 
 def facts(replies: Sequence[Reply]) -> list[tuple[Any, ...]]:
-    """What must be the same of results at all workers."""
+    """Return the fields of results that must be equal at all workers."""
     return [
         (
             reply.numbers.tolist(),
@@ -174,7 +174,7 @@ def facts(replies: Sequence[Reply]) -> list[tuple[Any, ...]]:
 
 
 def with_fields(frame: bytes, **fields: int) -> bytes:
-    """A frame of ours with other header fields, and right checksums."""
+    """Return an iswitch frame with other header fields, and correct checksums."""
     header = np.frombuffer(frame, HEADER, 1, ADDRESSES.itemsize).copy()
     for name, value in fields.items():
         header[name] = value
@@ -194,7 +194,7 @@ def rebuilt(frame: bytes, payload: bytes, ip: bytes | None = None) -> bytes:
 
 
 def spoilt(frame: bytes, rng: np.random.Generator) -> bytes:
-    """A frame of ours with one or two fields changed, or its payload cut, and right checksums."""
+    """Return an iswitch frame with one or two fields changed, or its payload truncated, and correct checksums."""
     header = np.frombuffer(frame, HEADER, 1, ADDRESSES.itemsize).copy()
     body = frame[FRAME_BYTES:]
     for _ in range(int(rng.integers(1, 3))):

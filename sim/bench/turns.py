@@ -1,4 +1,4 @@
-"""Threads of which one runs at a time, so that nothing depends on the scheduler: for stand-ins of the switch within one
+"""Threads of which one runs at a time, so that nothing depends on the scheduler, for stand-ins of the switch within one
 process."""
 
 import threading
@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 def in_turns(turn: threading.Condition, bodies: Sequence[Callable[[], T]]) -> list[T]:
-    """What the bodies return, each in a thread of its own. A body has `turn` while it runs, and lets others run by
-    waiting for it; `turn` is notified when one ends. Raises the first exception of any; whoever waits then, waits
-    on."""
+    """Return the results of the bodies, each run in a thread of its own. A body holds `turn` while it runs, and lets
+    others run by waiting for it; `turn` is notified when one ends. Raises the first exception of any body; waiting
+    threads then stay blocked."""
     results: dict[int, T] = {}
     failures: list[BaseException] = []
 

@@ -1,7 +1,8 @@
-"""The golden model of the switch behind UDP sockets on loopback, one for each of its ports, with a bad network between.
+"""The golden model of the switch behind UDP sockets on loopback, one for each of its ports, with a faulty network
+between.
 
-A datagram to port p's socket becomes the frame that a NIC would have sent into port p; each UDP client is a worker
-with addresses of its own. Meant for tests of the driver: as exact as the model, and as slow.
+A datagram to port p's socket becomes the frame that a NIC would have sent into port p; each UDP client is a worker with
+addresses of its own. For tests of the driver: as exact as the model, and as slow.
 """
 
 import random
@@ -29,8 +30,8 @@ _GRO = (17, 104)
 
 @dataclass
 class Faults:
-    """Chances, 0 to 1, that a datagram is lost, doubled, or held back until one to eight others have passed it; in both
-    directions."""
+    """Probabilities, 0 to 1, that a datagram is lost, duplicated, or held back until one to eight others have passed
+    it; in both directions."""
 
     loss: float = 0.0
     duplication: float = 0.0
@@ -38,11 +39,8 @@ class Faults:
 
 
 class UdpModel:
-    """`with UdpModel(config) as model:` serves at `model.address(port)` from a thread of its own.
-
-    `model.faults` may be replaced, and `model.deaf` set, at any time; `model.switch` may be looked at with `model.lock`
-    held.
-    """
+    """`with UdpModel(config) as model:` serves at `model.address(port)` from a thread of its own. `model.faults` may be
+    replaced, and `model.deaf` set, at any time; `model.switch` may be read while `model.lock` is held."""
 
     def __init__(self, config: Config | None = None, *, seed: int = 1, faults: Faults | None = None) -> None:
         self.config = config or Config()
@@ -65,11 +63,11 @@ class UdpModel:
         return made
 
     def address(self, port: int = 0) -> str:
-        """What a driver connects to in order to be plugged into `port`."""
+        """Return the address to which a driver at `port` connects."""
         return f"127.0.0.1:{self._sockets[port].getsockname()[1]}"
 
     def until(self, holds: Callable[[TreeSwitch], Any], seconds: float = 30.0) -> None:
-        """Waits until something holds of the switch. AssertionError after so many seconds."""
+        """Wait until a condition of the switch holds. Raises AssertionError after so many seconds."""
         with self.lock:
             assert self.lock.wait_for(lambda: holds(self.switch), seconds), f"not within {seconds:g} s"
 
@@ -99,7 +97,7 @@ class UdpModel:
             self._release()
 
     def _pass(self, port: int, payload: bytes, peer: tuple[str, int]) -> list[tuple[int, bytes, tuple[str, int]]]:
-        """What comes out of the bad network when this goes in."""
+        """Return the datagrams that leave the faulty network after this one enters."""
         if self._chance.random() < self.faults.loss:
             return []
         out = [(port, payload, peer)] * (1 + (self._chance.random() < self.faults.duplication))
@@ -108,7 +106,7 @@ class UdpModel:
         return out
 
     def _release(self) -> None:
-        """Held datagrams that enough others have passed; a network does not hold one for ever, so each round counts."""
+        """Return held datagrams that enough others have passed. A network holds none for ever, so each round counts."""
         waiting = [(left - 1, *rest) for left, *rest in self._held]
         self._held = [held for held in waiting if held[0] > 0]
         for left, *rest in waiting:
@@ -141,15 +139,15 @@ class UdpModel:
 
 
 def kill(worker: JobWorker) -> None:
-    """What SIGKILL does: no more signs of life, and no goodbye."""
+    """Do what SIGKILL does: no further keepalives, and no Leave."""
     worker._keepalive.stop()
     worker._transport.close()
     worker._finalizer.detach()
 
 
 def together(model: UdpModel, world: int, body: Callable[[Worker], Any], **options: Any) -> list[Any]:
-    """Runs `body` for `world` workers in threads, rank r at port r; returns what it returned, by rank, or raises what
-    the first of them raised. `options` go to every Worker."""
+    """Run `body` for `world` workers in threads, rank r at port r. Returns its results by rank, or raises the first
+    exception of any. `options` go to every Worker."""
 
     def run(rank: int) -> Any:
         with Worker(model.address(rank % model.config.ports), world=world, rank=rank, **options) as worker:

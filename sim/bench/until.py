@@ -1,4 +1,4 @@
-"""Waiting in tests for what nobody tells of, such as a file that another process writes."""
+"""Waiting in tests for a condition without a notification, such as a file that another process writes."""
 
 import time
 from collections.abc import Callable
@@ -12,8 +12,8 @@ T = TypeVar("T")
 
 
 def until(holds: Callable[[], T], seconds: float, *, unless: Callable[[], object] = lambda: None) -> T:
-    """Looks again and again until `holds` returns what is true, and returns that. AssertionError after so many seconds,
-    or once `unless` is true, of which that is then the message."""
+    """Poll until `holds` returns a true value, and return that. Raises AssertionError after so many seconds, or once
+    `unless` is true, with that as the message."""
     deadline = time.monotonic() + seconds
     while not (found := holds()):
         assert not (obstacle := unless()), obstacle

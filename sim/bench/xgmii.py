@@ -1,5 +1,4 @@
-"""XGMII character by character, written from IEEE 802.3 clause 46: what frames look like there, and what stands on a
-line."""
+"""XGMII character by character, written from IEEE 802.3 clause 46: frames and idle on a line."""
 
 import zlib
 from collections.abc import Iterable, Iterator
@@ -25,7 +24,7 @@ Character = tuple[int, bool]
 """A byte, and whether it is a control character."""
 
 PREAMBLE = bytes([0x55] * 6 + [0xD5])
-"""Behind the start."""
+"""The bytes after the start."""
 
 
 def control(value: int) -> Character:
@@ -36,23 +35,23 @@ IDLE, START, TERMINATE = control(0x07), control(0xFB), control(0xFD)
 
 
 def frame_of(content: bytes, *, preamble: bytes = PREAMBLE) -> list[Character]:
-    """From the start to the terminate; `content` has its FCS, if it is to have one."""
+    """Return a frame from the start to the terminate; `content` has its FCS, if it is to have one."""
     return [START, *((byte, False) for byte in preamble + content), TERMINATE]
 
 
 def whole(frame: bytes) -> bytes:
-    """With padding and FCS."""
+    """Return the frame with padding and FCS."""
     padded = frame.ljust(60, b"\0")
     return padded + zlib.crc32(padded).to_bytes(4, "little")
 
 
 def ordered_set(value: int, *, kind: int = 0x9C) -> list[Character]:
-    """A column: 1 is a local fault, 2 a remote one."""
+    """Return a column: 1 is a local fault, 2 a remote one."""
     return [control(kind), *((byte, False) for byte in value.to_bytes(3, "big"))]
 
 
 def words(line: Iterable[Character]) -> Iterator[tuple[int, int]]:
-    """Data and control bits, eight characters at a time, idle at the end."""
+    """Return data and control bits, eight characters at a time, idle at the end."""
     line = list(line)
     line += [IDLE] * (-len(line) % 8)
     for at in range(0, len(line), 8):
@@ -68,7 +67,7 @@ def characters(seen: Iterable[tuple[int, int]]) -> list[Character]:
 
 
 class Sent(NamedTuple):
-    """A frame on a line: what stands between start and terminate, and where these stand."""
+    """A frame on a line: the bytes between start and terminate, and the places of these."""
 
     content: list[Character]
     start: int
@@ -76,7 +75,8 @@ class Sent(NamedTuple):
 
 
 def frames_in(line: list[Character]) -> list[Sent]:
-    """AssertionError if anything but idle stands between them, or the last has no end."""
+    """Return the frames on a line. Raises AssertionError for anything but idle between them, or a last frame without an
+    end."""
     found, at = [], 0
     while at < len(line):
         if line[at] == START:

@@ -1,8 +1,8 @@
-"""A worker at the level of frames: builds what a worker sends, reads what the switch sends. No sockets, no timers.
+"""A worker at the level of frames: builds the frames of a worker, parses those of the switch. No sockets, no timers.
 
-It serves the golden model, the gateware benches and the emulator alike, and computes its checksums on its own.
-Every builder takes header or body fields by name (`epoch=7`, `token=0`) to override what the client knows, which is
-how tests make malformed frames.
+The golden model, the gateware benches and the emulator share it, and it computes its checksums on its own. Every
+builder takes header or body fields by name (`epoch=7`, `token=0`) that override the client's state, so that tests can
+make malformed frames.
 """
 
 import struct
@@ -55,8 +55,8 @@ def udp_frame(
     payload: bytes,
     checksum: bool = True,
 ) -> bytes:
-    """Ethernet, IPv4 and UDP around a payload, with right checksums; `checksum=False` sends UDP checksum 0 ("none").
-    Frames below 60 bytes are padded with zeros."""
+    """Return Ethernet, IPv4 and UDP around a payload, with correct checksums; `checksum=False` sends UDP checksum 0
+    ("none"). Frames below 60 bytes are padded with zeros."""
     udp_length = 8 + len(payload)
     head = IPV4_VERSION_IHL, 0, 20 + udp_length, 0, IPV4_DONT_FRAGMENT, IP_TTL, IP_PROTOCOL_UDP, 0
     ip = struct.pack(">BBHHHBBH4s4s", *head, ip_src, ip_dst)
@@ -70,14 +70,14 @@ def udp_frame(
 
 
 def ordinary(eth_dst: bytes, eth_src: bytes, size: int = 60, eth_type: int = 0x88B5) -> bytes:
-    """A frame that is none of ours, `size` bytes without FCS, filled with a counting pattern."""
+    """Return an ordinary frame, `size` bytes without FCS, filled with a counting pattern."""
     head = eth_dst + eth_src + struct.pack(">H", eth_type)
     return head + bytes(k & 0xFF for k in range(size - len(head)))
 
 
 class Reply(NamedTuple):
-    """A frame from the switch, taken apart. `header` is the first 64 bytes as `FRAME`; `numbers` the payload of a
-    result as u32, `tail` its end; `ack` the body of an acknowledgement. What a type does not have is None or empty."""
+    """A parsed frame from the switch. `header` is the first 64 bytes as `FRAME`; `numbers` the payload of a result as
+    u32, `tail` its end; `ack` the body of an acknowledgement. Parts that a type does not have are None or empty."""
 
     type: Type
     header: np.void
@@ -91,12 +91,12 @@ class Reply(NamedTuple):
 
     @property
     def reason(self) -> Reason:
-        """Of an acknowledgement or a notice."""
+        """The reason in an acknowledgement or a notice."""
         return Reason(int(self.header["count"] if self.ack is None else self.ack["reason"]))
 
 
 def parse(frame: bytes) -> Reply:
-    """Takes a frame of the switch apart and insists on right lengths, checksums and complement (ValueError)."""
+    """Parse a frame of the switch. Raises ValueError unless lengths, checksums and complement are correct."""
     header = np.frombuffer(frame, FRAME, 1)[0]
     ip, udp = frame[14:34], frame[34:]
     if int(header["ip_length"]) != len(frame) - 14 or int(header["udp_length"]) != len(udp):
@@ -122,9 +122,12 @@ def parse(frame: bytes) -> Reply:
 
 
 class Client:
-    """One worker. `port` is the switch port it is plugged into; `member`, `token`, `epoch`, `first_seq`, `window` are
-    what acknowledgements taught it (see `take`); `number` is the last control number used;
-    `ranks` what a Join says in `members`: in a tree of switches, the worker's global rank as a bit."""
+    """One worker.
+
+    `port` is its switch port. `member`, `token`, `epoch`, `first_seq` and `window` come from acknowledgements (see
+    `take`). `number` is the last control number used. `ranks` is the Join's `members`: in a tree of switches, the
+    worker's global rank as a bit.
+    """
 
     def __init__(
         self,
@@ -150,7 +153,7 @@ class Client:
 
     @classmethod
     def numbered(cls, index: int, *, port: int | None = None, job: int = 0, key: int = 0x6B6579) -> "Client":
-        """The worker with MAC 02:00:00:00:00:index, address 10.0.0.(100 + index), at port `index` unless said."""
+        """Return the worker with MAC 02:00:00:00:00:index, address 10.0.0.(100 + index), by default at port `index`."""
         return cls(
             bytes([2, 0, 0, 0, 0, index]),
             bytes([10, 0, 0, 100 + index]),
@@ -161,7 +164,7 @@ class Client:
         )
 
     def frame(self, kind: int, payload: bytes = b"", *, checksum: bool = True, **fields: Any) -> bytes:
-        """Any frame to the switch; `fields` override the header's."""
+        """Return any frame to the switch; `fields` override the header's."""
         header = np.zeros(1, HEADER)
         values = {
             "version_type": version_type(kind),
@@ -194,7 +197,7 @@ class Client:
         checksum: bool = True,
         **fields: Any,
     ) -> bytes:
-        """`numbers`: an array of 4-byte elements (float32, int32, u32), or raw bytes."""
+        """Return a contribution. `numbers`: an array of 4-byte elements (float32, int32, u32), or raw bytes."""
         payload = numbers if isinstance(numbers, bytes) else np.ascontiguousarray(numbers).tobytes()
         form = self.format if format is None else format
         return self.frame(
@@ -207,18 +210,20 @@ class Client:
         )
 
     def receipt(self, seq: int, *, behind: int = 0, want: bool = False, **fields: Any) -> bytes:
-        """Says that nothing below `seq - behind` is lacking; with `want` asks for the result of `seq`."""
+        """Return a receipt: the worker lacks no result below `seq - behind`; with `want` it requests the result of
+        `seq`."""
         flags = ContributionFlag.WANT if want else 0
         return self.frame(
             Type.RECEIPT, **({"seq": seq % 2**32, "behind": behind, "format_flags": flags << FLAGS_SHIFT} | fields)
         )
 
     def claim(self, k: int, weights: int, **fields: Any) -> bytes:
-        """The member's vector `k` is ready, computed with weights that lack the results from seq `weights` on."""
+        """Return a claim: the member's vector `k` is ready, computed with weights that lack the results from seq
+        `weights` on."""
         return self.frame(Type.CLAIM, **({"seq": k, "members": weights % 2**32} | fields))
 
     def control(self, action: int, body: dict[str, int] | None = None, **fields: Any) -> bytes:
-        """Any control message; `body` names fields of `CONTROL`, `fields` those of the header."""
+        """Return any control message; `body` names fields of `CONTROL`, `fields` those of the header."""
         record = np.zeros(1, CONTROL)
         for name, value in ({"action": action} | (body or {})).items():
             record[name] = value
@@ -233,9 +238,12 @@ class Client:
         seq: int = 0,
         **settings: int,
     ) -> bytes:
-        """The first call names the job's settings: `world`, `elements`, and if they differ from the defaults
-        `threshold` (world), `format` (window64), `fraction` (44), `mode` (quarantine), `deadline_us`, `evict_us`,
-        `staleness`, `segments`, `key`. Later calls repeat them, with the token if one was granted."""
+        """Return a Join.
+
+        The first call names the job's settings: `world`, `elements`, and if they differ from the defaults `threshold`
+        (world), `format` (window64), `fraction` (44), `mode` (quarantine), `deadline_us`, `evict_us`, `staleness`,
+        `segments`, `key`. Later calls repeat them, with the token if one was granted.
+        """
         if settings:
             world = settings["world"]
             self.settings = {
@@ -259,7 +267,7 @@ class Client:
         )
 
     def rising(self, action: int, body: dict[str, int] | None = None, **fields: Any) -> bytes:
-        """A control message with the next number; `seq=` repeats an older one."""
+        """Return a control message with the next number; `seq=` repeats an older one."""
         if "seq" not in fields:
             self.number += 1
             fields["seq"] = self.number
@@ -272,7 +280,7 @@ class Client:
         return self.rising(Action.RESET, **fields)
 
     def end_job(self, key: int | None = None, **fields: Any) -> bytes:
-        """The RESET that ends the job whoever asks, by key."""
+        """Return the RESET that ends the job by its key, whoever sends it."""
         return self.control(
             Action.RESET,
             {"key": self.key if key is None else key, "nonce": self.nonce},
@@ -283,7 +291,7 @@ class Client:
         return self.rising(Action.SET_H, {"threshold": threshold}, **fields)
 
     def fbcast(self, segment: int, **fields: Any) -> bytes:
-        """The segment of this seq is to complete with what it has."""
+        """Return an FBCAST: the segment of this seq completes with the contributions that it has."""
         return self.rising(Action.FBCAST, {"segment": segment % 2**32}, **fields)
 
     def halt(self, on: bool = True, **fields: Any) -> bytes:
@@ -293,8 +301,8 @@ class Client:
         return self.control(Action.READ, {"address": address, "nonce": self.nonce}, **fields)
 
     def take(self, frame: bytes) -> Reply:
-        """`parse`, and learn from an acknowledged Join (member, token, epoch, first_seq, window, elements). A fresh
-        token starts the control numbers anew."""
+        """`parse` a frame, and learn from an acknowledged Join (member, token, epoch, first_seq, window, elements). A
+        new token starts the control numbers anew."""
         reply = parse(frame)
         if reply.ack is None or reply.ack["action"] != Action.JOIN or int(reply.ack["nonce"]) != self.nonce:
             return reply
@@ -308,5 +316,5 @@ class Client:
         return reply
 
     def forget(self, nonce: int) -> None:
-        """Starts over as another incarnation with another nonce."""
+        """Start again as another incarnation with another nonce."""
         self.nonce, self.member, self.token, self.epoch, self.number = nonce, NO_MEMBER, 0, 0, 0

@@ -7,7 +7,7 @@ import pytest
 
 from iswitch.config import Config
 from iswitch.wire import SILENCE_TICK_US, Format, Mode, Outcome, Stat
-from sim.bench.cosimulation import Divergence, Pair
+from sim.bench.cosimulation import DivergenceError, Pair
 from sim.bench.designs import TWO_PORTS
 from sim.bench.hosts import Hosts
 from sim.bench.throughput import joined, stations
@@ -228,7 +228,7 @@ def test_a_switch_that_forgets_a_frame_is_noticed():
     pair.board.send(worker.port, worker.contribution(worker.first_seq, np.ones(4, np.float32)))
     pair.board.run(5000)
     other = traffic.clients[1]
-    with pytest.raises(Divergence):
+    with pytest.raises(DivergenceError):
         pair.exchange(other.port, other.contribution(other.first_seq, np.ones(4, np.float32)))
 
 
@@ -238,7 +238,7 @@ def test_a_station_that_only_one_of_them_knows_is_noticed():
     a, b = Client.numbered(1), Client.numbered(2)
     pair.exchange(0, ordinary(b.mac, a.mac))
     pair.model.receive(1, ordinary(a.mac, a.mac), pair.now_us)
-    with pytest.raises(Divergence):
+    with pytest.raises(DivergenceError):
         pair.exchange(0, ordinary(a.mac, b.mac))
 
 

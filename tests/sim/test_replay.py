@@ -7,7 +7,7 @@ import pytest
 
 from iswitch.wire import Outcome
 from iswitch.wire.replay import Fate
-from sim.bench.cosimulation import Divergence, Pair
+from sim.bench.cosimulation import DivergenceError, Pair
 from sim.bench.replay_traffic import NARROW, SMALL, ReplayTraffic
 from sim.bench.traffic import Traffic
 from sim.model.replay import table as table_of
@@ -152,6 +152,6 @@ def test_a_model_with_one_rule_changed_is_noticed(where, wrong, monkeypatch):
             pair.wait(20_000_000)
             requests.clients = [requests.client(k) for k in range(len(requests.clients))]
 
-    with pytest.raises(Divergence):
+    with pytest.raises(DivergenceError):
         run()
     pair.close()
