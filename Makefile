@@ -1,6 +1,6 @@
 # `make` lists what there is. Everything runs in .venv, which `make setup` makes and which other targets make when missing.
 
-# Of the demo
+# The demo
 WORKERS   ?= 4
 SEED      ?= 1
 LOSS      ?= 0
@@ -13,7 +13,7 @@ STEPS     ?=
 # Of `make emulator`: the first of its UDP ports; REPLAY=default, or sizes
 PORT      ?= 27000
 REPLAY    ?=
-# Of the demos of the replay service
+# The demos of the replay service
 ACTORS    ?= 4
 LOCKSTEP  ?= 0
 GAME      ?= Breakout
@@ -83,18 +83,18 @@ lint: $(LINT)  ## ruff and mypy
 	ruff check .
 	mypy
 
-demo: $(DEMO)  ## learn CartPole with WORKERS=4 through the compiled switch; LOSS=0.01 REORDER=0.05 DUPLICATE=0.01 SEED=1 STEPS=200000 KILL=2 LEAVES=2
+demo: $(DEMO)  ## learn CartPole with WORKERS=4, whose gradients the compiled switch sums; LOSS=0.01 REORDER=0.05 DUPLICATE=0.01 SEED=1 STEPS=200000 KILL=2 LEAVES=2
 	python -m sim.demo --workers $(WORKERS) --seed $(SEED) \
 		--loss $(LOSS) --duplicate $(DUPLICATE) --reorder $(REORDER) --corrupt $(CORRUPT) --leaves $(LEAVES) $(if $(STEPS),--total-steps $(STEPS)) $(if $(KILL),--kill $(KILL)) --out build/demo
 
-watch: $(DEMO)  ## play the policy that `make demo` has saved, into build/demo/policy.gif
+watch: $(DEMO)  ## draw an episode with the policy that `make demo` has saved, as build/demo/policy.gif
 	python -m examples.watch build/demo
 
-demo-apex: $(DEMO)  ## learn CartPole with ACTORS=4 whose replay is the compiled switch's; LOSS=0.05 REORDER=0.05 SEED=1 LOCKSTEP=1
+demo-apex: $(DEMO)  ## learn CartPole with ACTORS=4, whose prioritized replay is in the compiled switch; LOSS=0.05 REORDER=0.05 SEED=1 LOCKSTEP=1
 	python -m sim.demo_apex --actors $(ACTORS) --seed $(SEED) --loss $(LOSS) --duplicate $(DUPLICATE) --reorder $(REORDER) --corrupt $(CORRUPT) \
 		$(if $(filter-out 0,$(LOCKSTEP)),--lockstep) --out build/demo-apex
 
-demo-atari: $(TEST)  ## put frames of GAME=Breakout into the compiled switch, each once, and draw them again; LOSS=0.05
+demo-atari: $(TEST)  ## store the frames of GAME=Breakout in the compiled switch, each once, and sample them; LOSS=0.05
 	python -m sim.demo_atari --game $(GAME) --seed $(SEED) --loss $(LOSS) --duplicate $(DUPLICATE) --reorder $(REORDER) --corrupt $(CORRUPT) --out build/demo-atari
 
 demo-schedule: $(DEMO)  ## learn to schedule AllReduce, WORKERS=4, whose gradients the compiled switch sums; SEED=1
@@ -109,7 +109,7 @@ sim: $(TEST)  ## cocotb benches on the emitted Verilog; WAVES=1 for waveforms
 bench: $(TEST)  ## how fast the switch and its driver are
 	python -m sim.bench.bench
 
-cartpole-time: $(DEMO)  ## virtual seconds until CartPole is played well, with one slow worker
+cartpole-time: $(DEMO)  ## virtual seconds until CartPole is solved, with one slow worker
 	python -m sim.cluster.cartpole
 
 timing: $(BOARDS)  ## place and route for ECP5 and report the clock

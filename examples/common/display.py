@@ -131,7 +131,7 @@ def print_results(summary: dict[str, Any], out: Path, console: Console) -> None:
     if not summary["solved"]:
         console.print(
             Text(
-                f"This policy is not good: its mean return of {rewards.mean():.1f} is below "
+                f"The policy does not solve {options['environment']}: its mean return of {rewards.mean():.1f} is below "
                 f"{options['solved_return']:g}. Training depends on chance. Try another seed "
                 f"(--seed {options['seed'] + 1}), or train for longer "
                 f"(--total-steps {2 * options['total_steps']}).",

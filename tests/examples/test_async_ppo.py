@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from examples.async_ppo import Tally, train, vector_size
+from examples.async_ppo import Tally, app, train, vector_size
 from examples.ppo import Options, evaluate
 from iswitch import AsyncWorker
 from sim.bench.udp_model import UdpModel
@@ -99,6 +100,15 @@ def test_training_over_the_golden_switch_ends_with_equal_weights():
             answers = list(pool.map(work, range(options.workers)))
     assert len({(result.weights_sha256, digest) for result, digest in answers}) == 1
     assert all(np.isfinite(result.weights).all() for result, _ in answers)
+
+
+def test_the_command_trains_a_process_for_each_worker():
+    few = ["--workers", "2", "--num-envs", "1", "--num-steps", "16", "--total-steps", "128", "--hidden", "8"]
+    with UdpModel() as model:
+        switch = ",".join(model.address(port) for port in range(2))
+        run = CliRunner().invoke(app, ["--switch", switch, "--evaluation-episodes", "2", *few])
+    assert run.exit_code == 1  # so short a training does not solve CartPole
+    assert "of 2 unseen episodes" in run.output and "weights sha256" in " ".join(run.output.split())
 
 
 @pytest.mark.slow
