@@ -5,7 +5,7 @@ This is iSwitch's pipeline of three stages (Li et al., "Accelerating Distributed
 Computing", ISCA 2019, section IV): while the program computes a gradient, the switch sums the one before it, and
 updates that other workers took part in arrive.
 
-`AsyncWorker` is what a program calls. `driver/stream.py` sends, receives and retransmits; `control/membership.py` joins
+`AsyncWorker` is what a program calls. `driver/stream.py` sends, receives and retransmits; `control/job_worker.py` joins
 and leaves the job; `control/state_transfer.py` copies the weights to a joining worker.
 """
 

@@ -1,6 +1,6 @@
 """A worker of a synchronous job: sums, broadcasts and barriers over all workers, computed by the switch.
 
-`Worker` is what a program calls. `driver/ring.py` sends, receives and retransmits; `control/membership.py` joins and
+`Worker` is what a program calls. `driver/ring.py` sends, receives and retransmits; `control/job_worker.py` joins and
 leaves the job; `control/recovery.py` returns to it after an error.
 """
 

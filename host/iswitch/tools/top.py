@@ -137,7 +137,7 @@ def _drops(now: Snapshot, rates: dict[str, float]) -> Table:
         for name, count in now.counters.items()
         if count and counter_entry(name).severity != Severity.NORMAL
     ]
-    table = _table("drops and oddities", "per s", "count", "meaning", widest="meaning", right=("per s", "count"))
+    table = _table("drops and unusual events", "per s", "count", "meaning", widest="meaning", right=("per s", "count"))
     for _, severity, rate, name in sorted(unusual, reverse=True)[:_DROPS_SHOWN]:
         table.add_row(
             name,

@@ -129,7 +129,7 @@ def test_rising_drops_come_first_and_faults_before_others(model, control):
         before._replace(counters=quiet | {"port1.RX_ERROR": 5}),
         before._replace(counters=now, time_s=before.time_s + 10),
     )
-    tail = shown[shown.index("oddities") :].splitlines()[1:]
+    tail = shown[shown.index("unusual events") :].splitlines()[1:]
     assert [line.split()[:3] for line in tail] == [
         ["LENGTH", "1", "10"],
         ["DUPLICATE", "2", "20"],
@@ -144,7 +144,7 @@ def test_a_frame_fits_80_columns_whatever_is_counted(model, control):
     shown = text(before, before._replace(counters=full, time_s=before.time_s + 1))
     assert "4,294,967,295" in shown and "4.29G" in shown
     assert sum(counter.severity != Severity.NORMAL for counter in COUNTERS.values()) > shown[
-        shown.index("oddities") :
+        shown.index("unusual events") :
     ].count("\n")
 
 
