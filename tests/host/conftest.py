@@ -6,7 +6,7 @@ from iswitch.tools.probe import Probe
 
 @pytest.fixture
 def control(model):
-    """A stranger who asks the module's `model` of a switch."""
+    """A control client of the module's `model` of a switch, in no job."""
     probe = Probe(model.address(1))
     yield Control(probe)
     probe.close()

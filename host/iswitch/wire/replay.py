@@ -1,8 +1,8 @@
 """The wire format of the replay service: records, kinds and reasons, each declared once.
 
-Everything is in rows of 8 bytes behind the 64 bytes of addresses and header, little-endian; what the switch sends ends
-with a row that holds the checksum complement. Items and bytes of logs are named by serial numbers modulo 2^32, which
-are never used twice while anybody can remember them. The rules are docs/replay.md.
+A frame has 64 bytes of addresses and header, then rows of 8 bytes, little-endian. A frame from the switch ends with a row
+that holds the checksum complement. Items and log units have serial numbers modulo 2^32. A number is not used again while
+a frame or a client may still refer to it. The rules are in docs/replay.md.
 """
 
 from enum import IntEnum
@@ -44,20 +44,22 @@ __all__ = [
 
 ROW_BYTES = 8
 UNIT_BYTES = 64
-"""Logs and records are counted in units."""
+"""Logs and records are counted in units of so many bytes."""
 PAYLOAD_BYTES = 1408
-"""The most that a DATA frame carries, and a WRITE: 22 units, so that all fits an MTU of 1,500 bytes."""
+"""The most that a DATA or a WRITE carries: 22 units, so that the packet fits an MTU of 1,500 bytes."""
 BODY_BYTES = ROW_BYTES + PAYLOAD_BYTES
 """The longest body of a request."""
 SAMPLES_PER_FRAGMENT = 160
+"""Sampled items in one ANSWER to a SAMPLE."""
 ALL_FRAGMENTS = 0xFFFF
+"""The set of all fragments of an answer."""
 SESSION_SILENT_US = 10_000_000
-"""A session that has been silent for so long may have to give its place to a new one."""
+"""If all sessions are in use, the switch gives a new client a session that has been silent for so long."""
 
 
 class Kind(IntEnum):
-    """What is asked for. Those in `ORDERED` change something and are carried out once, in the order of their
-    numbers."""
+    """What a request asks for. Kinds in `ORDERED` change something; each such request is executed once, in the order of
+    its number."""
 
     OPEN = 0
     CLOSE = 1
@@ -79,8 +81,8 @@ ORDERED = frozenset({Kind.CLOSE, Kind.WRITE, Kind.ADD, Kind.SAMPLE, Kind.UPDATE,
 
 
 class Fate(IntEnum):
-    """What became of a request: exactly one for each, each with a counter. Answers say it as `reason`, but a repeat is
-    answered with the fate that it had the first time."""
+    """What became of a request. Every request has exactly one fate, and every fate has a counter. An answer contains the
+    fate as `reason`; the answer to a repeated request contains the fate of its first copy."""
 
     DONE = 0
     REPEATED = 1
@@ -101,11 +103,11 @@ class Fate(IntEnum):
 
 
 WAITS = frozenset({Fate.TICKET, Fate.ITEMS, Fate.RATE, Fate.EMPTY})
-"""Not carried out yet: ask again with the same request."""
+"""The request was not executed: send the same request again."""
 
 
 class ReplayRegister(IntEnum):
-    """Registers from `Register.REPLAY`: what the service was built with, all 0 if there is none."""
+    """Registers from `Register.REPLAY` on: what the replay service was built with. All are 0 if there is no service."""
 
     TABLES = 0
     CAPACITY = 1
@@ -124,10 +126,10 @@ _HEADER_FIELDS = [
     ("kind", "<u1"),  # 1   Kind
     ("session", "<u1"),  # 2
     ("table", "<u1"),  # 3
-    ("seq", "<u4"),  # 4   ordered: the request's number; else whatever the client likes, and gets back
-    ("count", "<u2"),  # 8   of rows, draws, units or items; data: of units
-    ("fragments", "<u2"),  # 10  sample: the set of fragments wanted; answer: which one this is
-    ("ticket", "<u4"),  # 12  ordered: 0, or the table's ticket that it waits for; data: the set of items that are gone
+    ("seq", "<u4"),  # 4   ordered: the request's number; other kinds: a tag that the answer repeats
+    ("count", "<u2"),  # 8   number of rows, draws, units or items; data: number of units
+    ("fragments", "<u2"),  # 10  sample: set of the fragments wanted; answer: number of this fragment
+    ("ticket", "<u4"),  # 12  ordered: 0, or the ticket it waits for; data: set of the items that were overwritten
     ("token", "<u4"),  # 16  low half of the session's nonce
     ("reserved", "<u2"),  # 20
 ]
@@ -136,23 +138,25 @@ REPLAY_FRAME = np.dtype(ADDRESSES.descr + _HEADER_FIELDS)
 """The first 64 bytes of every frame of the service."""
 
 END = np.dtype([("reserved", "u1", 6), ("complement", ">u2")])
-"""Last row of what the switch sends; makes the sum of everything from the header on zero."""
+"""The last row of a frame from the switch. It makes the ones' complement sum from the header on zero."""
 
 OPEN = np.dtype([("nonce", "<u8")])
 WRITE = np.dtype([("start", "<u4"), ("oldest", "<u4")])
-"""First row of a WRITE: where its units go, which is where the log ends, and the oldest unit that must be kept."""
+"""First row of a WRITE: its first unit, which must be the end of the log, and the oldest unit that must be kept."""
 ADD_ROW = np.dtype([("priority", "<u4"), ("reserved", "<u4")])
-"""Before each item's record."""
+"""Precedes the record of each item in an ADD."""
 SAMPLE = np.dtype([("items", "<u4"), ("reserved", "<u4"), ("stride", "<u8"), ("seed", "<u8", 2)])
-"""Waits until so many items were ever added. `stride`: 2^64 / count, rounded down, for strata; 0: anywhere."""
+"""`items`: wait until so many items were ever added. `stride`: 2^64 / count, rounded down, for a stratified sample; else
+0."""
 UPDATE_ROW = np.dtype([("item", "<u4"), ("priority", "<u4")])
 SAMPLED_ROW = UPDATE_ROW
 PUBLISH = np.dtype([("start", "<u4"), ("units", "<u4"), ("version", "<u4"), ("reserved", "<u4")])
 LIMITS = np.dtype(
     [("size", "<u4"), ("ratio", "<u4"), ("behind", "<u4"), ("ahead", "<u4"), ("times", "<u4"), ("reserved", "<u4")]
 )
-"""Draws wait until `size` items are there. `ratio`: draws for each item, in 2^-16; 0: no limit. `behind`, `ahead`: how
-many draws they may be off. `times`: so often drawn, an item's priority becomes 0; 0: never."""
+"""Samples wait until the table has `size` items. `ratio`: sampled items for each added item, in units of 2^-16; 0: no
+limit. `behind`, `ahead`: by how many sampled items the adds may differ from that. `times`: the priority of an item that
+was sampled so often becomes 0; 0: never."""
 FETCH_ROW = np.dtype([("item", "<u4"), ("reserved", "<u4")])
 LOAD = np.dtype([("start", "<u4"), ("session", "<u1"), ("reserved", "u1", 3)])
 SHOUT = LOAD
@@ -168,19 +172,19 @@ STATUS = np.dtype(
         ("adds", "<u4"),  # 8   items ever added to the table, modulo 2^32
         ("ticket", "<u4"),  # 12  of the table
         ("total", "<u8"),  # 16  of the table's priorities
-        ("draws", "<u4"),  # 24  ever made from the table, modulo 2^32
+        ("draws", "<u4"),  # 24  items ever sampled from the table, modulo 2^32
         ("done", "<u2"),
-        ("stale", "<u2"),  # 28  items added, updated, drawn; updates of what is not there any more
+        ("stale", "<u2"),  # 28  items added, updated, sampled; updates of items that were overwritten
         ("written", "<u4"),
-        ("oldest", "<u4"),  # 32  end of the session's log, and the oldest unit that is kept
+        ("oldest", "<u4"),  # 32  end of the session's log, and the oldest unit that it keeps
         ("version", "<u4"),
         ("start", "<u4"),
         ("units", "<u4"),  # 40  of the table's published parameters
-        ("filled", "<u4"),  # 52  items that are there
+        ("filled", "<u4"),  # 52  items in the table
         ("nonce", "<u8"),  # 56  of the session
     ]
 )
-"""The first 64 bytes of an answer's body: the table and the session right after the request was carried out."""
+"""The first 64 bytes of an answer's body: the table and the session right after the request was executed."""
 
 for _record, _size in (
     (REPLAY_HEADER, 22),

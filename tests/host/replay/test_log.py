@@ -9,7 +9,6 @@ import pytest
 from iswitch.config import Config, Replay
 from iswitch.replay import Field, MemoryExhaustedError, ReplayClient, SessionLostError
 from iswitch.replay import frame_cache as sound
-from iswitch.replay.log_space import LogSpace
 from sim.bench.mutant import mutant
 from sim.bench.replay_network import Network
 
@@ -277,11 +276,6 @@ def test_a_former_clients_data_is_kept_while_there_is_room():
         )
 
 
-def test_a_former_clients_log_is_free_after_enough_adds():
-    space = LogSpace(units=64, written=100, oldest=60, adds=10, capacity=16)
-    assert space.free_units(10) == space.free_units(25) == 24 and space.free_units(26) == 64
-
-
 def test_a_log_changed_by_another_client_ends_the_session():
     net = network()
     with (
@@ -290,45 +284,3 @@ def test_a_log_changed_by_another_client_ends_the_session():
     ):
         net.switch.service.places[0] = net.switch.service.places[0]._replace(written=5)
         client.extend({"observation": np.ones((1, 300)), "action": [1]}, [1.0]).items.tolist()
-
-
-# The bookkeeping
-
-
-def test_free_units_are_those_that_no_item_needs():
-    """Against a plain list of all pins."""
-    rng = np.random.default_rng(2)
-    for _ in range(20):
-        space, adds, held, oldest = LogSpace(units=200, written=7, oldest=7, adds=0, capacity=8), 0, [], 0
-        for _ in range(300):
-            pin = space.pin_items()
-            units = int(rng.integers(0, 20))
-            needed = min([unit for unit, last in held if last >= adds], default=space.end)
-            oldest = max(oldest, space.oldest)
-            assert space.free_units(adds) == 200 - (space.end - max(needed, oldest))
-            if units > space.free_units(adds):
-                space.discard(pin)
-                adds += 1
-                continue
-            if units:
-                space.reserve(units, adds)
-            for _ in range(int(rng.integers(1, 4))):
-                floor = max(space.oldest, space.end - int(rng.integers(0, 40)))
-                pin.begin_item(space.end)
-                pin.require(floor)
-                adds += 1
-                held.append((floor, adds + 8 - 1))
-            assert space.oldest_needed(adds) <= pin.unit <= min(pin.first_units)
-            space.acknowledge(pin, adds + 8 - 1)
-
-
-def test_frames_are_evicted_in_the_order_of_writing():
-    cache = sound.FrameCache(4)
-    for k in range(4):
-        cache.add(bytes([k]), 10 + k, 1)
-        assert cache.find(bytes([0]), 0) == 10
-    cache.add(b"x", 20, 2)
-    assert [cache.find(bytes([k]), 0) for k in range(4)] == [None, None, 12, 13] and cache.find(b"x", 0) == 20
-    assert cache.find(bytes([2]), 13) is None and cache.find(bytes([3]), 13) == 13
-    cache.add(bytes([2]), 30, 1)
-    assert cache.find(bytes([2]), 13) == 30 and cache.find(b"x", 0) == 20

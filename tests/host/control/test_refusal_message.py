@@ -1,0 +1,73 @@
+"""What a worker whose Join was refused reads."""
+
+import pytest
+
+from iswitch.control.inspection import JobView, MemberView
+from iswitch.control.refusal_message import refusal_message
+from iswitch.driver.membership import Membership
+from iswitch.errors import RefusedError
+from iswitch.wire import NO_MEMBER, Format, JobState, Mode, Reason, Standing
+
+
+def job(state=JobState.RUNNING, **changes):
+    view = JobView(0, state, Format.WINDOW64, 44, 1, 352, 2, 2, [0, 1], [], 0, 0, 5_000_000)
+    return view._replace(**changes)
+
+
+def member(rank, silent_s=0.5):
+    return MemberView(rank, Standing.LIVE, rank, f"10.0.0.{rank}:4000", "02:00:00:00:00:00", silent_s)
+
+
+def message(reason, view=None, *, wanted=NO_MEMBER, key=0, alive=(), blocking=(0,), **settings):
+    view = job() if view is None else view
+    request = Membership(
+        job=0,
+        key=key,
+        world=settings.get("world", 2),
+        threshold=2,
+        format=settings.get("format", Format.WINDOW64),
+        fraction=44,
+        elements=352,
+        mode=Mode.QUARANTINE,
+        nonce=1,
+        wanted=wanted,
+        evict_us=settings.get("evict_us", 5_000_000),
+    )
+    refusal = RefusedError("refused", reason)
+    members = {rank: member(rank) for rank in range(2)}
+    return refusal_message(
+        view, refusal, request, "10.0.0.9:26963", members=members, blocking=list(blocking), alive=alive
+    )
+
+
+def test_a_taken_rank_is_named_with_its_live_owner():
+    text = message(Reason.MEMBER, wanted=0, alive={0})
+    assert "refused to let a worker join job 0: rank 0 is taken. Rank 0 (10.0.0.0:4000, behind port 0" in text
+    assert "gave its last sign of life 0.5 s ago and is alive. To go on, give every worker a rank" in text
+    assert text.endswith("`iswitch end-job --job 0 --switch 10.0.0.9:26963` ends the job")
+
+
+@pytest.mark.parametrize(
+    ("reason", "settings", "difference"),
+    [
+        (Reason.WORLD, {"world": 3}, "this worker's `world` is 3, and the job's is 2"),
+        (Reason.FORMAT, {"format": Format.FP32}, 'this worker\'s `format` is "fp32", and the job\'s is "window64"'),
+        (Reason.EVICT, {"evict_us": 250_000}, "this worker's `evict_s` is 0.25, and the job's is 5"),
+    ],
+)
+def test_a_difference_names_both_values(reason, settings, difference):
+    assert difference in message(reason, **settings)
+
+
+def test_the_command_contains_the_key_or_asks_for_it():
+    assert "end-job --job 0 --key 7 --switch" in message(Reason.WORLD, key=7, world=3)
+    assert "end-job --job 0 --key KEY --switch" in message(Reason.KEY, key=7)
+
+
+def test_a_silent_member_is_shown_with_what_happens_to_it():
+    assert "; it loses its rank after 5 s (`evict_s`)" in message(Reason.KEY)
+    assert "; it keeps its rank, because the job's `evict_s` is 0" in message(Reason.KEY, job(evict_us=0))
+
+
+def test_a_member_that_left_is_named():
+    assert "Rank 5 has left meanwhile" in message(Reason.KEY, blocking=[5])

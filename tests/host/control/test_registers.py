@@ -1,0 +1,46 @@
+"""Configuration, counters and jobs, read from the golden switch over a socket."""
+
+from dataclasses import replace
+
+import pytest
+
+from iswitch import IswitchError, Worker
+from iswitch.config import Config, Replay
+from iswitch.control.registers import RegisterReader
+from iswitch.wire import JobState, Outcome, PortCounter, Stat
+from iswitch.wire.replay import Fate
+from sim.bench.udp_model import UdpModel
+
+CONFIG = Config(ports=2, members=4, window=4, elements=64, replay=Replay(capacity=64, log_bytes=4096))
+
+
+@pytest.fixture(scope="module")
+def model():
+    with UdpModel(CONFIG) as made:
+        yield made
+
+
+def test_the_configuration_is_what_the_switch_was_built_with(control):
+    found = control.config()
+    assert replace(found, replay=None) == replace(CONFIG, replay=None)
+    assert replace(found.replay, phased=CONFIG.replay.phased) == CONFIG.replay == found.replay
+
+
+def test_counters_have_the_names_of_the_wire(control):
+    names = [*Outcome.__members__, *Stat.__members__]
+    names += [f"port{port}.{name}" for port in range(2) for name in PortCounter.__members__]
+    names += [f"replay.{name}" for name in Fate.__members__]
+    assert list(control.counters()) == names == list(control.counters(CONFIG.ports))
+
+
+def test_a_job_is_reported_while_it_exists(model, control):
+    assert control.job(1) == (1, JobState.NONE, control.job(1).epoch, 0, 0, 0)
+    with Worker(model.address(), world=1, job=1):
+        job = control.job(1)
+        assert (job.state, job.world, job.live, job.threshold) == (JobState.RUNNING, 1, 1, 1)
+
+
+def test_another_device_is_an_error(control, monkeypatch):
+    monkeypatch.setattr(RegisterReader, "registers", lambda self, first, count: [0] * count)
+    with pytest.raises(IswitchError, match="answers as 0x00000000, version 0, but an iswitch of version 1 says"):
+        control.config()
