@@ -25,7 +25,7 @@ from typer import Option
 
 from examples.common.apex_launch import launch
 from examples.common.apex_progress import ActorProgress, Learned, LearnerProgress
-from examples.common.command import Folder, Switch, application, parse_addresses
+from examples.common.command import Folder, Switch, application, check_ranges, parse_addresses
 from examples.common.dqn import DoubleDQN, actor_deltas, priorities_of
 from examples.common.envs import make_envs
 from examples.common.lockstep import Schedule, Start
@@ -68,41 +68,36 @@ class Options:
 
     environment: Annotated[str, Option(help="Gymnasium's name of the environment.")] = "CartPole-v1"
     seed: Annotated[int, Option(help="Seed of all random numbers.")] = 1
-    actors: Annotated[int, Option(help="Number of actors.")] = 4
-    num_envs: Annotated[int, Option(help="Environments of each actor.")] = 4
-    add_size: Annotated[int, Option(help="Transitions that an actor adds at a time.")] = 32
-    n_step: Annotated[int, Option(help="Steps of a transition.")] = 5
-    gamma: Annotated[float, Option(help="Discount factor.")] = 0.99
-    hidden: Annotated[int, Option(help="Units of each hidden layer.")] = 64
-    batch_size: Annotated[int, Option(help="Transitions in a batch.")] = 64
-    steps: Annotated[int, Option(help="Steps of the learner, at most. A step is one batch.")] = 12_800
+    actors: Annotated[int, Option(min=1, help="Number of actors.")] = 4
+    num_envs: Annotated[int, Option(min=1, help="Environments of each actor.")] = 4
+    add_size: Annotated[int, Option(min=1, help="Transitions that an actor adds at a time.")] = 32
+    n_step: Annotated[int, Option(min=1, help="Steps of a transition.")] = 5
+    gamma: Annotated[float, Option(min=0, max=1, help="Discount factor.")] = 0.99
+    hidden: Annotated[int, Option(min=1, help="Units of each hidden layer.")] = 64
+    batch_size: Annotated[int, Option(min=1, help="Transitions in a batch.")] = 64
+    steps: Annotated[int, Option(min=1, help="Steps of the learner, at most. A step is one batch.")] = 12_800
     samples_per_insert: Annotated[float, Option(help="Samples for each transition that is added.")] = 4.0
-    learning_starts: Annotated[int, Option(help="Transitions in the table before the first step.")] = 1024
+    learning_starts: Annotated[int, Option(min=1, help="Transitions in the table before the first step.")] = 1024
     learning_rate: Annotated[float, Option(help="Learning rate of Adam.")] = 1e-3
     max_grad_norm: Annotated[float, Option(help="Gradients are clipped to this norm.")] = 10.0
     tau: Annotated[float, Option(help="Rate at which the target network follows the online network.")] = 0.01
-    publish_interval: Annotated[int, Option(help="Steps between two versions of the parameters.")] = 64
+    publish_interval: Annotated[int, Option(min=1, help="Steps between two versions of the parameters.")] = 64
     alpha: Annotated[float, Option(help="A priority is the absolute TD error to this power.")] = 0.6
     beta: Annotated[float, Option(help="Exponent of the importance weights.")] = 0.4
-    epsilon: Annotated[float, Option(help="Exploration rate of the environment that explores most.")] = 0.4
+    epsilon: Annotated[float, Option(min=0, max=1, help="Exploration rate of the environment that explores most.")] = (
+        0.4
+    )
     epsilon_alpha: Annotated[
         float, Option(help="Environment i of all N explores at the rate epsilon ** (1 + epsilon_alpha * i / (N - 1)).")
     ] = 7.0
-    evaluation_interval: Annotated[int, Option(help="Steps between two evaluations.")] = 256
-    evaluation_episodes: Annotated[int, Option(help="Episodes of an evaluation.")] = 20
+    evaluation_interval: Annotated[int, Option(min=1, help="Steps between two evaluations.")] = 256
+    evaluation_episodes: Annotated[int, Option(min=1, help="Episodes of an evaluation.")] = 20
     stop_return: Annotated[float, Option(help="The training stops at this mean return of an evaluation.")] = 485.0
     solved_return: Annotated[float, Option(help="Mean return of the final evaluation that solves it.")] = 450.0
     lockstep: Annotated[bool, Option(help="Execute all requests in a fixed order.")] = False
 
     def __post_init__(self) -> None:
-        for name in ("actors", "num_envs", "add_size", "n_step", "hidden", "batch_size", "steps", "learning_starts"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"Options {name} must be at least 1, not {getattr(self, name)!r}")
-        for name in ("publish_interval", "evaluation_interval", "evaluation_episodes"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"Options {name} must be at least 1, not {getattr(self, name)!r}")
-        if not 0 <= self.gamma <= 1:
-            raise ValueError(f"Options gamma must be 0 to 1, not {self.gamma!r}")
+        check_ranges(self)
         if self.samples_per_insert <= 0:
             raise ValueError(f"Options samples_per_insert must be above 0, not {self.samples_per_insert!r}")
         if self.steps % self.evaluation_interval:

@@ -27,7 +27,7 @@ from rich.text import Text
 from typer import Option
 
 from examples.common.atari import SIDE, STACK, make_atari
-from examples.common.command import Folder, Switch, application, parse_addresses
+from examples.common.command import Folder, Switch, application, check_ranges, parse_addresses
 from examples.common.dqn import DoubleDQN, actor_deltas, priorities_of
 from examples.common.networks import frame_network
 from examples.common.nstep import NStep, Transition, columns, transition_fields
@@ -49,26 +49,27 @@ class Options:
 
     game: Annotated[str, Option(help="Name of the game in the Arcade Learning Environment.")] = "Breakout"
     seed: Annotated[int, Option(help="Seed of all random numbers.")] = 1
-    transitions: Annotated[int, Option(help="Transitions to add.")] = 3072
-    add_size: Annotated[int, Option(help="Transitions that are added at a time.")] = 32
-    batches: Annotated[int, Option(help="Batches to sample, evenly between the adds.")] = 24
-    batch_size: Annotated[int, Option(help="Transitions in a batch.")] = 32
-    n_step: Annotated[int, Option(help="Steps of a transition.")] = 3
-    gamma: Annotated[float, Option(help="Discount factor.")] = 0.99
+    transitions: Annotated[int, Option(min=1, help="Transitions to add.")] = 3072
+    add_size: Annotated[int, Option(min=1, help="Transitions that are added at a time.")] = 32
+    batches: Annotated[int, Option(min=1, help="Batches to sample, evenly between the adds.")] = 24
+    batch_size: Annotated[int, Option(min=1, help="Transitions in a batch.")] = 32
+    n_step: Annotated[int, Option(min=1, help="Steps of a transition.")] = 3
+    gamma: Annotated[float, Option(min=0, max=1, help="Discount factor.")] = 0.99
     learning_rate: Annotated[float, Option(help="Learning rate of Adam.")] = 1e-4
     max_grad_norm: Annotated[float, Option(help="Gradients are clipped to this norm.")] = 10.0
     tau: Annotated[float, Option(help="Rate at which the target network follows the online network.")] = 0.01
     alpha: Annotated[float, Option(help="A priority is the absolute TD error to this power.")] = 0.6
     beta: Annotated[float, Option(help="Exponent of the importance weights.")] = 0.4
-    epsilon: Annotated[float, Option(help="Exploration rate.")] = 0.25
+    epsilon: Annotated[float, Option(min=0, max=1, help="Exploration rate.")] = 0.25
 
     def __post_init__(self) -> None:
-        if self.add_size < 1 or self.transitions < 1 or self.transitions % self.add_size:
+        check_ranges(self)
+        if self.transitions % self.add_size:
             raise ValueError(
                 f"Options transitions must be a multiple of add_size, {self.add_size}, not {self.transitions!r}"
             )
-        if not 1 <= self.batches <= self.adds:
-            raise ValueError(f"Options batches must be 1 to {self.adds}, the number of adds, not {self.batches!r}")
+        if self.batches > self.adds:
+            raise ValueError(f"Options batches must be at most {self.adds}, the number of adds, not {self.batches!r}")
 
     @property
     def adds(self) -> int:

@@ -25,7 +25,7 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
 from typer import Option
 
-from examples.common.command import Folder, Switch, application, parse_addresses
+from examples.common.command import Folder, Switch, application, check_ranges, parse_addresses
 from examples.common.envs import make_envs
 from examples.common.launch import KILL_UPDATE, launch
 from examples.common.progress import CollectiveResult, EpisodeReturns, Progress, SimulateCompute
@@ -56,15 +56,17 @@ class Options:
 
     environment: Annotated[str, Option(help="Gymnasium's name of the environment.")] = "CartPole-v1"
     seed: Annotated[int, Option(help="Seed of the weights, the environments and the samples of all workers.")] = 1
-    workers: Annotated[int, Option(help="Workers of the job.")] = 4
-    num_envs: Annotated[int, Option(help="Environments of each worker.")] = 4
-    num_steps: Annotated[int, Option(help="Steps of each environment in a rollout.")] = 128
-    total_steps: Annotated[int, Option(help="Environment steps of all workers together, at most.")] = 200_000
-    epochs: Annotated[int, Option(help="Passes over a rollout.")] = 4
-    num_minibatches: Annotated[int, Option(help="Minibatches of a pass. Each is a gradient and a collective.")] = 2
+    workers: Annotated[int, Option(min=1, help="Workers of the job.")] = 4
+    num_envs: Annotated[int, Option(min=1, help="Environments of each worker.")] = 4
+    num_steps: Annotated[int, Option(min=1, help="Steps of each environment in a rollout.")] = 128
+    total_steps: Annotated[int, Option(min=1, help="Environment steps of all workers together, at most.")] = 200_000
+    epochs: Annotated[int, Option(min=1, help="Passes over a rollout.")] = 4
+    num_minibatches: Annotated[
+        int, Option(min=1, help="Minibatches of a pass. Each is a gradient and a collective.")
+    ] = 2
     learning_rate: Annotated[float, Option(help="Adam's, at first. It falls linearly to 0.")] = 1.5e-3
-    gamma: Annotated[float, Option(help="Discount factor.")] = 0.99
-    gae_lambda: Annotated[float, Option(help="Lambda of generalized advantage estimation.")] = 0.98
+    gamma: Annotated[float, Option(min=0, max=1, help="Discount factor.")] = 0.99
+    gae_lambda: Annotated[float, Option(min=0, max=1, help="Lambda of generalized advantage estimation.")] = 0.98
     # CartPole's discounted returns of up to 100 become values of up to 10. The value net learns these sooner, and their
     # gradients leave room for the policy's within `max_grad_norm`. Reported returns are not scaled.
     reward_scale: Annotated[float, Option(help="Factor of the rewards that are learned from.")] = 0.1
@@ -72,26 +74,20 @@ class Options:
     ent_coef: Annotated[float, Option(help="Coefficient of the entropy.")] = 0.01
     vf_coef: Annotated[float, Option(help="Coefficient of the value loss.")] = 0.5
     max_grad_norm: Annotated[float, Option(help="Gradients are clipped to this norm.")] = 0.5
-    hidden: Annotated[int, Option(help="Units of each hidden layer.")] = 64
+    hidden: Annotated[int, Option(min=1, help="Units of each hidden layer.")] = 64
     solved_return: Annotated[float, Option(help="Mean return from which the environment counts as solved.")] = 475.0
-    solved_episodes: Annotated[int, Option(help="The training stops when so many episodes are solved.")] = 100
-    evaluation_episodes: Annotated[int, Option(help="Episodes of the evaluation, with seeds of its own.")] = 20
+    solved_episodes: Annotated[
+        int, Option(min=1, help="The training stops when as many episodes are solved on average.")
+    ] = 100
+    evaluation_episodes: Annotated[int, Option(min=1, help="Episodes of the evaluation, with seeds of its own.")] = 20
 
     def __post_init__(self) -> None:
-        for name in ("workers", "num_envs", "num_steps", "total_steps", "epochs", "num_minibatches", "hidden"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"Options {name} must be at least 1, not {getattr(self, name)!r}")
-        for name in ("solved_episodes", "evaluation_episodes"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"Options {name} must be at least 1, not {getattr(self, name)!r}")
+        check_ranges(self)
         if self.num_minibatches > self.num_envs * self.num_steps:
             raise ValueError(
                 f"Options num_minibatches must be at most num_envs * num_steps, "
                 f"{self.num_envs * self.num_steps}, not {self.num_minibatches!r}"
             )
-        for name in ("gamma", "gae_lambda"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"Options {name} must be 0 to 1, not {getattr(self, name)!r}")
         for name in ("learning_rate", "reward_scale", "clip_coef", "max_grad_norm"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"Options {name} must be above 0, not {getattr(self, name)!r}")

@@ -15,7 +15,7 @@ from rich.console import Console
 from examples.common.processes import LaunchError
 from iswitch import IswitchError
 
-__all__ = ["Folder", "Switch", "application", "exit_code", "parse_addresses", "stop_on_signals"]
+__all__ = ["Folder", "Switch", "application", "check_ranges", "exit_code", "parse_addresses", "stop_on_signals"]
 
 Switch = Annotated[
     str,
@@ -36,6 +36,23 @@ def parse_addresses(text: str) -> list[str]:
         else:
             addresses.append(part)
     return addresses
+
+
+def check_ranges(options: Any) -> None:
+    """Check each field of a dataclass against the `min` and `max` of its `typer.Option`.
+
+    Raises
+    ------
+    ValueError
+        If a value is out of its range.
+    """
+    for name, hint in get_type_hints(type(options), include_extras=True).items():
+        value = getattr(options, name)
+        for option in getattr(hint, "__metadata__", ()):
+            low, high = option.min, option.max
+            if not ((low is None or low <= value) and (high is None or value <= high)):
+                allowed = f"{low} to {high}" if None not in (low, high) else f"at least {low}"
+                raise ValueError(f"{type(options).__name__} {name} must be {allowed}, not {value!r}")
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import pytest
 from typer import Option
 from typer.testing import CliRunner
 
-from examples.common.command import Switch, application, parse_addresses
+from examples.common.command import Switch, application, check_ranges, parse_addresses
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,3 +58,29 @@ def test_addresses_of_ports():
     assert parse_addresses("a:1-3") == ["a:1", "a:2", "a:3"]
     assert parse_addresses("a:1,b:7") == ["a:1", "b:7"]
     assert parse_addresses("10.0.0.9") == ["10.0.0.9"]
+
+
+@dataclass(frozen=True)
+class Ranges:
+    steps: Annotated[int, Option(min=1)] = 1
+    gamma: Annotated[float, Option(min=0, max=1)] = 0.5
+    rate: Annotated[float, Option()] = -5.0
+
+
+def test_values_in_their_ranges_are_accepted():
+    for ranges in (Ranges(), Ranges(gamma=0), Ranges(gamma=1, steps=10**9)):
+        check_ranges(ranges)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("steps", 0, "at least 1"),
+        ("gamma", -0.1, "0 to 1"),
+        ("gamma", 1.5, "0 to 1"),
+        ("gamma", float("nan"), "0 to 1"),
+    ],
+)
+def test_ranges_wrong(name, value, rule):
+    with pytest.raises(ValueError, match=f"Ranges {name} must be {rule}, not {value}"):
+        check_ranges(Ranges(**{name: value}))
