@@ -347,7 +347,7 @@ class Worker(JobWorker):
         Returns
         -------
         bytearray, memoryview, numpy.ndarray or bytes
-            The same buffer, fill_buffer in place; for `bytes`, new bytes.
+            The same buffer, filled in place; for `bytes`, new bytes.
 
         Raises
         ------
@@ -387,7 +387,7 @@ class Worker(JobWorker):
         Parameters
         ----------
         state : numpy.ndarray or sequence of numpy.ndarray
-            Writeable arrays of any dtype without Python objects, of the same sizes on all workers; fill_buffer in place.
+            Writeable arrays of any dtype without Python objects, of the same sizes on all workers; filled in place.
         step : int
             Step of this worker's state, 0 to 2^62. The workers take the state with the highest step and, among equal
             steps, that of the lowest rank.
@@ -400,7 +400,7 @@ class Worker(JobWorker):
         Raises
         ------
         TypeError, ValueError
-            If an array cannot be fill_buffer, or `step` is out of range. Nothing was sent.
+            If an array cannot be filled, or `step` is out of range. Nothing was sent.
         Exception
             The other errors of `allreduce`.
         """

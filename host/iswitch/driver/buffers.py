@@ -82,7 +82,7 @@ def require_array(name: str, value: object, dtype: np.dtype[Any] = _FLOAT) -> No
         imported for that.
     """
     if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(f"{name} must be an array without a mask: pass a copy, `{name}.fill_buffer(0)`")
+        raise TypeError(f"{name} must be an array without a mask: pass a copy, `{name}.filled(0)`")
     if isinstance(value, np.ndarray):
         return
     kind = type(value)
