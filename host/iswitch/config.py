@@ -1,4 +1,8 @@
-"""What one switch is built with: ports, bus, members, window, replay. Read back from the switch's own registers."""
+"""The shape of a switch: the parameters that it was built with, which the driver reads from the switch's registers.
+
+Gateware, golden models, driver, planner and tools share these records, which depend on `iswitch.wire` alone. They are
+not part of it, because most parameters never appear on the wire.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,13 +16,35 @@ __all__ = ["Config", "Replay"]
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
-    """Parameters of the replay service.
+    """Build parameters of the replay service.
 
-    tables: 1 to 4. capacity: items of each, a power of two from 16 to 2^20. priority_bits: of an item, 4 to 32.
-    times_bits: of how often an item was drawn; 0: nothing counts it. sessions: clients at a time, 2 to 32. kept: last
-    answers of each session that can be repeated, a power of two. draws: the most in one request. record_bytes: of an
-    item in memory, a power of two. log_bytes: of each session in memory, a power of two. phased: priorities are stored
-    once, not twice, and an update waits for the draws before it.
+    Parameters
+    ----------
+    tables : int
+        Number of tables, 1 to 4.
+    capacity : int
+        Items of a table, a power of two from 16 to 2^20.
+    priority_bits : int
+        Bits of an item's priority, 4 to 32.
+    times_bits : int
+        Bits of an item's sample count, 0 to 16; with 0 the service does not count.
+    sessions : int
+        Clients at a time, 2 to 32.
+    kept : int
+        Replies of each session in the reply cache, a power of two from 1 to 16.
+    draws : int
+        The most samples in one request, a power of two from 16 to 2048.
+    record_bytes : int
+        Memory of an item, a power of two from 64 to 1024.
+    log_bytes : int
+        Memory of a session's log, a power of two from 4096 to 2^30.
+    phased : bool
+        If True, the service stores priorities once instead of twice, and an update waits for the samples before it.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range.
     """
 
     tables: int = 1
@@ -33,57 +59,81 @@ class Replay:
     phased: bool = False
 
     def __post_init__(self) -> None:
-        def demand(good: bool, name: str, rule: str) -> None:
+        def require(good: bool, name: str, rule: str) -> None:
             if not good:
                 raise ValueError(f"Replay {name} must be {rule}, not {getattr(self, name)!r}")
 
-        def power(value: int, least: int, most: int) -> bool:
+        def is_power(value: int, least: int, most: int) -> bool:
             return least <= value <= most and not value & (value - 1)
 
-        demand(1 <= self.tables <= 4, "tables", "1 to 4")
-        demand(power(self.capacity, 16, 1 << 20), "capacity", "a power of two from 16 to 2^20")
-        demand(4 <= self.priority_bits <= 32, "priority_bits", "4 to 32")
-        demand(self.times_bits in range(17), "times_bits", "0 to 16")
-        demand(2 <= self.sessions <= 32, "sessions", "2 to 32")
-        demand(power(self.kept, 1, 16), "kept", "a power of two from 1 to 16")
-        demand(power(self.draws, 16, 2048), "draws", "a power of two from 16 to 2048")
-        demand(power(self.record_bytes, UNIT_BYTES, 1024), "record_bytes", f"a power of two from {UNIT_BYTES} to 1024")
-        demand(power(self.log_bytes, 4096, 1 << 30), "log_bytes", "a power of two from 4096 to 2^30")
-        demand(isinstance(self.phased, bool), "phased", "True or False")
+        require(1 <= self.tables <= 4, "tables", "1 to 4")
+        require(is_power(self.capacity, 16, 1 << 20), "capacity", "a power of two from 16 to 2^20")
+        require(4 <= self.priority_bits <= 32, "priority_bits", "4 to 32")
+        require(self.times_bits in range(17), "times_bits", "0 to 16")
+        require(2 <= self.sessions <= 32, "sessions", "2 to 32")
+        require(is_power(self.kept, 1, 16), "kept", "a power of two from 1 to 16")
+        require(is_power(self.draws, 16, 2048), "draws", "a power of two from 16 to 2048")
+        require(
+            is_power(self.record_bytes, UNIT_BYTES, 1024), "record_bytes", f"a power of two from {UNIT_BYTES} to 1024"
+        )
+        require(is_power(self.log_bytes, 4096, 1 << 30), "log_bytes", "a power of two from 4096 to 2^30")
+        require(isinstance(self.phased, bool), "phased", "True or False")
 
     @property
     def log_units(self) -> int:
-        """Units in the log of a session."""
+        """Units of `UNIT_BYTES` in the log of a session."""
         return self.log_bytes // UNIT_BYTES
 
     @property
     def records(self) -> int:
-        """Records in a DATA frame, at most."""
+        """The most records in a DATA frame."""
         return PAYLOAD_BYTES // self.record_bytes
 
     @property
     def fragments(self) -> int:
-        """ANSWER frames of the largest SAMPLE."""
+        """ANSWER frames for the largest SAMPLE."""
         return -(-self.draws // SAMPLES_PER_FRAGMENT)
 
     @property
     def memory_bytes(self) -> int:
-        """All records, table by table, then all logs, session by session."""
+        """Memory of the service: all records, table by table, then all logs, session by session."""
         return self.tables * self.capacity * self.record_bytes + self.sessions * self.log_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Parameters of one switch, whole at `hw/switch.py` only.
+    """Build parameters of one switch. Only `hw/switch.py` takes them as one object; its parts take plain numbers.
 
-    ports: 1 to 16; with one, all stations are behind an ordinary switch there. bus_bits: 64, 256 or 512. members:
-    workers a job can hold, 2 to 32. jobs: at least 2. window: segments a worker may have in flight, a power of two; the
-    ring has twice as many slots. elements: the most 4-byte elements in a segment; a whole number of bus words.
-    accumulator_bits: width of a window64 accumulator. queue_bytes: memory of each of a port's queues (ingress, results,
-    ordinary), a power of two that holds at least two of the longest frames. mac_entries: MAC addresses of which the
-    switch can know the port, a power of two from 64 to 65536. staleness: the most that an asynchronous job can allow;
-    0: the switch has no asynchronous jobs. uplinks: the switch can be part of a tree of switches. replay: what its
-    replay service is built with, if it has one.
+    Parameters
+    ----------
+    ports : int
+        1 to 16. A switch with one port has all stations behind an ordinary switch there.
+    bus_bits : int
+        Width of the datapath: 64, 256 or 512.
+    members : int
+        Workers that a job can hold, 2 to 32.
+    jobs : int
+        Jobs that the switch can hold, a power of two from 2 to 16.
+    window : int
+        Segments that a worker may have in flight, a power of two from 1 to 4096. A job's ring has twice as many slots.
+    elements : int
+        The most 4-byte elements in a segment: a whole number of bus words, at most 8,900 bytes.
+    queue_bytes : int
+        Memory of each queue of a port (ingress, results, ordinary frames): a power of two that holds at least two of
+        the longest frames.
+    mac_entries : int
+        MAC addresses whose port the switch can record, a power of two from 64 to 65536.
+    staleness : int
+        The largest staleness of an asynchronous job, 0 to 7; with 0 the switch has no asynchronous jobs.
+    uplinks : bool
+        If True, the switch can be part of a tree of switches.
+    replay : Replay, optional
+        Parameters of the replay service. Default: the switch has none.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range.
     """
 
     ports: int = 4
@@ -92,7 +142,6 @@ class Config:
     jobs: int = 8
     window: int = 64
     elements: int = 352
-    accumulator_bits: int = 64
     queue_bytes: int = 16384
     mac_entries: int = 4096
     staleness: int = STALENESS_MAX
@@ -100,45 +149,45 @@ class Config:
     replay: Replay | None = None
 
     @classmethod
-    def of(cls, described: Mapping[str, Any]) -> "Config":
-        """From what `dataclasses.asdict` made of one, by way of JSON too."""
-        replay = described.get("replay")
-        return cls(**{**described, "replay": replay and Replay(**replay)})
+    def from_dict(cls, fields: Mapping[str, Any]) -> "Config":
+        """Return the configuration of which `dataclasses.asdict` has made a dict, also after a way through JSON."""
+        replay = fields.get("replay")
+        return cls(**{**fields, "replay": replay and Replay(**replay)})
 
     def __post_init__(self) -> None:
-        def demand(good: bool, name: str, rule: str) -> None:
+        def require(good: bool, name: str, rule: str) -> None:
             if not good:
                 raise ValueError(f"Config {name} must be {rule}, not {getattr(self, name)!r}")
 
-        demand(1 <= self.ports <= 16, "ports", "1 to 16")
-        demand(self.bus_bits in (64, 256, 512), "bus_bits", "64, 256 or 512")
-        demand(2 <= self.members <= 32, "members", "2 to 32")
-        demand(2 <= self.jobs <= 16 and not self.jobs & (self.jobs - 1), "jobs", "a power of two from 2 to 16")
-        demand(
+        require(1 <= self.ports <= 16, "ports", "1 to 16")
+        require(self.bus_bits in (64, 256, 512), "bus_bits", "64, 256 or 512")
+        require(2 <= self.members <= 32, "members", "2 to 32")
+        require(2 <= self.jobs <= 16 and not self.jobs & (self.jobs - 1), "jobs", "a power of two from 2 to 16")
+        require(
             1 <= self.window <= 4096 and not self.window & (self.window - 1), "window", "a power of two from 1 to 4096"
         )
-        demand(
+        require(
             0 < self.elements * 4 <= 8900 and self.elements * 32 % self.bus_bits == 0,
             "elements",
             f"a whole number of {self.bus_bits}-bit words of at most 8,900 bytes",
         )
-        demand(self.accumulator_bits == 64, "accumulator_bits", "64")
-        demand(
+        require(
             not self.queue_bytes & (self.queue_bytes - 1) and self.queue_bytes >= 2 * (self.frame_bytes_max + 64),
             "queue_bytes",
             f"a power of two of at least {2 * (self.frame_bytes_max + 64)}",
         )
-        demand(
+        require(
             64 <= self.mac_entries <= 65536 and not self.mac_entries & (self.mac_entries - 1),
             "mac_entries",
             "a power of two from 64 to 65536",
         )
-        demand(0 <= self.staleness <= STALENESS_MAX, "staleness", f"0 to {STALENESS_MAX}")
-        demand(isinstance(self.uplinks, bool), "uplinks", "True or False")
-        demand(self.replay is None or isinstance(self.replay, Replay), "replay", "a Replay or None")
+        require(0 <= self.staleness <= STALENESS_MAX, "staleness", f"0 to {STALENESS_MAX}")
+        require(isinstance(self.uplinks, bool), "uplinks", "True or False")
+        require(self.replay is None or isinstance(self.replay, Replay), "replay", "a Replay or None")
 
     @property
     def bus_bytes(self) -> int:
+        """Bytes of a bus word."""
         return self.bus_bits // 8
 
     @property
@@ -168,10 +217,10 @@ class Config:
 
     @property
     def frame_bytes_max(self) -> int:
-        """Longest frame a port accepts, without its FCS; at least an ordinary 1,500-byte MTU with a VLAN tag."""
+        """The longest frame that a port accepts, without its FCS: at least an MTU of 1,500 bytes with a VLAN tag."""
         return max(1518, FRAME_BYTES + 4 * self.elements + TAIL_BYTES)
 
     @property
     def uplink_elements(self) -> int:
-        """The most elements in a segment of a job in a tree, whose uplinks spend 8 bytes on each."""
+        """The most elements in a segment of a job in a tree of switches: an uplink carries 8 bytes for each."""
         return min(self.elements, (self.frame_bytes_max - FRAME_BYTES - UPLINK_TAIL.itemsize) // 8)

@@ -148,7 +148,7 @@ class Board:
             raise ValueError(f"Board seed must be 0 to 2^64 - 1, not {seed!r}")
         self.path = path or library(config or Config(), engine, waves, design=design)
         self._library = _load(self.path)
-        self.config = Config.of(json.loads(self._library.isw_config()))
+        self.config = Config.from_dict(json.loads(self._library.isw_config()))
         if config is not None and config != self.config:
             raise BoardError(f"{self.path} is a switch of {self.config}, not of {config}")
         self.engine: str = self._library.isw_engine().decode()
