@@ -1,4 +1,18 @@
-"""iswitch: gradient sums inside an FPGA network switch."""
+"""iswitch: gradient sums and prioritized replay in an FPGA network switch.
+
+`Worker` sums arrays over the workers of a job, `AsyncWorker` does so without waiting for the slow ones, and
+`iswitch.replay` has the client of the replay service. Packages depend on those before them only:
+
+- `wire`: frames, control messages and registers, each declared once. Beside it `config`, `errors` and `results`.
+- `driver`: transports, the ring of a synchronous job, the stream of an asynchronous job.
+- `control`: control messages, membership of a job, recovery, state transfer, the switch's counters and tables.
+- `worker`, `async_worker`, `replay`: what programs call.
+- `tools`: the command `iswitch`. `plan` is a planner of its own, which uses none of the others.
+
+The library logs to the logger "iswitch".
+"""
+
+import logging
 
 from iswitch.async_worker import AsyncWorker
 from iswitch.distribution import __version__
@@ -23,9 +37,12 @@ from iswitch.errors import (
 from iswitch.results import Reduction, Update
 from iswitch.worker import Worker
 
+logging.getLogger("iswitch").addHandler(logging.NullHandler())
+
 __all__ = [
     "AbandonedJobWarning",
     "AsyncWorker",
+    "CollectiveTimeoutError",
     "DivergedError",
     "HaltedWarning",
     "IswitchError",
@@ -41,7 +58,6 @@ __all__ = [
     "SwitchUnreachableError",
     "TaintWarning",
     "TaintedError",
-    "CollectiveTimeoutError",
     "Update",
     "Worker",
     "__version__",

@@ -1,5 +1,4 @@
-"""What can go wrong between a worker and its switch. Each message says what happened, in whose hand it is, and what
-helps."""
+"""The errors and warnings of iswitch. Each message names the cause, the side that is responsible, and a remedy."""
 
 from typing import Any
 
@@ -7,6 +6,7 @@ from iswitch.wire import Reason
 
 __all__ = [
     "AbandonedJobWarning",
+    "CollectiveTimeoutError",
     "DivergedError",
     "HaltedWarning",
     "IswitchError",
@@ -21,18 +21,20 @@ __all__ = [
     "SwitchUnreachableError",
     "TaintWarning",
     "TaintedError",
-    "CollectiveTimeoutError",
 ]
 
 
 class IswitchError(Exception):
-    """Every error of this package that is not a plain mistake in an argument (those are ValueError and TypeError)."""
+    """Base class of the errors of this package. A wrong argument raises ValueError or TypeError instead."""
 
 
 class RecoverableError(IswitchError):
-    """A collective ended without its result, and the program can go on: call `Worker.rejoin`, then `Worker.sync_state`. Base
-    class of SwitchUnreachableError, JobResetError, NotAMemberError, CollectiveTimeoutError and MembershipChangedError.
-    The array that was being reduced may hold partly own elements and partly sums: compute it again."""
+    """A collective ended without its result, and the program can go on: call `Worker.rejoin`, then `Worker.sync_state`.
+
+    Base class of SwitchUnreachableError, JobResetError, NotAMemberError, CollectiveTimeoutError and
+    MembershipChangedError. The array of the collective may contain own elements in one part and sums in the other, so
+    compute it again.
+    """
 
 
 class SwitchUnreachableError(RecoverableError, ConnectionError):
@@ -40,7 +42,15 @@ class SwitchUnreachableError(RecoverableError, ConnectionError):
 
 
 class RefusedError(IswitchError):
-    """The switch refused a control message; `reason` says which rule the message broke."""
+    """The switch refused a control message.
+
+    Parameters
+    ----------
+    message : str
+        The refusal, with a remedy.
+    reason : Reason
+        The rule that the control message broke.
+    """
 
     def __init__(self, message: str, reason: Reason):
         super().__init__(message)
@@ -48,19 +58,26 @@ class RefusedError(IswitchError):
 
 
 class JobResetError(RecoverableError):
-    """Another member reset the job. The next collective must be `sync_state`, which brings all members to the same step."""
+    """Another member reset the job. The next collective must be `sync_state`, which brings all workers to the same step."""
 
 
 class NotAMemberError(RecoverableError):
     """The switch does not know this worker: the worker left or was evicted, the job was ended, or the switch restarted.
-    To go on, call `rejoin`, then `sync_state`; or make a new Worker."""
+
+    To go on, call `rejoin`, then `sync_state`; or make a new Worker.
+    """
 
 
 class CollectiveTimeoutError(RecoverableError, TimeoutError):
-    """A collective made no progress for `timeout_s`, or the workers of a job were not complete within `join_timeout_s`.
+    """A collective made no progress for `timeout_s`, or some workers did not join within `join_timeout_s`.
 
-    counters: the switch's drop counters that rose since this worker joined, by name; empty if the worker has not
-    joined.
+    Parameters
+    ----------
+    message : str
+        The most likely cause, with a remedy.
+    counters : dict of str to int, optional
+        By name, how much the switch's counters of drops and unusual events have risen since this worker joined. Empty
+        if the worker has not joined.
     """
 
     def __init__(self, message: str, counters: dict[str, int] | None = None):
@@ -69,27 +86,32 @@ class CollectiveTimeoutError(RecoverableError, TimeoutError):
 
 
 class MembershipChangedError(RecoverableError):
-    """The next collective must be `sync_state`: new members wait for the state, or the job began again. Nothing was sent."""
+    """The next collective must be `sync_state`: joining workers need the state, or the job was reset. Nothing was sent."""
 
 
 class MismatchError(IswitchError):
-    """The members of a job do not call the same collective: sizes or number formats differ. This is a mistake in the
-    program."""
+    """The workers of a job do not call the same collective: sizes or number formats differ. The program is wrong."""
 
 
 class DivergedError(IswitchError):
-    """The workers of an asynchronous job did not receive the same updates, so their weights are no longer equal."""
+    """The workers of an asynchronous job have received different updates, so their weights differ."""
 
 
 class NoContributionError(IswitchError):
-    """A result holds no worker's numbers because all were quarantined, or the root of a broadcast has left."""
+    """A result contains no worker's elements, because all were quarantined, or the root of a broadcast has left."""
 
 
 class TaintedError(IswitchError):
-    """A contribution held NaN, an infinity or a number out of range, and the worker was made with on_taint="raise".
+    """A contribution held NaN, an infinity or an element out of range, and `on_taint` is "raise".
 
-    result: the `Reduction` of a Worker, whose array is in place, or the `Update` of an AsyncWorker. The worker is in
-    step with the others.
+    The worker needs no recovery: a program can catch this error and go on.
+
+    Parameters
+    ----------
+    message : str
+        The ranks that sent such elements, with a remedy.
+    result : Reduction or Update
+        The result of a Worker's collective, whose array is in place, or the update of an AsyncWorker.
     """
 
     def __init__(self, message: str, result: Any = None):
@@ -98,16 +120,16 @@ class TaintedError(IswitchError):
 
 
 class TaintWarning(UserWarning):
-    """A contribution held NaN, an infinity or a number out of range."""
+    """A contribution held NaN, an infinity or an element out of range, and `on_taint` is "warn"."""
 
 
 class HaltedWarning(UserWarning):
-    """A member has halted the job; a collective waits until a member resumes the job."""
+    """A worker has halted the job. A collective, or `push`, waits until a worker resumes the job."""
 
 
 class MissingWarning(UserWarning):
-    """A sum lacks workers, although all were expected: they have left or were evicted, or the threshold was lowered."""
+    """A sum lacks workers that were expected: they have left, were evicted, or the threshold was lowered."""
 
 
 class AbandonedJobWarning(UserWarning):
-    """This worker ended a job whose members were all dead, because that job was in the way of its own."""
+    """This worker has ended a job whose members were all dead, because that job had the number of its own."""
