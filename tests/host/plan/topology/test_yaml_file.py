@@ -160,6 +160,15 @@ def test_every_mistake_is_reported_in_the_order_of_lines():
     ]
 
 
+def test_the_mistakes_in_the_docs_are_what_is_printed():
+    text = (
+        GOOD.replace("name: rack", "name: leaf").replace("nic_gbps: 10", "nic: 10").replace("slots: 64", "slots: many")
+    )
+    with pytest.raises(TopologyError) as caught:
+        parse_yaml(text, "fabric.yaml")
+    assert f"```\n{caught.value}\n```" in (DOCS / "plan.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("written", "name"), [("10", "10"), ("010", "010"), ("1e3", "1e3"), ("on", "on"), ("'x y'", "x y")]
 )
