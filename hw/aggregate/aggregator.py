@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
-from hw.aggregate.accumulator import LOOP, Accumulator, Emitted
+from hw.aggregate.accumulator import LOOP, Accumulator, SumWord
 from hw.aggregate.result import ResultComposer
 from hw.aggregate.sequencer import Sequencer
 from hw.interface.result import ResultHeader, ResultMeta
@@ -17,14 +17,15 @@ __all__ = ["Aggregator"]
 
 
 class Aggregator(wiring.Component):
-    """One pipeline for every operation (`iswitch.wire.Operation`) on every format; sums leave while they are being
-    added.
+    """One pipeline for every operation (`iswitch.wire.Operation`) on every format. Sums leave while they are added.
 
-    works -> Sequencer -> Accumulator -> numbers kept for a moment -> ResultComposer -> results
+        works, contributions -> Sequencer -> Accumulator -> FIFO of sums -> ResultComposer -> results
 
     One word per cycle. The first word of a result leaves `Lane.RESULT_AT` + `ResultComposer.LATENCY` + 4 cycles after
-    the operation that completes it. `results` never stall; `works` and `contributions` wait while numbers of four whole
-    results are kept. Source of the idea of summing packets on the fly: Li et al., iSwitch, ISCA 2019.
+    the operation that completes it. `results` must never stall. `works` and `contributions` stall while the FIFO has no
+    room for the sums of another result; it holds four of the longest. `flushed`: see `Accumulator`.
+
+    The idea of summing packets while they pass is from Li et al., iSwitch, ISCA 2019.
     """
 
     def __init__(self, config: Config):
@@ -49,15 +50,15 @@ class Aggregator(wiring.Component):
         m.submodules.accumulator = accumulator = Accumulator(config)
         m.submodules.composer = composer = ResultComposer(config)
         m.submodules.headers = headers = Fifo(ResultHeader(config), depth=8)
-        m.submodules.numbers = numbers = Fifo(Emitted(config), depth=depth)
+        m.submodules.numbers = numbers = Fifo(SumWord(config), depth=depth)
         connect(m, wiring.flipped(self.works), sequencer.works)
         connect(m, wiring.flipped(self.contributions), sequencer.contributions)
         connect(m, sequencer.results, headers.i)
         connect(m, headers.o, composer.headers)
-        connect(m, numbers.o, composer.emitted)
+        connect(m, numbers.o, composer.sums)
         connect(m, composer.results, wiring.flipped(self.results))
 
-        # Words are claimed when an operation starts and free again when the composer takes them.
+        # An operation claims words of the FIFO when it starts. They are free again when the composer takes them.
         room = Signal(range(depth + 1), init=depth)
         popped = Signal()
         m.d.sync += room.eq(room - sequencer.claimed + popped)
@@ -65,8 +66,8 @@ class Aggregator(wiring.Component):
             accumulator.beat.eq(sequencer.beat),
             sequencer.room.eq(room),
             popped.eq(numbers.o.valid & numbers.o.ready),
-            numbers.i.valid.eq(accumulator.emits),
-            numbers.i.payload.eq(accumulator.emitted),
+            numbers.i.valid.eq(accumulator.o.valid),
+            numbers.i.payload.eq(accumulator.o.payload),
             self.flushed.eq(accumulator.flushed),
             self.busy.eq(sequencer.busy | accumulator.busy | composer.busy | (numbers.level != 0)),
         ]

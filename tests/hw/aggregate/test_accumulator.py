@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from amaranth.hdl import Value
 
-from hw.aggregate.accumulator import LOOP, Accumulator, Emitted
+from hw.aggregate.accumulator import LOOP, Accumulator, SumWord
 from hw.aggregate.sequencer import Beat
 from hw.numeric.lane import Lane
 from iswitch.config import Config
@@ -64,17 +64,17 @@ class Slots:
 def run(slots):
     """Compares everything that comes out, cycle by cycle, with what the slots' model expects."""
     dut = Accumulator(slots.config)
-    bench, emitted, flushed, busy = Bench(dut), [], 0, []
+    bench, sums, flushed, busy = Bench(dut), [], 0, []
     beats = [pack(Beat(slots.config), beat) for beat in slots.beats] + [0] * (Lane.RESULT_AT + 2)
-    layout = Emitted(slots.config)
+    layout = SumWord(slots.config)
 
     async def drive(ctx):
         nonlocal flushed
         for cycle, beat in enumerate(beats):
             ctx.set(Value.cast(dut.beat), beat)
-            if ctx.get(dut.emits):
-                item = layout.from_bits(ctx.get(Value.cast(dut.emitted)))
-                emitted.append(
+            if ctx.get(dut.o.valid):
+                item = layout.from_bits(ctx.get(Value.cast(dut.o.payload)))
+                sums.append(
                     (cycle - Lane.RESULT_AT, int(item.data).to_bytes(slots.config.bus_bytes, "little"), bool(item.last))
                 )
             flushed += ctx.get(dut.flushed)
@@ -82,7 +82,7 @@ def run(slots):
             await ctx.tick()
 
     bench.drive(drive)
-    assert emitted == slots.results
+    assert sums == slots.results
     assert flushed == slots.flushed
     assert busy[0] == 1
     assert busy[-1] == 0

@@ -36,7 +36,7 @@ class Result:
         self.header = self.fields | {"numeric": 1 + seq % 3, "length": 4 * elements, "recipients": 1 + seq % 255}
         self.payload = compose.result(format=1 + seq % 3, elements=self.numbers, **self.fields)
 
-    def emitted(self, bus_bits):
+    def sums(self, bus_bits):
         """Words of numbers; behind the end stands what the sums of other elements left."""
         return [{"data": word["data"], "last": word["last"]} for word in to_words(self.numbers.tobytes(), bus_bits)]
 
@@ -58,7 +58,7 @@ class Grant:
         }
         self.payload = compose.grant(job=seq % 2, epoch=0xFFFF - seq, base=(1 << 32) - 1 - seq, members=members)
 
-    def emitted(self, bus_bits):
+    def sums(self, bus_bits):
         return []
 
 
@@ -66,10 +66,10 @@ def run(bus_bits, results, *, stalls=0):
     dut = ResultComposer(config(bus_bits))
     bench = Bench(dut, stalls=0)
     headers = bench.source(dut.headers, [one.header for one in results], stalls=stalls)
-    emitted = bench.source(dut.emitted, [word for one in results for word in one.emitted(bus_bits)], stalls=stalls)
+    sums = bench.source(dut.sums, [word for one in results for word in one.sums(bus_bits)], stalls=stalls)
     sink = bench.sink(dut.results)
     assert bench.run(read=[dut.busy]) == [0]
-    return headers, emitted, sink
+    return headers, sums, sink
 
 
 def check(bus_bits, results, sink):
@@ -119,20 +119,20 @@ def test_bytes_behind_the_tail_are_zero(bus_bits):
 @pytest.mark.parametrize("bus_bits", BUSES)
 def test_frame_leaves_without_gaps_and_frames_follow_each_other(bus_bits):
     results = [Result(seq, elements) for seq, elements in enumerate((48, 1, 16, 15, 48))]
-    _, emitted, sink = run(bus_bits, results)
+    _, sums, sink = run(bus_bits, results)
     assert sink.times == list(range(sink.times[0], sink.times[0] + len(sink.times)))
     # The first header has come with the first number; it is looked at for a cycle.
-    assert sink.times[0] == emitted.offered[0] + 1 + ResultComposer.LATENCY
-    assert sink.times[512 // bus_bits] == emitted.times[0] + ResultComposer.LATENCY
+    assert sink.times[0] == sums.offered[0] + 1 + ResultComposer.LATENCY
+    assert sink.times[512 // bus_bits] == sums.times[0] + ResultComposer.LATENCY
 
 
 def test_frame_starts_when_its_first_number_is_there():
     dut, one = ResultComposer(config(256)), Result(1, 8)
     bench = Bench(dut)
     bench.source(dut.headers, [one.header])
-    emitted = bench.source(dut.emitted, one.emitted(256), start=20)
+    sums = bench.source(dut.sums, one.sums(256), start=20)
     sink = bench.sink(dut.results)
     bench.run()
-    assert emitted.offered[0] == 21
-    first = emitted.offered[0] + ResultComposer.LATENCY
+    assert sums.offered[0] == 21
+    first = sums.offered[0] + ResultComposer.LATENCY
     assert sink.times == list(range(first, first + 4))

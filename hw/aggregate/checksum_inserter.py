@@ -1,0 +1,90 @@
+"""Makes the words of a packet sum to zero, without holding the packet back."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.stream.checksum import fold_carries, sum_halves
+from hw.stream.packet import Packet, require_bus
+from hw.stream.reduction import tree_sum
+from hw.stream.stages import Stages, record
+
+__all__ = ["ChecksumInserter"]
+
+PART_BYTES = 16
+"""Bytes that are summed in one cycle, before the parts of a word are."""
+
+
+class ChecksumInserter(wiring.Component):
+    """Writes the checksum complement of RFC 7820 into a packet's last word, so that every packet sums to zero.
+
+    A packet appears at `o` `LATENCY` cycles after it was shown at `packet`; one word per cycle, never stalls. So each
+    port knows the UDP checksum of the packet before its first word.
+
+    Parameters
+    ----------
+    bus_bits : int
+        Width of the words' data.
+    meta : ShapeLike
+        Record that goes with each packet.
+
+    Members
+    -------
+    packet, valid : in
+        A word of a packet, and whether it is there. Where the complement belongs, the word has zeros.
+    complement_at : bus_bits // 32, in
+        With the last word: the 32-bit lane, as a one-hot number, whose upper half is the complement. 0 leaves the packet
+        as it is.
+    """
+
+    LATENCY = 5
+
+    def __init__(self, *, bus_bits: int, meta):
+        require_bus("ChecksumInserter", bus_bits)
+        self.bus_bits, self.meta = bus_bits, meta
+        packet = Packet(bus_bits, meta=meta, first=True)
+        super().__init__(
+            {
+                "packet": In(packet),
+                "valid": In(1),
+                "complement_at": In(bus_bits // 32),
+                "o": Out(stream.Signature(packet, always_ready=True)),
+                "busy": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        shape = self.packet.shape()
+        parts = range(0, self.bus_bits // 8, PART_BYTES)
+        fields = {name: field.shape for name, field in shape} | {"at": self.bus_bits // 32}
+        Written, Added = record("Written", **fields), record("Added", **fields)
+        Summed = record("Summed", **fields, **{f"part_{first}": 20 for first in parts})
+        Folded = record("Folded", **fields, complement=16)
+        Inserted = record("Inserted", **{name: field.shape for name, field in shape})
+        pipe = Stages(m, (Written, Summed, Added, Folded, Inserted))
+        valid = Signal(self.LATENCY - 1)
+        m.d.sync += [valid.eq(Cat(self.valid, valid)), self.o.valid.eq(valid[-1])]
+
+        written = pipe.then(Written, **{name: self.packet[name] for name, _ in shape}, at=self.complement_at)
+        summed = pipe.then(
+            Summed,
+            **{
+                f"part_{first}": sum_halves(written.data, first, min(first + PART_BYTES, self.bus_bits // 8))
+                for first in parts
+            },
+        )
+        total = Signal(32, reset_less=True)
+        with m.If(valid[1]):
+            word = tree_sum([getattr(summed, f"part_{first}") for first in parts])
+            m.d.sync += total.eq(Mux(summed.first, 0, total) + word)
+        pipe.then(Added)
+        folded = pipe.then(Folded, complement=~fold_carries(m, total))
+        lanes = [folded.data[32 * k : 32 * k + 32] for k in range(self.bus_bits // 32)]
+        inserted = pipe.then(
+            Inserted,
+            data=Cat(Cat(lane[:16], Mux(folded.at[k], folded.complement, lane[16:])) for k, lane in enumerate(lanes)),
+        )
+        m.d.comb += [self.o.payload[name].eq(getattr(inserted, name)) for name, _ in shape]
+        m.d.comb += self.busy.eq(valid.any() | self.o.valid)
+        return m
