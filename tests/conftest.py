@@ -5,6 +5,7 @@ import os
 from collections import defaultdict
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pytest
 
@@ -17,6 +18,10 @@ STALLS = {"stalls", "stall", "chance", "source_stalls"}
 """Parameters of tests that say how often a stream stalls."""
 LONG_ONLY = pytest.StashKey[list[str]]()
 """Laws of the collected files that have no case in the short tier."""
+
+# The same examples in each run, and no time limit on one: the machine may be slow.
+hypothesis.settings.register_profile("iswitch", derandomize=True, deadline=None, database=None)
+hypothesis.settings.load_profile("iswitch")
 
 for name in ("CI", "BUILD_NUMBER"):
     # Where one of them is set, pytest writes out all that differs, whatever its verbosity is.

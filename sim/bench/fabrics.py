@@ -9,9 +9,9 @@ from iswitch.plan.topology.topology import Job, Topology
 __all__ = ["random_topology"]
 
 
-def random_topology(seed: int, *, switches: int = 4, workers: int = 8, least: bool = False) -> Topology:
+def random_topology(seed: int | random.Random, *, switches: int = 4, workers: int = 8, least: bool = False) -> Topology:
     """Return a random topology. With `least`: one cable a worker, without slots, members and reservations."""
-    chance = random.Random(seed)
+    chance = seed if isinstance(seed, random.Random) else random.Random(seed)
     graph = nx.Graph()
     count = chance.randint(2, switches)
     names = [f"s{number}" for number in range(count)]

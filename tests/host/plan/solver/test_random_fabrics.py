@@ -1,6 +1,8 @@
 """Five hundred random fabrics: every plan is proved, and holds; the schemes stand in the order in which they must."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from iswitch.plan.check import check_plan
 from iswitch.plan.schemes import plan_baselines
@@ -41,6 +43,16 @@ def test_plans_hold_and_are_proved(part):
         assert plan.gap < SAME
         holds(topology, plan, levels)
     assert planned > PART * 0.9
+
+
+@settings(max_examples=25)
+@given(st.randoms(use_true_random=False), st.sampled_from([1, None]))
+def test_any_small_fabrics_plan_is_proved_and_holds(rng, levels):
+    """A failure shrinks to few switches and workers."""
+    topology = random_topology(rng, switches=3, workers=4)
+    if (plan := planned_or_full(topology, levels)) is not None:
+        assert plan.gap < SAME
+        holds(topology, plan, levels)
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -4,6 +4,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from iswitch.wire import Format
 from sim.bench.oracle import INF, NAN, exact, mpfr_add, nearest, patterns, window64_sum
@@ -99,6 +101,31 @@ def test_window64_sum_is_the_rounded_exact_sum_in_any_order(fraction):
     expected = [window64_sum(column, fraction) for column in payloads.T.tolist()]
     assert results.tolist() == expected
     assert fold(Format.WINDOW64, rng.permutation(payloads), fraction).tolist() == expected
+
+
+PATTERNS = st.integers(0, (1 << 32) - 1) | st.sampled_from(SPECIAL)
+"""binary32 patterns, with the special ones often among them."""
+
+
+@given(PATTERNS, PATTERNS)
+def test_any_fp32_addition_is_mpfrs(a, b):
+    assert fp32.add([a], [b]).tolist() == [mpfr_add(a, b)]
+
+
+@given(st.data())
+def test_any_window64_sum_is_the_rounded_exact_sum_in_any_order(data):
+    fraction = data.draw(st.sampled_from(FRACTIONS), "fraction")
+    limit = lane.exponent_limit(fraction)
+    in_range = st.builds(
+        lambda sign, exponent, mantissa: sign << 31 | exponent << 23 | mantissa,
+        st.integers(0, 1),
+        st.integers(0, max(limit - 1, 0)),
+        st.integers(0, (1 << 23) - 1),
+    )
+    column = data.draw(st.lists(in_range, min_size=1, max_size=32), "contributions")
+    expected = [window64_sum(column, fraction)]
+    for order in (column, data.draw(st.permutations(column), "order")):
+        assert fold(Format.WINDOW64, [[pattern] for pattern in order], fraction).tolist() == expected
 
 
 def test_int32_sum_is_modulo_two_to_the_32():
