@@ -446,7 +446,7 @@ def test_asynchronous_workers_started_again_together_end_the_job_that_they_left_
             again.push(np.ones(10, np.float32))
             assert again.wait()
             [update] = again.updates()
-            return again.newcomer or update.count != 2
+            return again.needs_sync or update.count != 2
 
     with pytest.warns(AbandonedJobWarning):
         assert run([work] * 2) == [False, False]
