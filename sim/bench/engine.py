@@ -82,7 +82,7 @@ class Story:
         ann, bob, cas, dan, eve = (
             ReplayClient(k, port=k % self.config.ports, nonce=(k + 1) * 0x1_0001_0000_0001) for k in range(5)
         )
-        places, chance = self.service.places, self.chance
+        places, chance = self.service.sessions, self.chance
         next = lambda client, more=0: (places[client.session].next + more) % 2**32
         bytes_of = lambda units: chance.randbytes(64 * units)
 

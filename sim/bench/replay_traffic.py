@@ -66,14 +66,14 @@ class ReplayTraffic:
     def request(self, client: Erring) -> bytes:
         chance, replay = self.chance, self.replay
         place = next(
-            (k for k, place in enumerate(self.golden.places) if place.open and place.nonce == client.nonce), None
+            (k for k, place in enumerate(self.golden.sessions) if place.open and place.nonce == client.nonce), None
         )
         if place is None or chance.random() < 0.01:
             if place is None and chance.random() < 0.1:
                 return client.look()
             return client.open(seq=chance.randrange(9))
         client.session, client.token, client.table = place, client.nonce % 2**32, chance.randrange(replay.tables)
-        state, table = self.golden.places[place], self.golden.tables[client.table]
+        state, table = self.golden.sessions[place], self.golden.tables[client.table]
         fields = {}
         if chance.random() < 0.1:
             fields["ticket"] = table.ticket + chance.choice([0, 0, 1])

@@ -76,7 +76,7 @@ def answer(model: Model, operations: np.ndarray) -> np.ndarray:
     olds, finds = [], []
     for draws, leaf, _, new, fraction in operations.tolist():
         if draws:
-            drawn = model.draw(fraction)
+            drawn = model.sample(fraction)
             olds.append(0)
             finds.append((True, drawn is None, *(drawn or (0, 0, 0))))
         else:

@@ -17,7 +17,7 @@ from sim.model.interface.tuples import replace_at
 from sim.model.replay import frames
 from sim.model.replay.dispatcher import Dispatcher, Effect, Sent
 from sim.model.replay.frames import Request
-from sim.model.replay.session import RULES, SERIAL, Place, Rules
+from sim.model.replay.session import RULES, SERIAL, Rules, Session
 
 __all__ = [
     "EXECUTED",
@@ -70,7 +70,7 @@ class SessionsCore(NamedTuple):
     `opens`: the clients that sessions were given to, in order. `resets`: how often the switch has forgotten everything.
     """
 
-    places: tuple[Place, ...]
+    sessions: tuple[Session, ...]
     executed: Executed
     gate: bool = False
     opens: tuple[int, ...] = ()
@@ -78,20 +78,20 @@ class SessionsCore(NamedTuple):
 
     def holds(self, client: int) -> bool:
         """Return whether a client's nonce has a session."""
-        return any(place.open and place.nonce == client + 1 for place in self.places)
+        return any(session.open and session.nonce == client + 1 for session in self.sessions)
 
     def silenced(self, *sessions: int) -> "SessionsCore":
         """Return the switch after these sessions were silent for so long that they may be given away."""
         return self._replace(
-            places=tuple(
-                place._replace(heard_us=SILENT_SINCE_US) if k in sessions else place
-                for k, place in enumerate(self.places)
+            sessions=tuple(
+                session._replace(heard_us=SILENT_SINCE_US) if k in sessions else session
+                for k, session in enumerate(self.sessions)
             )
         )
 
     def active(self) -> list[int]:
         """Return the open sessions that have not been silent."""
-        return [k for k, place in enumerate(self.places) if place.open and place.heard_us == NOW_US]
+        return [k for k, session in enumerate(self.sessions) if session.open and session.heard_us == NOW_US]
 
 
 def execution_mark(client: int, number: int, form: int) -> int:
@@ -112,33 +112,33 @@ class ToyDispatcher(Dispatcher):
         self.executed: Executed = ()
         self.gate = False
 
-    def malformed(self, asked: Request) -> Fate | None:
+    def format_fault(self, request: Request) -> Fate | None:
         return None
 
-    def complain(self, asked: Request, fate: Fate, source: Source, now_us: int) -> Sent:
-        return [(source, frames.fault(asked, fate))]
+    def answer_fault(self, request: Request, fate: Fate, source: Source, now_us: int) -> Sent:
+        return [(source, frames.fault(request, fate))]
 
-    def waits(self, asked: Request) -> Fate | None:
-        return Fate.ITEMS if asked.kind == Kind.SAMPLE and not self.gate else None
+    def wait_reason(self, request: Request) -> Fate | None:
+        return Fate.ITEMS if request.kind == Kind.SAMPLE and not self.gate else None
 
-    def effect(self, asked: Request) -> Effect:
-        client, number, form = asked.body
-        if self.places[asked.session].nonce != client + 1:
+    def execute(self, request: Request) -> Effect:
+        client, number, form = request.body
+        if self.sessions[request.session].nonce != client + 1:
             raise Violation("a request is executed in another client's session")
         executed = self.executed[client]
         if number != len(executed):
             raise Violation("a request is executed " + ("twice" if number < len(executed) else "out of order"))
         self.executed = replace_at(self.executed, client, (*executed, (number, form)))
-        fate = Fate.RANGE if asked.kind == Kind.WRITE else Fate.DONE
+        fate = Fate.RANGE if request.kind == Kind.WRITE else Fate.DONE
         return Effect(fate, done=execution_mark(client, number, form))
 
-    def show(self, asked: Request, source: Source) -> tuple[Fate, Sent]:
-        return Fate.DONE, [self.told(asked, source)]
+    def query(self, request: Request, source: Source) -> tuple[Fate, Sent]:
+        return Fate.DONE, [self.plain_answer(request, source)]
 
-    def status(self, asked: Request, place: Place, effect: Effect) -> bytes:
-        return frames.status(reason=effect.fate, next=place.next, done=effect.done)
+    def status(self, request: Request, session: Session, effect: Effect) -> bytes:
+        return frames.status(reason=effect.fate, next=session.next, done=effect.done)
 
-    def settle(self, asked: Request, effect: Effect) -> None:
+    def after_answer(self, request: Request, effect: Effect) -> None:
         """Do nothing: a toy has no state besides what was executed."""
 
 
@@ -151,27 +151,27 @@ class SessionsSwitch(ExploredSwitch[SessionsCore, tuple[ReplayAnswer, ...]]):
 
     def start(self, *, sessions: int, clients: int, first: int) -> int:
         """Return the number of the first state: no session is open."""
-        unused = Place(next=(first - self.dispatcher.config.kept) % SERIAL)
+        unused = Session(next=(first - self.dispatcher.config.kept) % SERIAL)
         return self.number(SessionsCore((unused,) * sessions, ((),) * clients))
 
     def reset(self, number: int) -> int:
         """Return the number of the state after a reset of the switch. What was executed remains executed."""
         core = self.states[number]
-        return self.number(core._replace(places=self.states[0].places, resets=core.resets + 1))
+        return self.number(core._replace(sessions=self.states[0].sessions, resets=core.resets + 1))
 
     def transition(self, state: SessionsCore, event: Ask) -> tuple[SessionsCore, tuple[ReplayAnswer, ...]]:
         dispatcher, client, nonce = self.dispatcher, event.client, event.client + 1
-        dispatcher.places, dispatcher.executed, dispatcher.gate = list(state.places), state.executed, state.gate
+        dispatcher.sessions, dispatcher.executed, dispatcher.gate = list(state.sessions), state.executed, state.gate
         is_open = event.kind == Kind.OPEN
         body = nonce.to_bytes(8, "little") if is_open else bytes([client, event.number, event.form])
         request = Request(event.kind, event.session, 0, event.seq, 0, 0, 0, nonce, body)
         fate, sent = dispatcher.handle(request, Source(0, b"", client, 0), NOW_US)
         is_given = is_open and fate == Fate.DONE
         opens = (*state.opens, client) if is_given and not state.holds(client) else state.opens
-        after = state._replace(places=tuple(dispatcher.places), executed=dispatcher.executed, opens=opens)
+        after = state._replace(sessions=tuple(dispatcher.sessions), executed=dispatcher.executed, opens=opens)
         if is_given and not after.holds(client):
             raise Violation("a client is given another client's session")
-        if any(after.places[k].nonce != state.places[k].nonce for k in state.active()):
+        if any(after.sessions[k].nonce != state.sessions[k].nonce for k in state.active()):
             raise Violation("a client that was not silent loses its session")
         return after, tuple(answer_of(source.ip, payload) for source, payload in sent)
 

@@ -109,31 +109,39 @@ def test_after_a_reset_nobody_has_a_session_and_tables_are_empty():
 MUTANTS = {
     "repeats are carried out": (
         "rules",
-        {"order": lambda place, seq: None if RULES.order(place, seq) == Fate.REPEATED else RULES.order(place, seq)},
+        {
+            "check_order": lambda place, seq: (
+                None if RULES.check_order(place, seq) == Fate.REPEATED else RULES.check_order(place, seq)
+            )
+        },
     ),
-    "numbers begin anew": ("rules", {"opened": lambda *about: RULES.opened(*about)._replace(next=0)}),
+    "numbers begin anew": ("rules", {"open_session": lambda *about: RULES.open_session(*about)._replace(next=0)}),
     "numbers go on where they were": (
         "rules",
-        {"opened": lambda place, *about: RULES.opened(place, *about)._replace(next=place.next)},
+        {"open_session": lambda place, *about: RULES.open_session(place, *about)._replace(next=place.next)},
     ),
     "a former client's answers are kept": (
         "rules",
-        {"opened": lambda place, *about: RULES.opened(place, *about)._replace(kept=place.kept)},
+        {"open_session": lambda place, *about: RULES.open_session(place, *about)._replace(kept=place.kept)},
     ),
     "tokens are not looked at": (
         "rules",
-        {"find": lambda places, session, token: next((p for p in places[session : session + 1] if p.open), None)},
+        {
+            "find_session": lambda places, session, token: next(
+                (p for p in places[session : session + 1] if p.open), None
+            )
+        },
     ),
     "one answer more is kept": (
         "rules",
-        {"keeping": lambda place, answer, most: RULES.keeping(place, answer, most + 1)},
+        {"keep_answer": lambda place, answer, most: RULES.keep_answer(place, answer, most + 1)},
     ),
     "nothing counts as drawn too often": ("table", {"use": lambda self, rows: None}),
     "adds are not held back": ("table", {"add_waits": lambda self, count: None}),
-    "tickets do not pass": ("table", {"done": lambda self: None}),
-    "the bucket above": ("table", {"extremes": lambda self: tuple(k + bool(k) for k in EXTREMES(self))}),
+    "tickets do not pass": ("table", {"advance_ticket": lambda self: None}),
+    "the bucket above": ("table", {"extreme_buckets": lambda self: tuple(k + bool(k) for k in EXTREMES(self))}),
 }
-EXTREMES = Table.extremes
+EXTREMES = Table.extreme_buckets
 
 
 @pytest.mark.parametrize(("where", "wrong"), MUTANTS.values(), ids=MUTANTS)

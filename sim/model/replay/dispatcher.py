@@ -1,14 +1,14 @@
-"""Golden model of what stands before the replay service: which requests are whose, well formed, next, and to be
-answered from what was kept.
+"""The dispatcher in front of the replay service: it checks a request, finds its session and its place in the order.
 
-`Dispatcher` knows sessions and nothing else: what requests do is for a subclass to say, the service itself
-(`service.py`), or a toy whose every state is explored (`explorer.py`). What `docs/replay.md` leaves open is decided so:
+`Dispatcher` knows sessions and nothing else. What requests do is for a subclass to say: the service itself
+(`service.py`), or a toy whose every state is explored (`sim/explore/replay_switch.py`). What `docs/replay.md` leaves
+open is decided here:
 
-- Faults (KIND, TABLE, LENGTH, FULL, SESSION) have one timer, apart from that of notices. A session is heard when a
-request passes all of these.
-- Every kind names a table that exists, and every kind without items, draws or units has count 0. Reserved fields mean
-nothing.
-- A CLOSE is answered once: its repeat finds no session.
+- Faults (KIND, TABLE, LENGTH, FULL, SESSION) share one timer, apart from that of notices. A session is heard when a
+  request passes all of these.
+- Every kind names a table that exists, and every kind without items, samples or units has count 0. Reserved fields
+  mean nothing.
+- A CLOSE is answered once: its retransmission finds no session.
 """
 
 from abc import ABC, abstractmethod
@@ -37,8 +37,8 @@ from iswitch.wire.replay import (
 )
 from sim.model.interface.message import Source
 from sim.model.replay import frames
-from sim.model.replay.frames import Kept, Request
-from sim.model.replay.session import RULES, SERIAL, Place, Rules
+from sim.model.replay.frames import CachedAnswer, Request
+from sim.model.replay.session import RULES, SERIAL, Rules, Session
 from sim.model.replay.table import Row
 
 __all__ = ["Dispatcher", "Effect", "Sent"]
@@ -47,7 +47,7 @@ Sent = list[tuple[Source, bytes]]
 
 
 class Effect(NamedTuple):
-    """What became of a request. `rows`: what was drawn."""
+    """The effect of a request. `rows`: the sampled items, `done` and `stale`: how many rows took effect or not."""
 
     fate: Fate = Fate.DONE
     done: int = 0
@@ -56,101 +56,106 @@ class Effect(NamedTuple):
 
 
 class Dispatcher(ABC):
-    """`fates`: how many requests each Fate had. `places` are open to tests."""
+    """A replay service that handles sessions only.
+
+    `fates`: how many requests had each Fate. Tests may read and set `sessions`.
+    """
 
     rules: Rules = RULES
 
     def __init__(self, config: Replay) -> None:
         self.config = config
-        self.places = [
-            Place(next=-config.kept % SERIAL)
-        ] * config.sessions  # so that the first client of all begins with 0
+        # The first client of a session continues `kept` further, and so begins with 0.
+        self.sessions = [Session(next=-config.kept % SERIAL)] * config.sessions
         self.fates = [0] * len(Fate)
-        self.complained_us: int | None = None
+        self.last_fault_us: int | None = None
 
-    # What a subclass says
-
-    @abstractmethod
-    def waits(self, asked: Request) -> Fate | None:
-        """Why an ordered request, the next of its session, cannot be carried out now."""
+    # To be implemented by a subclass
 
     @abstractmethod
-    def effect(self, asked: Request) -> Effect:
-        """Carries out an ordered request, but for what concerns sessions."""
+    def wait_reason(self, request: Request) -> Fate | None:
+        """Return why an ordered request, the next of its session, cannot be executed now, or None."""
 
     @abstractmethod
-    def show(self, asked: Request, source: Source) -> tuple[Fate, Sent]:
-        """Carries out a request of a kind that is not ordered."""
+    def execute(self, request: Request) -> Effect:
+        """Execute an ordered request, apart from what concerns sessions."""
 
     @abstractmethod
-    def status(self, asked: Request, place: Place, effect: Effect) -> bytes:
-        """STATUS of a request that came to `effect`, with its session as it is after that."""
+    def query(self, request: Request, source: Source) -> tuple[Fate, Sent]:
+        """Execute a request of a kind that is not ordered: return its fate and its answers."""
 
     @abstractmethod
-    def settle(self, asked: Request, effect: Effect) -> None:
-        """What is to be done after the answer was made."""
+    def status(self, request: Request, session: Session, effect: Effect) -> bytes:
+        """Return the STATUS of a request after its effect, with its session as it is then."""
 
-    # What becomes of a request
+    @abstractmethod
+    def after_answer(self, request: Request, effect: Effect) -> None:
+        """Do what must be done after the answer was made."""
+
+    # Requests of a session
 
     def receive(self, source: Source, payload: bytes, now_us: int) -> Sent:
-        """One REQUEST, whose UDP payload is `payload`. Returns to whom which payloads go, in order."""
-        asked = frames.request(payload)
-        fate, sent = self.handle(asked, source, now_us)
+        """Handle one REQUEST, given its UDP payload. Return receivers and payloads, in order."""
+        request = frames.parse_request(payload)
+        fate, sent = self.handle(request, source, now_us)
         self.fates[fate] += 1
         return sent
 
-    def handle(self, asked: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
-        malformed = self.malformed(asked)
+    def handle(self, request: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
+        """Return the fate of a request, and its answers."""
+        malformed = self.format_fault(request)
         if malformed is not None:
-            return malformed, self.complain(asked, malformed, source, now_us)
-        if asked.kind == Kind.OPEN:
-            return self.open(asked, source, now_us)
-        place = self.rules.find(self.places, asked.session, asked.token)
-        if place is None:
-            return Fate.SESSION, self.complain(asked, Fate.SESSION, source, now_us)
-        place = self.places[asked.session] = place._replace(heard_us=now_us)
-        if asked.kind not in ORDERED:
-            return self.show(asked, source)
-        misplaced = self.rules.order(place, asked.seq)
+            return malformed, self.answer_fault(request, malformed, source, now_us)
+        if request.kind == Kind.OPEN:
+            return self.open_session(request, source, now_us)
+        session = self.rules.find_session(self.sessions, request.session, request.token)
+        if session is None:
+            return Fate.SESSION, self.answer_fault(request, Fate.SESSION, source, now_us)
+        session = self.sessions[request.session] = session._replace(heard_us=now_us)
+        if request.kind not in ORDERED:
+            return self.query(request, source)
+        misplaced = self.rules.check_order(session, request.seq)
         if misplaced == Fate.REPEATED:
-            kept = place.kept[-((place.next - asked.seq) % SERIAL)]
-            return misplaced, [(source, payload) for payload in frames.answers(asked, kept)]
+            kept = session.kept[-((session.next - request.seq) % SERIAL)]
+            return misplaced, [(source, payload) for payload in frames.answers(request, kept)]
         if misplaced is not None:
-            return misplaced, [self.told(asked, source, misplaced)]
-        waits = self.waits(asked)
+            return misplaced, [self.plain_answer(request, source, misplaced)]
+        waits = self.wait_reason(request)
         if waits is not None:
-            return waits, [self.told(asked, source, waits)]
-        return self.carry(asked, source)
+            return waits, [self.plain_answer(request, source, waits)]
+        return self.execute_next(request, source)
 
-    def carry(self, asked: Request, source: Source) -> tuple[Fate, Sent]:
-        """The next request of its session, which need not wait."""
-        effect = self.effect(asked)
-        place = self.rules.advanced(self.places[asked.session])
-        kept = Kept(asked.kind, asked.table, self.status(asked, place, effect), effect.rows)
-        place = self.rules.keeping(place, kept, self.config.kept)
-        self.places[asked.session] = self.rules.closed(place) if asked.kind == Kind.CLOSE else place
-        self.settle(asked, effect)
-        return effect.fate, [(source, payload) for payload in frames.answers(asked, kept)]
+    def execute_next(self, request: Request, source: Source) -> tuple[Fate, Sent]:
+        """Execute the next request of its session, which need not wait, and keep its answer."""
+        effect = self.execute(request)
+        session = self.rules.advance(self.sessions[request.session])
+        kept = CachedAnswer(request.kind, request.table, self.status(request, session, effect), effect.rows)
+        session = self.rules.keep_answer(session, kept, self.config.kept)
+        self.sessions[request.session] = self.rules.close_session(session) if request.kind == Kind.CLOSE else session
+        self.after_answer(request, effect)
+        return effect.fate, [(source, payload) for payload in frames.answers(request, kept)]
 
-    def told(self, asked: Request, source: Source, fate: Fate = Fate.DONE) -> tuple[Source, bytes]:
-        """The answer to a request that changed nothing."""
-        return source, frames.answer(asked, self.status(asked, self.places[asked.session], Effect(fate)))
+    def plain_answer(self, request: Request, source: Source, fate: Fate = Fate.DONE) -> tuple[Source, bytes]:
+        """Return the answer to a request that changed nothing."""
+        return source, frames.answer(request, self.status(request, self.sessions[request.session], Effect(fate)))
 
-    # What is no request of a session
+    # Faults, and OPEN
 
-    def malformed(self, asked: Request) -> Fate | None:
-        """The first rule of form that it breaks."""
-        if asked.kind not in tuple(Kind):
+    def format_fault(self, request: Request) -> Fate | None:
+        """Return the fault of the first rule of form that a request breaks, or None."""
+        if request.kind not in tuple(Kind):
             return Fate.KIND
-        if asked.table >= self.config.tables:
+        if request.table >= self.config.tables:
             return Fate.TABLE
-        head, each, most = self.form(Kind(asked.kind))
-        counted = asked.amount == 0 if most == 0 else 1 <= asked.amount <= most
-        return None if counted and len(asked.body) == head + asked.amount * each else Fate.LENGTH
+        head, each, most = self.body_shape(Kind(request.kind))
+        counted = request.amount == 0 if most == 0 else 1 <= request.amount <= most
+        return None if counted and len(request.body) == head + request.amount * each else Fate.LENGTH
 
-    def form(self, kind: Kind) -> tuple[int, int, int]:
-        """Bytes of a body, and more bytes for each of what `count` counts, and the most that it can be: as many as fit,
-        or as the answer holds."""
+    def body_shape(self, kind: Kind) -> tuple[int, int, int]:
+        """Return the bytes of a body's head, the bytes of each row that `count` counts, and the most rows.
+
+        There are at most as many rows as fit into a request, or into its answer.
+        """
         record, units = ADD_ROW.itemsize + self.config.record_bytes, PAYLOAD_BYTES // UNIT_BYTES
         return {
             Kind.OPEN: (OPEN.itemsize, 0, 0),
@@ -169,22 +174,24 @@ class Dispatcher(ABC):
             Kind.SHOUT: (LOAD.itemsize, 0, units),
         }[kind]
 
-    def complain(self, asked: Request, fate: Fate, source: Source, now_us: int) -> Sent:
-        """At most one in an interval, or a stranger could make the switch a source of traffic."""
-        if self.complained_us is not None and (now_us - self.complained_us) % SERIAL < NOTICE_INTERVAL_US:
+    def answer_fault(self, request: Request, fate: Fate, source: Source, now_us: int) -> Sent:
+        """Answer a fault, at most once in an interval, so that an unknown host cannot make the switch flood a network."""
+        if self.last_fault_us is not None and (now_us - self.last_fault_us) % SERIAL < NOTICE_INTERVAL_US:
             return []
-        self.complained_us = now_us
-        return [(source, frames.fault(asked, fate))]
+        self.last_fault_us = now_us
+        return [(source, frames.fault(request, fate))]
 
-    def open(self, asked: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
-        """A session for a nonce: its own if it has one, where it was when it opened that; it is heard by this too."""
-        nonce = int(asked.first(OPEN)["nonce"])
-        index = self.rules.holder(self.places, nonce)
+    def open_session(self, request: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
+        """Give a nonce a session: its own if it has one. That one keeps its `source`, and is heard by the OPEN, too."""
+        nonce = int(request.first(OPEN)["nonce"])
+        index = self.rules.find_nonce(self.sessions, nonce)
         if index is not None:
-            self.places[index] = self.places[index]._replace(heard_us=now_us)
+            self.sessions[index] = self.sessions[index]._replace(heard_us=now_us)
         else:
-            index = self.rules.offer(self.places, now_us)
+            index = self.rules.choose_index(self.sessions, now_us)
             if index is None:
-                return Fate.FULL, self.complain(asked, Fate.FULL, source, now_us)
-            self.places[index] = self.rules.opened(self.places[index], nonce, source, now_us, self.config.kept)
-        return Fate.DONE, [self.told(asked._replace(session=index), source)]
+                return Fate.FULL, self.answer_fault(request, Fate.FULL, source, now_us)
+            self.sessions[index] = self.rules.open_session(
+                self.sessions[index], nonce, source, now_us, self.config.kept
+            )
+        return Fate.DONE, [self.plain_answer(request._replace(session=index), source)]

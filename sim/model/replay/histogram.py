@@ -1,5 +1,4 @@
-"""Golden model of the histogram of priorities: buckets whose width grows with what is in them, and which have something
-in them.
+"""Golden model of the histogram of priorities: logarithmic buckets, and which of them are not empty.
 
 A priority p below 16 is in bucket p; else, with e = floor(log2 p) - 3, in bucket 8 e + floor(p / 2^e): eight buckets to
 each power of two.
@@ -11,7 +10,13 @@ __all__ = ["Histogram", "bucket", "least"]
 
 
 def bucket(priority: int) -> int:
-    """Of a priority. ValueError if it is below 0."""
+    """Return the bucket of a priority.
+
+    Raises
+    ------
+    ValueError
+        If the priority is below 0.
+    """
     if priority < 0:
         raise ValueError(f"a priority must not be below 0, not {priority!r}")
     exponent = max(priority.bit_length() - 4, 0)
@@ -19,19 +24,25 @@ def bucket(priority: int) -> int:
 
 
 def least(bucket: int) -> int:
-    """The least priority in a bucket."""
+    """Return the least priority in a bucket."""
     exponent = max(bucket // 8 - 1, 0)
     return bucket - 8 * exponent << exponent
 
 
 class Histogram:
-    """Of priorities above 0."""
+    """How many priorities above 0 are in each bucket."""
 
     def __init__(self) -> None:
         self.counts: Counter[int] = Counter()
 
     def change(self, old: int, new: int) -> None:
-        """One priority is another now; 0 is none. ValueError if there is no such old one."""
+        """Replace one priority by another; 0 stands for none.
+
+        Raises
+        ------
+        ValueError
+            If the old priority's bucket is empty.
+        """
         if old and bucket(old) not in self.counts:
             raise ValueError(f"no priority in the bucket of {old} can change, there is none")
         for priority, by in ((old, -1), (new, 1)):
@@ -42,9 +53,10 @@ class Histogram:
 
     @property
     def lowest(self) -> int:
-        """The bucket of the least priority; 0 if there is none."""
+        """The bucket of the least priority; 0 if there is no priority."""
         return min(self.counts, default=0)
 
     @property
     def highest(self) -> int:
+        """The bucket of the greatest priority; 0 if there is no priority."""
         return max(self.counts, default=0)

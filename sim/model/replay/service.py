@@ -1,15 +1,14 @@
-"""Golden model of the replay service: what each kind of request does. `docs/replay.md`, sections 1 and 4; who may ask
-is in `dispatcher.py`.
+"""Golden model of the replay service: what each kind of request does. Sections 1 and 4 of `docs/replay.md`.
 
-What the page leaves open is decided so:
+`dispatcher.py` says which requests are executed. What the page leaves open is decided here:
 
-- The index of a log in LOAD may be that of a place that nobody has; one beyond the places is OVERWRITTEN, and so is a SHOUT of
-another's log.
-- A STATUS tells all as of right behind the request, but before `times` does its work: what a SAMPLE tells of priorities
-is what it drew from.
-- A LIMIT finds no draws under way: each request is over when the next begins. LOAD and SHOUT of no units are LENGTH;
-PUBLISH of none is not.
-- SATURATED counts priorities in requests that are carried out, of items that turn out to be gone too.
+- LOAD may name the log of a free session. An index beyond the sessions is OVERWRITTEN, and so is a SHOUT of another
+  session's log.
+- A STATUS shows everything as it is right after the request, but before `times` takes effect: the priorities that a
+  SAMPLE shows are those that it sampled from.
+- A LIMIT finds no samples in flight, because each request is over when the next one starts. LOAD and SHOUT of no units
+  are LENGTH; PUBLISH of none is not.
+- SATURATED counts the priorities in executed requests, including those of stale items.
 """
 
 from collections.abc import Callable
@@ -33,35 +32,38 @@ from sim.model.interface.message import Source
 from sim.model.replay import frames
 from sim.model.replay.dispatcher import Dispatcher, Effect, Sent
 from sim.model.replay.frames import Request
-from sim.model.replay.log import Memory, there, wrong_write
-from sim.model.replay.session import SERIAL, Place
+from sim.model.replay.log import Memory, holds_units, write_fault
+from sim.model.replay.session import SERIAL, Session
 from sim.model.replay.table import Limits, Published, Table
 
 __all__ = ["Service"]
 
 TICKETED = (Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT)
-"""May name a table's ticket, and pass it on when done."""
+"""Kinds that may name a table's ticket, and advance it when done."""
 
 
 class Service(Dispatcher):
-    """`saturated`: priorities that were too large. `memory` and `tables` are open to tests."""
+    """The replay service.
+
+    `saturated`: how many priorities were too large. Tests may read and set `memory` and `tables`.
+    """
 
     def __init__(self, config: Replay) -> None:
         super().__init__(config)
         self.memory = Memory(config)
         self.tables = [Table(config) for _ in range(config.tables)]
         self.saturated = 0
-        self.carries: dict[int, Callable[[Request], Effect]] = {
-            Kind.CLOSE: lambda asked: Effect(),
+        self.executors: dict[int, Callable[[Request], Effect]] = {
+            Kind.CLOSE: lambda request: Effect(),
             Kind.WRITE: self.write,
             Kind.ADD: self.add,
             Kind.SAMPLE: self.sample,
             Kind.UPDATE: self.update,
             Kind.PUBLISH: self.publish,
             Kind.LIMIT: self.limit,
-            Kind.SKIP: lambda asked: Effect(),
+            Kind.SKIP: lambda request: Effect(),
         }
-        self.shows: dict[int, Callable[[Request, Source], tuple[Fate, Sent]]] = {
+        self.queries: dict[int, Callable[[Request, Source], tuple[Fate, Sent]]] = {
             Kind.FETCH: self.fetch,
             Kind.LOAD: self.load,
             Kind.LOOK: self.look,
@@ -70,154 +72,167 @@ class Service(Dispatcher):
         }
 
     def registers(self) -> list[int]:
-        """What it was built with, as ReplayRegister numbers them."""
+        """Return the parameters that the service was built with, as `ReplayRegister` numbers them."""
         return [getattr(self.config, register.name.lower()) for register in ReplayRegister]
 
     # Ordered kinds
 
-    def waits(self, asked: Request) -> Fate | None:
-        table = self.tables[asked.table]
-        if asked.kind in TICKETED and asked.ticket not in (0, table.ticket):
+    def wait_reason(self, request: Request) -> Fate | None:
+        """Return why a request must wait: for its ticket, for items, or for credit."""
+        table = self.tables[request.table]
+        if request.kind in TICKETED and request.ticket not in (0, table.ticket):
             return Fate.TICKET
-        if asked.kind == Kind.SAMPLE:
-            return table.sample_waits(asked.amount, int(asked.first(SAMPLE)["items"]))
-        return table.add_waits(asked.amount) if asked.kind == Kind.ADD else None
+        if request.kind == Kind.SAMPLE:
+            return table.sample_wait_reason(request.amount, int(request.first(SAMPLE)["items"]))
+        return table.add_wait_reason(request.amount) if request.kind == Kind.ADD else None
 
-    def effect(self, asked: Request) -> Effect:
-        effect = self.carries[asked.kind](asked)
-        if effect.fate == Fate.DONE and asked.kind in TICKETED:
-            self.tables[asked.table].done()
+    def execute(self, request: Request) -> Effect:
+        """Execute an ordered request. One that took effect advances its table's ticket."""
+        effect = self.executors[request.kind](request)
+        if effect.fate == Fate.DONE and request.kind in TICKETED:
+            self.tables[request.table].advance_ticket()
         return effect
 
-    def settle(self, asked: Request, effect: Effect) -> None:
-        self.tables[asked.table].use(effect.rows)
+    def after_answer(self, request: Request, effect: Effect) -> None:
+        """Count the samples of a request, which may set priorities to 0."""
+        self.tables[request.table].count_samples(effect.rows)
 
-    def write(self, asked: Request) -> Effect:
-        place, where = self.places[asked.session], asked.first(WRITE)
+    def write(self, request: Request) -> Effect:
+        """Append units to the session's log."""
+        session, where = self.sessions[request.session], request.first(WRITE)
         start, oldest = int(where["start"]), int(where["oldest"])
-        wrong = wrong_write(place, start, oldest, asked.amount, self.config.log_units)
+        wrong = write_fault(session, start, oldest, request.amount, self.config.log_units)
         if wrong is not None:
             return Effect(wrong)
-        self.memory.write(asked.session, start, asked.body[WRITE.itemsize :])
-        self.places[asked.session] = place._replace(oldest=oldest, written=(start + asked.amount) % SERIAL)
+        self.memory.write(request.session, start, request.body[WRITE.itemsize :])
+        self.sessions[request.session] = session._replace(oldest=oldest, written=(start + request.amount) % SERIAL)
         return Effect()
 
-    def add(self, asked: Request) -> Effect:
+    def add(self, request: Request) -> Effect:
+        """Add items with their records and priorities."""
         size = ADD_ROW.itemsize + self.config.record_bytes
-        items = [asked.body[at : at + size] for at in range(0, len(asked.body), size)]
+        items = [request.body[at : at + size] for at in range(0, len(request.body), size)]
         priorities = [int.from_bytes(item[:4], "little") for item in items]
-        for slot, item in zip(self.tables[asked.table].add(priorities), items):
-            self.memory.bytes[self.memory.record(asked.table, slot)] = item[ADD_ROW.itemsize :]
-        self.saturate(priorities)
+        for slot, item in zip(self.tables[request.table].add(priorities), items):
+            self.memory.bytes[self.memory.record(request.table, slot)] = item[ADD_ROW.itemsize :]
+        self.count_saturated(priorities)
         return Effect(done=len(items))
 
-    def sample(self, asked: Request) -> Effect:
-        body = asked.first(SAMPLE)
+    def sample(self, request: Request) -> Effect:
+        """Sample a batch of items."""
+        body = request.first(SAMPLE)
         seed = int(body["seed"][0]) | int(body["seed"][1]) << 64
-        rows = self.tables[asked.table].sample(seed, asked.amount, int(body["stride"]))
+        rows = self.tables[request.table].sample(seed, request.amount, int(body["stride"]))
         return Effect(done=len(rows), rows=tuple(rows))
 
-    def update(self, asked: Request) -> Effect:
-        """Row by row: of two for one item the last counts."""
-        rows = [(int(row["item"]), int(row["priority"])) for row in asked.rows(UPDATE_ROW)]
-        done = sum(self.tables[asked.table].update(item, priority) for item, priority in rows)
-        self.saturate([priority for _, priority in rows])
+    def update(self, request: Request) -> Effect:
+        """Set priorities row by row: of two for one item the last counts."""
+        rows = [(int(row["item"]), int(row["priority"])) for row in request.rows(UPDATE_ROW)]
+        done = sum(self.tables[request.table].update(item, priority) for item, priority in rows)
+        self.count_saturated([priority for _, priority in rows])
         return Effect(done=done, stale=len(rows) - done)
 
-    def saturate(self, priorities: list[int]) -> None:
+    def count_saturated(self, priorities: list[int]) -> None:
+        """Count the priorities that are too large for the table."""
         self.saturated += sum(priority >> self.config.priority_bits > 0 for priority in priorities)
 
-    def publish(self, asked: Request) -> Effect:
-        """Something, with a version that says so."""
-        body = asked.first(PUBLISH)
+    def publish(self, request: Request) -> Effect:
+        """Publish units of the session's log, with a version above 0."""
+        body = request.first(PUBLISH)
         start, units, version = (int(body[name]) for name in ("start", "units", "version"))
-        if not (version and units and there(self.places[asked.session], start, units)):
+        if not (version and units and holds_units(self.sessions[request.session], start, units)):
             return Effect(Fate.RANGE)
-        self.tables[asked.table].published = Published(asked.session, start, units, version)
+        self.tables[request.table].published = Published(request.session, start, units, version)
         return Effect()
 
-    def limit(self, asked: Request) -> Effect:
-        body = asked.first(LIMITS)
-        return Effect(self.tables[asked.table].limit(Limits(*(int(body[name]) for name in Limits._fields))))
+    def limit(self, request: Request) -> Effect:
+        """Set a table's limits."""
+        body = request.first(LIMITS)
+        return Effect(self.tables[request.table].limit(Limits(*(int(body[name]) for name in Limits._fields))))
 
     # Kinds that change nothing
 
-    def show(self, asked: Request, source: Source) -> tuple[Fate, Sent]:
-        return self.shows[asked.kind](asked, source)
+    def query(self, request: Request, source: Source) -> tuple[Fate, Sent]:
+        """Execute a request that changes nothing."""
+        return self.queries[request.kind](request, source)
 
-    def fetch(self, asked: Request, source: Source) -> tuple[Fate, Sent]:
-        slots = [self.tables[asked.table].slot(int(row["item"])) for row in asked.rows(FETCH_ROW)]
+    def fetch(self, request: Request, source: Source) -> tuple[Fate, Sent]:
+        """Return records of items. Overwritten ones are blank."""
+        slots = [self.tables[request.table].slot(int(row["item"])) for row in request.rows(FETCH_ROW)]
         blank = bytes(self.config.record_bytes)
         records = (
-            blank if slot is None else self.memory.bytes[self.memory.record(asked.table, slot)] for slot in slots
+            blank if slot is None else self.memory.bytes[self.memory.record(request.table, slot)] for slot in slots
         )
         gone = sum(1 << k for k, slot in enumerate(slots) if slot is None)
-        return Fate.OVERWRITTEN if gone else Fate.DONE, [(source, frames.data(asked, b"".join(records), gone=gone))]
+        return Fate.OVERWRITTEN if gone else Fate.DONE, [(source, frames.data(request, b"".join(records), gone=gone))]
 
-    def units(self, asked: Request) -> bytes | None:
-        """What a LOAD or SHOUT is about, if it is all there."""
-        body = asked.first(LOAD)
-        start, whose = int(body["start"]), int(body["session"])
-        if whose >= len(self.places) or not there(self.places[whose], start, asked.amount):
+    def units(self, request: Request) -> bytes | None:
+        """Return the units of a log that a LOAD or SHOUT names, or None if one of them is not in the log."""
+        body = request.first(LOAD)
+        start, owner = int(body["start"]), int(body["session"])
+        if owner >= len(self.sessions) or not holds_units(self.sessions[owner], start, request.amount):
             return None
-        return self.memory.read(whose, start, asked.amount)
+        return self.memory.read(owner, start, request.amount)
 
-    def load(self, asked: Request, source: Source) -> tuple[Fate, Sent]:
-        units, whose = self.units(asked), int(asked.first(LOAD)["session"])
+    def load(self, request: Request, source: Source) -> tuple[Fate, Sent]:
+        """Return units of a log."""
+        units, owner = self.units(request), int(request.first(LOAD)["session"])
         if units is None:
-            return Fate.OVERWRITTEN, [(source, frames.data(asked, b"", gone=1, fragments=whose))]
-        return Fate.DONE, [(source, frames.data(asked, units, fragments=whose))]
+            return Fate.OVERWRITTEN, [(source, frames.data(request, b"", gone=1, fragments=owner))]
+        return Fate.DONE, [(source, frames.data(request, units, fragments=owner))]
 
-    def look(self, asked: Request, source: Source) -> tuple[Fate, Sent]:
-        return Fate.DONE, [self.told(asked, source)]
+    def look(self, request: Request, source: Source) -> tuple[Fate, Sent]:
+        """Return the STATUS."""
+        return Fate.DONE, [self.plain_answer(request, source)]
 
-    def list(self, asked: Request, source: Source) -> tuple[Fate, Sent]:
-        """More slots than there are come round again."""
-        first = int(asked.first(LIST)["slot"])
-        rows = [self.tables[asked.table].row(first + k) for k in range(asked.amount)]
-        return Fate.DONE, [
-            (source, frames.answer(asked, self.status(asked, self.places[asked.session], Effect(done=len(rows))), rows))
-        ]
+    def list(self, request: Request, source: Source) -> tuple[Fate, Sent]:
+        """Return the items in consecutive slots. Slot numbers wrap at the capacity."""
+        first = int(request.first(LIST)["slot"])
+        rows = [self.tables[request.table].row(first + k) for k in range(request.amount)]
+        status = self.status(request, self.sessions[request.session], Effect(done=len(rows)))
+        return Fate.DONE, [(source, frames.answer(request, status, rows))]
 
-    def shout(self, asked: Request, source: Source) -> tuple[Fate, Sent]:
-        body = asked.first(LOAD)
-        whose = int(body["session"])
-        units = self.units(asked) if whose == asked.session else None
+    def shout(self, request: Request, source: Source) -> tuple[Fate, Sent]:
+        """Send units of the session's own log to the clients of all other sessions."""
+        body = request.first(LOAD)
+        owner = int(body["session"])
+        units = self.units(request) if owner == request.session else None
         if units is None:
-            return Fate.OVERWRITTEN, [(source, frames.data(asked, b"", gone=1, fragments=whose))]
-        told = [
+            return Fate.OVERWRITTEN, [(source, frames.data(request, b"", gone=1, fragments=owner))]
+        copies = [
             (
-                place.source,
-                frames.data(asked, units, session=k, token=place.token, seq=int(body["start"]), fragments=whose),
+                session.source,
+                frames.data(request, units, session=k, token=session.token, seq=int(body["start"]), fragments=owner),
             )
-            for k, place in enumerate(self.places)
-            if place.open and place.source and k != asked.session
+            for k, session in enumerate(self.sessions)
+            if session.open and session.source and k != request.session
         ]
-        return Fate.DONE, [*told, self.told(asked, source)]
+        return Fate.DONE, [*copies, self.plain_answer(request, source)]
 
     # Answers
 
-    def status(self, asked: Request, place: Place, effect: Effect) -> bytes:
-        table = self.tables[asked.table]
-        lowest, highest = table.extremes()
+    def status(self, request: Request, session: Session, effect: Effect) -> bytes:
+        """Return the STATUS of a table, its session and an effect."""
+        table = self.tables[request.table]
+        lowest, highest = table.extreme_buckets()
         published = table.published
         return frames.status(
             reason=effect.fate,
             lowest=lowest,
             highest=highest,
             publisher=published.session,
-            next=place.next,
+            next=session.next,
             adds=table.adds % SERIAL,
             ticket=table.ticket,
             total=table.total,
             draws=table.draws % SERIAL,
             done=effect.done,
             stale=effect.stale,
-            written=place.written,
-            oldest=place.oldest,
+            written=session.written,
+            oldest=session.oldest,
             version=published.version,
             start=published.start,
             units=published.units,
             filled=table.slots.filled,
-            nonce=place.nonce,
+            nonce=session.nonce,
         )

@@ -1,7 +1,7 @@
-"""Golden model of sessions: whose a request is, and whether it is its turn. Sections 1 and 3 of `docs/replay.md`.
+"""Sessions of the replay service: which client a request belongs to, and in what order requests are executed.
 
-Everything here is a value and a function of values, so that `explorer.py` explores these very rules, and plausible
-wrong ones.
+Sections 1 and 3 of `docs/replay.md`. Everything here is a value and a function of values, so `sim/explore/replay.py`
+explores these very rules, and plausible wrong ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,17 +9,18 @@ from typing import Any, NamedTuple
 
 from iswitch.wire.replay import SESSION_SILENT_US, Fate
 from sim.model.interface.message import Source
+from sim.model.interface.serial import SERIAL
 
-__all__ = ["RULES", "SERIAL", "Place", "Rules"]
-
-SERIAL = 1 << 32
-"""Times, numbers of requests, of items and of units are counted modulo this."""
+__all__ = ["RULES", "SERIAL", "Rules", "Session", "choose_index", "find_nonce"]
 
 
-class Place(NamedTuple):
-    """A session, or the place for one. `next`: the number of the next ordered request. `kept`: answers to the last of
-    those that the present client had carried out, oldest first, so `kept[-1]` is of `next` - 1. The log's `oldest` and
-    `written` count units. `source`: where the client was when it opened."""
+class Session(NamedTuple):
+    """One of the service's sessions; if not `open`, it is free.
+
+    `next`: the number of the next ordered request. `kept`: the cached answers to the last requests that the present
+    client had executed, oldest first, so `kept[-1]` is that of `next` - 1. `oldest` and `written`: first and end of the
+    log, in units. `source`: where the client was when it opened the session.
+    """
 
     open: bool = False
     nonce: int = 0
@@ -35,69 +36,77 @@ class Place(NamedTuple):
         return self.nonce % SERIAL
 
 
-def holder(places: Sequence[Place], nonce: int) -> int | None:
-    """Whose session this is already."""
-    return next((k for k, place in enumerate(places) if place.open and place.nonce == nonce), None)
+def find_nonce(sessions: Sequence[Session], nonce: int) -> int | None:
+    """A nonce that has a session keeps it, so that a repeated OPEN opens no second one. Return the session's index."""
+    return next((k for k, session in enumerate(sessions) if session.open and session.nonce == nonce), None)
 
 
-def offer(places: Sequence[Place], now_us: int) -> int | None:
-    """The place that a newcomer gets: the lowest that is free, else the lowest that has been silent. The switch knows
-    times modulo 2^32, so once in 71 minutes a silent session counts as just heard again, for 10 s."""
-    free = [k for k, place in enumerate(places) if not place.open]
-    silent = [k for k, place in enumerate(places) if (now_us - place.heard_us) % SERIAL >= SESSION_SILENT_US]
+def choose_index(sessions: Sequence[Session], now_us: int) -> int | None:
+    """A new client gets the lowest free session, else the lowest that has been silent, whose client may be dead.
+
+    The switch knows times modulo 2^32. So once in 71 minutes a silent session counts as just heard again, for 10 s.
+    """
+    free = [k for k, session in enumerate(sessions) if not session.open]
+    silent = [k for k, session in enumerate(sessions) if (now_us - session.heard_us) % SERIAL >= SESSION_SILENT_US]
     return next(iter(free + silent), None)
 
 
-def opened(place: Place, nonce: int, source: Source | None, now_us: int, kept: int) -> Place:
-    """Numbers and log go on, answers to somebody else are not for this one. Numbers go on `kept` further: this client
-    may have had the place before somebody else did, and what it sent then, and still waits for, is at most so far
-    behind what it knew to be next."""
-    return place._replace(
-        open=True, nonce=nonce, heard_us=now_us, next=(place.next + kept) % SERIAL, kept=(), source=source
+def open_session(session: Session, nonce: int, source: Source | None, now_us: int, kept: int) -> Session:
+    """A session that changes its client continues numbers and log, `kept` numbers further, and drops cached answers.
+
+    The new client may have had the session before its former one. What it sent then, and still waits for, is at most
+    `kept` behind what it knew to be next, so none of that is mistaken for a new request.
+    """
+    return session._replace(
+        open=True, nonce=nonce, heard_us=now_us, next=(session.next + kept) % SERIAL, kept=(), source=source
     )
 
 
-def find(places: Sequence[Place], session: int, token: int) -> Place | None:
-    """The open session that a request belongs to."""
-    place = places[session] if session < len(places) else Place()
-    return place if place.open and place.token == token else None
+def find_session(sessions: Sequence[Session], index: int, token: int) -> Session | None:
+    """A request belongs to the open session that it names if it has its token. Return that session, or None."""
+    session = sessions[index] if index < len(sessions) else Session()
+    return session if session.open and session.token == token else None
 
 
-def order(place: Place, seq: int) -> Fate | None:
-    """What the number of an ordered request says; None: it is next. What is half the circle away counts as OLD."""
-    back = (place.next - seq) % SERIAL
-    if 1 <= back <= len(place.kept):
+def check_order(session: Session, seq: int) -> Fate | None:
+    """Ordered requests are executed by number, each once. Return why a number is not the next, or None if it is.
+
+    A number half the circle away counts as OLD.
+    """
+    back = (session.next - seq) % SERIAL
+    if 1 <= back <= len(session.kept):
         return Fate.REPEATED
     if 1 <= back <= SERIAL // 2:
         return Fate.OLD
     return Fate.AHEAD if back else None
 
 
-def advanced(place: Place) -> Place:
-    """After its next request was carried out: what that one's answer shows."""
-    return place._replace(next=(place.next + 1) % SERIAL)
+def advance(session: Session) -> Session:
+    """Return the session after its next request was executed, as the answer to that request shows it."""
+    return session._replace(next=(session.next + 1) % SERIAL)
 
 
-def keeping(place: Place, answer: Any, most: int) -> Place:
-    """After `advanced`: with the answer, and the `most` - 1 before it."""
-    return place._replace(kept=(*place.kept, answer)[-most:])
+def keep_answer(session: Session, answer: Any, most: int) -> Session:
+    """Return the session, after `advance`, with the answer and the `most` - 1 before it: repeats are answered so."""
+    return session._replace(kept=(*session.kept, answer)[-most:])
 
 
-def closed(place: Place) -> Place:
-    return place._replace(open=False)
+def close_session(session: Session) -> Session:
+    """Return the session after CLOSE: free."""
+    return session._replace(open=False)
 
 
 class Rules(NamedTuple):
-    """The rules above."""
+    """The rules of sessions, which the explorer replaces by plausible wrong ones."""
 
-    holder: Callable[[Sequence[Place], int], int | None] = holder
-    offer: Callable[[Sequence[Place], int], int | None] = offer
-    opened: Callable[[Place, int, Source | None, int, int], Place] = opened
-    find: Callable[[Sequence[Place], int, int], Place | None] = find
-    order: Callable[[Place, int], Fate | None] = order
-    advanced: Callable[[Place], Place] = advanced
-    keeping: Callable[[Place, Any, int], Place] = keeping
-    closed: Callable[[Place], Place] = closed
+    find_nonce: Callable[[Sequence[Session], int], int | None] = find_nonce
+    choose_index: Callable[[Sequence[Session], int], int | None] = choose_index
+    open_session: Callable[[Session, int, Source | None, int, int], Session] = open_session
+    find_session: Callable[[Sequence[Session], int, int], Session | None] = find_session
+    check_order: Callable[[Session, int], Fate | None] = check_order
+    advance: Callable[[Session], Session] = advance
+    keep_answer: Callable[[Session, Any, int], Session] = keep_answer
+    close_session: Callable[[Session], Session] = close_session
 
 
 RULES = Rules()

@@ -1,24 +1,25 @@
-"""Golden model of the slot table: what a handle is good for.
+"""Golden model of the slot table: which handles are still valid.
 
-A slot is filled again when all others have been (first in, first out), and its generation then goes up by one; a handle
-is a slot with the generation that it was filled with. So an update for something that is no longer there is told from
-one that is meant.
+Slots are filled first in, first out. A slot's generation goes up by one when the slot is filled again, and a handle is
+a slot with the generation that it was filled with. So an update of an overwritten item is recognised by its handle.
 """
 
 from typing import NamedTuple
 
-from sim.model.replay.tree import Draw, SumTree
+from sim.model.replay.tree import SampledLeaf, SumTree
 
-__all__ = ["Drawn", "Handle", "Slots"]
+__all__ = ["Handle", "SampledItem", "Slots"]
 
 
 class Handle(NamedTuple):
+    """What names an item."""
+
     slot: int
     generation: int
 
 
-class Drawn(NamedTuple):
-    """A drawn handle with its priority, and the total that it was drawn from."""
+class SampledItem(NamedTuple):
+    """A sampled handle with its priority, and the total that it was sampled from."""
 
     handle: Handle
     priority: int
@@ -26,7 +27,17 @@ class Drawn(NamedTuple):
 
 
 class Slots:
-    """`capacity` slots, a power of two, with generations of `generation_bits`, modulo 2^bits."""
+    """A table of slots.
+
+    Parameters
+    ----------
+    capacity : int
+        Number of slots, a power of two.
+    priority_bits : int
+        Width of a priority.
+    generation_bits : int
+        Width of a generation, which wraps.
+    """
 
     def __init__(self, *, capacity: int, priority_bits: int, generation_bits: int) -> None:
         self.tree = SumTree(capacity=capacity, priority_bits=priority_bits)
@@ -35,7 +46,7 @@ class Slots:
         self.next, self.filled = 0, 0
 
     def add(self, priority: int) -> Handle:
-        """Fills the next slot."""
+        """Fill the next slot, and return its handle."""
         slot, self.next = self.next, (self.next + 1) % len(self.generations)
         self.filled = min(self.filled + 1, len(self.generations))
         self.generations[slot] = (self.generations[slot] + 1) % self.wrap
@@ -43,21 +54,21 @@ class Slots:
         return Handle(slot, self.generations[slot])
 
     def holds(self, handle: Handle) -> bool:
-        """Whether the handle is still good."""
+        """Return whether a handle is still valid."""
         return handle.slot < self.filled and self.generations[handle.slot] == handle.generation
 
     def update(self, handle: Handle, priority: int) -> bool:
-        """Whether the handle is still good; else nothing changes."""
-        good = self.holds(handle)
-        if good:
+        """Set the priority of an item if its handle is still valid, and return whether it is."""
+        valid = self.holds(handle)
+        if valid:
             self.tree.update(handle.slot, priority)
-        return good
+        return valid
 
     def read(self, slot: int) -> tuple[Handle, int] | None:
-        """A slot's handle and priority; None if it was never filled."""
+        """Return the handle and the priority of a slot, or None if it was never filled."""
         return (Handle(slot, self.generations[slot]), self.tree.priorities[slot]) if slot < self.filled else None
 
-    def draw(self, fraction: int) -> Drawn | None:
-        """None if all priorities are 0."""
-        found: Draw | None = self.tree.draw(fraction)
-        return found and Drawn(Handle(found.leaf, self.generations[found.leaf]), found.priority, found.total)
+    def sample(self, fraction: int) -> SampledItem | None:
+        """Return the item at a fraction of the total, or None if all priorities are 0."""
+        found: SampledLeaf | None = self.tree.sample(fraction)
+        return found and SampledItem(Handle(found.leaf, self.generations[found.leaf]), found.priority, found.total)

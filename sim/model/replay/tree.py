@@ -1,20 +1,20 @@
-"""Golden model of the sum tree: a leaf is drawn as often as its priority says, exactly.
+"""Golden model of the sum tree: a leaf is sampled exactly in proportion to its priority.
 
-Priorities are unsigned integers. They stand one after another as half-open intervals, leaf 0 first, and a draw finds
-the leaf in whose interval its position lies: so a leaf of priority 0 has none, and is never drawn. Sums are kept as a
-binary indexed tree (Fenwick, 1994), which has nothing in common with the gateware's.
+Priorities are unsigned integers. They stand one after another as half-open intervals, leaf 0 first, and sampling finds
+the leaf in whose interval a position lies. So a leaf of priority 0 has no interval and is never sampled. Sums are kept
+as a binary indexed tree (Fenwick, 1994), which has nothing in common with the gateware's.
 """
 
 from typing import NamedTuple
 
-__all__ = ["FRACTION_BITS", "Draw", "SumTree"]
+__all__ = ["FRACTION_BITS", "SampledLeaf", "SumTree"]
 
 FRACTION_BITS = 64
-"""A draw says where in the total it wants to be as a fraction of 2^64."""
+"""A position in the total is given as a fraction of 2^64."""
 
 
-class Draw(NamedTuple):
-    """A drawn leaf with its priority, and the total that it was drawn from."""
+class SampledLeaf(NamedTuple):
+    """A sampled leaf with its priority, and the total that it was sampled from."""
 
     leaf: int
     priority: int
@@ -33,8 +33,15 @@ class SumTree:
         self._sums = [0] * (capacity + 1)
 
     def update(self, leaf: int, priority: int) -> int:
-        """Sets a priority; returns what it was. ValueError if it has too many bits, IndexError if there is no such
-        leaf."""
+        """Set a priority, and return what it was.
+
+        Raises
+        ------
+        ValueError
+            If the priority has too many bits.
+        IndexError
+            If there is no such leaf.
+        """
         if priority >> self.priority_bits:
             raise ValueError(f"SumTree priority must be 0 to {(1 << self.priority_bits) - 1}, not {priority!r}")
         if not 0 <= leaf < self.capacity:
@@ -47,8 +54,8 @@ class SumTree:
             at += at & -at
         return old
 
-    def draw(self, fraction: int) -> Draw | None:
-        """The leaf at `fraction` 2^-64 of the total; None if all priorities are 0."""
+    def sample(self, fraction: int) -> SampledLeaf | None:
+        """Return the leaf at `fraction` 2^-64 of the total, or None if all priorities are 0."""
         if not self.total:
             return None
         leaf, rest, step = 0, fraction * self.total >> FRACTION_BITS, self.capacity
@@ -57,4 +64,4 @@ class SumTree:
                 leaf += step
                 rest -= self._sums[leaf]
             step >>= 1
-        return Draw(leaf, self.priorities[leaf], self.total)
+        return SampledLeaf(leaf, self.priorities[leaf], self.total)

@@ -42,7 +42,7 @@ def test_everything_is_added_once(faults, tmp_path):
         summary = train(FEW, addresses(model), tmp_path)
         table = model.switch.service.tables[0]
         assert table.adds == summary["items_added"] == summary["items_sent"] and not any(
-            place.open for place in model.switch.service.places
+            place.open for place in model.switch.service.sessions
         )
     assert summary["items_sampled"] == FEW.steps * FEW.batch_size and summary["learner_steps"] == FEW.steps
     assert summary["versions"] == 1 + FEW.steps // FEW.publish_interval

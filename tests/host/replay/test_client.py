@@ -107,7 +107,7 @@ def test_sampled_transitions_are_those_that_were_added(spec, faults):
     assert (
         table.draws == 1 + 2 + 160 + 161 + 512
         and table.adds == 50
-        and not any(place.open for place in served(network).places)
+        and not any(place.open for place in served(network).sessions)
     )
 
 
@@ -552,7 +552,7 @@ def test_a_session_continues_the_numbers_of_its_former_client(network):
     with ReplayClient(network.transport(), PLAIN) as former:
         former.extend(transitions(PLAIN, 5), np.ones(5)).items.tolist()
     with ReplayClient(network.transport(), PLAIN) as client:
-        assert client.session == 0 and served(network).places[0].next == 2 + REPLAY.kept
+        assert client.session == 0 and served(network).sessions[0].next == 2 + REPLAY.kept
         for payload in list(frames):
             network.deliver(0, payload)
         client.extend(transitions(PLAIN, 5), np.ones(5)).items.tolist()

@@ -205,13 +205,13 @@ def test_the_log_wraps_many_times(spec, loss):
             for name in spec:
                 assert np.array_equal(batch.data[name], every[name][batch.items - 16])
         assert client.statistics().bytes_sent > 2 * (1 << 15)
-        place = net.switch.service.places[0]
+        place = net.switch.service.sessions[0]
         assert (place.written - place.oldest) % 2**32 <= (1 << 15) // 64
 
 
 def test_unit_numbers_wrap():
     net = network(log_bytes=1 << 15, capacity=16)
-    net.switch.service.places[0] = net.switch.service.places[0]._replace(
+    net.switch.service.sessions[0] = net.switch.service.sessions[0]._replace(
         written=2**32 - 100, oldest=2**32 - 100, next=2**32 - 3
     )
     with ReplayClient(net.transport(), SPEC) as client:
@@ -219,7 +219,7 @@ def test_unit_numbers_wrap():
         for at in range(0, 100, 4):
             client.extend(together(transitions[at : at + 4]), np.ones(4))
             assert not check(client, transitions, 16).overwritten.any()
-        assert net.switch.service.places[0].written < 2**20
+        assert net.switch.service.sessions[0].written < 2**20
 
 
 def test_a_log_full_of_needed_data_is_an_error_with_a_remedy():
@@ -282,5 +282,5 @@ def test_a_log_changed_by_another_client_ends_the_session():
         pytest.raises(SessionLostError, match=r"refused a WRITE \(RANGE\)"),
         ReplayClient(net.transport(), BLOBS) as client,
     ):
-        net.switch.service.places[0] = net.switch.service.places[0]._replace(written=5)
+        net.switch.service.sessions[0] = net.switch.service.sessions[0]._replace(written=5)
         client.extend({"observation": np.ones((1, 300)), "action": [1]}, [1.0]).items.tolist()

@@ -15,4 +15,4 @@ def test_the_page_does_what_it_says(capsys):
     assert addresses == 2
     exec(snippet, {"transport": network.transport})
     assert capsys.readouterr().out.split() == ["1", "1000"]
-    assert not any(place.open for place in network.switch.service.places)
+    assert not any(place.open for place in network.switch.service.sessions)

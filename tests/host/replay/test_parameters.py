@@ -158,7 +158,7 @@ def test_three_versions_are_kept_for_slow_readers():
     with ReplayClient(net.transport(), SPEC) as learner:
         for version in (1, 2, 3, 4):
             learner.set_parameters(version, parameters(9000, version), broadcast=False)
-        place = net.switch.service.places[0]
+        place = net.switch.service.sessions[0]
         assert place.written - place.oldest == 3 * (1 + 141)
 
 

@@ -88,7 +88,7 @@ def test_prefetching_ends_when_the_session_is_lost():
     filled(client)
     prefetch = client.prefetch(8, depth=3)
     updated = client.update_priority([64], [1.0])
-    net.switch.service.places[:] = [net.switch.service.places[0]._replace(open=False)] * 3
+    net.switch.service.sessions[:] = [net.switch.service.sessions[0]._replace(open=False)] * 3
     with pytest.raises(SessionLostError, match="reopen"):
         list(prefetch)
     client.reopen()
@@ -130,4 +130,4 @@ def test_a_client_that_waits_for_a_batch_can_be_closed():
     net = network()
     with ReplayClient(net.transport(), SPEC) as client:
         client.prefetch(8, depth=2)
-    assert not any(place.open for place in net.switch.service.places)
+    assert not any(place.open for place in net.switch.service.sessions)

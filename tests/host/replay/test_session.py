@@ -27,7 +27,7 @@ def extend(client, count=5):
 
 
 def place(net, index=0):
-    return net.switch.service.places[index]
+    return net.switch.service.sessions[index]
 
 
 class Watch:

@@ -9,8 +9,8 @@ from sim.explore.search import Violation
 from sim.model.interface.message import Source
 from sim.model.replay import frames
 from sim.model.replay.dispatcher import Sent
-from sim.model.replay.frames import Kept, Request
-from sim.model.replay.session import RULES, SERIAL, Place, Rules
+from sim.model.replay.frames import CachedAnswer, Request
+from sim.model.replay.session import RULES, SERIAL, Rules, Session
 
 ADD, WRITE, SAMPLE, CLOSE = Kind.ADD, Kind.WRITE, Kind.SAMPLE, Kind.CLOSE
 
@@ -57,7 +57,7 @@ def test_the_rules_hold(scenario):
 def further(by: int) -> Rules:
     """A new session's numbers begin `by` behind where those of the one before it ended."""
     return RULES._replace(
-        opened=lambda place, *about: RULES.opened(place, *about)._replace(next=(place.next + by) % SERIAL)
+        open_session=lambda place, *about: RULES.open_session(place, *about)._replace(next=(place.next + by) % SERIAL)
     )
 
 
@@ -80,17 +80,17 @@ def test_a_session_that_is_opened_again_by_an_old_open_needs_other_numbers(scena
     assert explore(scenario) > 1000
 
 
-def executes_repeats(place: Place, seq: int) -> Fate | None:
-    fate = RULES.order(place, seq)
+def executes_repeats(place: Session, seq: int) -> Fate | None:
+    fate = RULES.check_order(place, seq)
     return None if fate == Fate.REPEATED else fate
 
 
-def executes_what_is_ahead(place: Place, seq: int) -> Fate | None:
-    fate = RULES.order(place, seq)
+def executes_what_is_ahead(place: Session, seq: int) -> Fate | None:
+    fate = RULES.check_order(place, seq)
     return None if fate == Fate.AHEAD else fate
 
 
-def compares_as_numbers(place: Place, seq: int) -> Fate | None:
+def compares_as_numbers(place: Session, seq: int) -> Fate | None:
     if place.next - len(place.kept) <= seq < place.next:
         return Fate.REPEATED
     return None if seq == place.next else Fate.OLD if seq < place.next else Fate.AHEAD
@@ -100,7 +100,7 @@ def asks_no_token(places, session, token):
     return places[session] if places[session].open else None
 
 
-def closes_nothing(place: Place) -> Place:
+def closes_nothing(place: Session) -> Session:
     return place
 
 
@@ -129,11 +129,11 @@ class TakesNoNumber(ToyDispatcher):
 
     kind = Kind.SKIP
 
-    def carry(self, asked: Request, source: Source) -> tuple[Fate, Sent]:
-        fate, sent = super().carry(asked, source)
+    def execute_next(self, asked: Request, source: Source) -> tuple[Fate, Sent]:
+        fate, sent = super().execute_next(asked, source)
         if asked.kind == self.kind:
-            place = self.places[asked.session]
-            self.places[asked.session] = place._replace(next=(place.next - 1) % SERIAL, kept=place.kept[:-1])
+            place = self.sessions[asked.session]
+            self.sessions[asked.session] = place._replace(next=(place.next - 1) % SERIAL, kept=place.kept[:-1])
         return fate, sent
 
 
@@ -149,7 +149,7 @@ class WaitsForNothing(ToyDispatcher):
     def handle(self, asked: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
         fate, sent = super().handle(asked, source, now_us)
         if fate == Fate.ITEMS:
-            self.places[asked.session] = RULES.advanced(self.places[asked.session])
+            self.sessions[asked.session] = RULES.advance(self.sessions[asked.session])
         return fate, sent
 
 
@@ -159,18 +159,20 @@ class RepeatsItsKind(ToyDispatcher):
     def handle(self, asked: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
         fate, sent = super().handle(asked, source, now_us)
         if fate == Fate.REPEATED:
-            kept = self.places[asked.session].kept[-((self.places[asked.session].next - asked.seq) % SERIAL)]
-            sent = [(source, payload) for payload in frames.answers(asked, Kept(asked.kind, 0, kept.status))]
+            kept = self.sessions[asked.session].kept[-((self.sessions[asked.session].next - asked.seq) % SERIAL)]
+            sent = [(source, payload) for payload in frames.answers(asked, CachedAnswer(asked.kind, 0, kept.status))]
         return fate, sent
 
 
 PROMISES = {
     "next is reset at OPEN": (
-        GHOSTS.replace(rules=RULES._replace(opened=lambda place, *about: RULES.opened(place, *about)._replace(next=0))),
+        GHOSTS.replace(
+            rules=RULES._replace(open_session=lambda place, *about: RULES.open_session(place, *about)._replace(next=0))
+        ),
         "a request is executed twice",
     ),
     "a place changes hands with its answers": (
-        GHOSTS_OF_TWO.replace(rules=RULES._replace(opened=hands_over_as_it_is)),
+        GHOSTS_OF_TWO.replace(rules=RULES._replace(open_session=hands_over_as_it_is)),
         "an answer is mistaken for that of another execution",
     ),
     "who asks for what is old is told nothing": (
@@ -178,39 +180,41 @@ PROMISES = {
         "a request is never answered",
     ),
     "repeats are carried out": (
-        ALONE.replace(rules=RULES._replace(order=executes_repeats)),
+        ALONE.replace(rules=RULES._replace(check_order=executes_repeats)),
         "a request is executed twice",
     ),
     "what is ahead is carried out": (
-        ALONE.replace(rules=RULES._replace(order=executes_what_is_ahead)),
+        ALONE.replace(rules=RULES._replace(check_order=executes_what_is_ahead)),
         "a request is executed out of order",
     ),
     "serial numbers are compared as numbers": (
-        WRAPPING.replace(rules=RULES._replace(order=compares_as_numbers)),
+        WRAPPING.replace(rules=RULES._replace(check_order=compares_as_numbers)),
         "a request is never answered",
     ),
     "no token is asked for": (
-        RESET.replace(rules=RULES._replace(find=asks_no_token)),
+        RESET.replace(rules=RULES._replace(find_session=asks_no_token)),
         "a request is executed in another client's session",
     ),
     "too few answers are kept": (
-        TWO.replace(rules=RULES._replace(keeping=lambda place, answer, most: RULES.keeping(place, answer, most - 1))),
+        TWO.replace(
+            rules=RULES._replace(keep_answer=lambda place, answer, most: RULES.keep_answer(place, answer, most - 1))
+        ),
         "a client abandons a session that it holds",
     ),
     "another nonce is thought the same": (
-        TWO.replace(rules=RULES._replace(holder=lambda places, nonce: 0 if places[0].open else None)),
+        TWO.replace(rules=RULES._replace(find_nonce=lambda places, nonce: 0 if places[0].open else None)),
         "a client is given another client's session",
     ),
     "anybody's place is given away": (
-        TWO.replace(rules=RULES._replace(offer=takes_any)),
+        TWO.replace(rules=RULES._replace(choose_index=takes_any)),
         "a client that was not silent loses its session",
     ),
     "no silent one's place is given away": (
-        TWO.replace(rules=RULES._replace(offer=gives_no_silent)),
+        TWO.replace(rules=RULES._replace(choose_index=gives_no_silent)),
         "no client is given a session although all are silent",
     ),
     "CLOSE does not free the place": (
-        IN_TURN.replace(rules=RULES._replace(closed=closes_nothing, offer=gives_no_silent)),
+        IN_TURN.replace(rules=RULES._replace(close_session=closes_nothing, choose_index=gives_no_silent)),
         "no client is given a session although all are silent",
     ),
     "a refused request takes no number": (ALONE.replace(dispatcher=RefusesForNothing), "a request is never answered"),

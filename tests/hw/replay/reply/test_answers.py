@@ -45,7 +45,7 @@ def expected(asked, contents):
     answer, address = asked["answer"], asked["address"]
     request = frames.Request(255, asked["session"], 255, asked["seq"], 0, asked["fragments"], 0, asked["token"], b"")
     rows = [(word % 2**32, word >> 32) for word in contents[asked["list"] : asked["list"] + answer["rows"]]]
-    kept = frames.Kept(
+    kept = frames.CachedAnswer(
         answer["kind"], answer["table"], answer["status"].to_bytes(STATUS.itemsize, "little"), tuple(rows)
     )
     for payload in frames.answers(request, kept):

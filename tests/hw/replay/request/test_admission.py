@@ -34,7 +34,8 @@ from sim.bench.stream import Bench, pack
 from sim.model.replay import frames
 from sim.model.replay.dispatcher import Effect
 from sim.model.replay.service import Service
-from sim.model.replay.session import SERIAL, Place
+from sim.model.replay.session import SERIAL
+from sim.model.replay.session import Session as GoldenSession
 from sim.model.replay.table import Limits
 
 REPLAY = Replay(tables=2, capacity=64, sessions=3, kept=4, log_bytes=4096, draws=256, times_bits=3)
@@ -69,9 +70,9 @@ class OutgoingAnswer(Service):
     def __init__(self, replay):
         super().__init__(replay)
         for kind in (Kind.ADD, Kind.SAMPLE, Kind.UPDATE):
-            self.carries[kind] = lambda asked: Effect()
+            self.executors[kind] = lambda asked: Effect()
         for kind in (Kind.FETCH, Kind.LIST):
-            self.shows[kind] = self.look
+            self.queries[kind] = self.look
         self.memory.write = lambda session, start, units: None
         self.memory.read = lambda session, start, units: b""
 
@@ -93,12 +94,12 @@ def state_of(rng, replay):
             written
             - rng.choice([0, 1, 22, replay.log_units - 1, replay.log_units, rng.randrange(replay.log_units + 1)])
         ) % SERIAL
-        service.places[k] = Place(
+        service.sessions[k] = GoldenSession(
             open=rng.random() < 0.9,
             nonce=rng.getrandbits(64),
             next=rng.choice([0, 1, SERIAL - 1, HALF, rng.getrandbits(32)]),
             written=written,
-            kept=(frames.Kept(Kind.SKIP, 0, bytes(64)),) * rng.randint(0, replay.kept),
+            kept=(frames.CachedAnswer(Kind.SKIP, 0, bytes(64)),) * rng.randint(0, replay.kept),
             oldest=oldest,
         )
     for table in service.tables:
@@ -124,7 +125,7 @@ def state_of(rng, replay):
 
 def body_of(rng, service, kind, session, table, count):
     """The first rows of a body about the borders of what is allowed; the rest is long enough."""
-    replay, places = service.config, service.places
+    replay, places = service.config, service.sessions
     mine = places[session] if session < len(places) else places[0]
     log = rng.choice([session, rng.randrange(len(places)), len(places), 255])
     read = places[log] if log < len(places) else mine
@@ -167,7 +168,7 @@ def body_of(rng, service, kind, session, table, count):
         Kind.LIST: dict,
     }
     first[Kind.SHOUT] = first[Kind.LOAD]
-    head, each, _ = service.form(kind)
+    head, each, _ = service.body_shape(kind)
     lead = record(RECORDS[kind], **first[kind]()) if kind in RECORDS else b""
     assert len(lead) in (0, head) or kind == Kind.LIST
     return lead.ljust(head + each * count, b"\x5a")
@@ -177,8 +178,8 @@ def request_of(rng, service):
     """A well-formed request of somebody, mostly of who is there and with the number that is next."""
     replay, kind = service.config, rng.choice(JUDGED + [Kind.SAMPLE, Kind.ADD, Kind.WRITE] * 3)
     session, table = rng.choice([*range(replay.sessions)] * 9 + [replay.sessions, 255]), rng.randrange(replay.tables)
-    place, state = service.places[session if session < replay.sessions else 0], service.tables[table]
-    _, _, most = service.form(kind)
+    place, state = service.sessions[session if session < replay.sessions else 0], service.tables[table]
+    _, _, most = service.body_shape(kind)
     count = rng.choice([1, most, rng.randint(1, most)]) if most else 0
     ratio, limits, one = state.limits.ratio, state.limits, 1 << 16
     if kind in (Kind.ADD, Kind.SAMPLE) and ratio and rng.random() < 0.7:  # just about what the ratio lets
@@ -219,7 +220,7 @@ def frame_of(values):
 def rows_of(rng, service, values, body):
     """Inputs of a Admission: the engine looks up place 0 for those that there are not."""
     replay, kind, state = service.config, values["kind"], service.tables[values["table"]]
-    place = lambda index: service.places[index if index < replay.sessions else 0]
+    place = lambda index: service.sessions[index if index < replay.sessions else 0]
     session = lambda at: pack(
         Session,
         {
@@ -281,20 +282,20 @@ def check_judge(replay=REPLAY, *, part=Admission, count=6000, seed=1):
             values, body = request_of(rng, service)
             cases.append(rows_of(rng, service, values, body))
             places, credits, limits, tickets = (
-                list(service.places),
+                list(service.sessions),
                 [table.credit for table in service.tables],
                 [table.limits for table in service.tables],
                 [table.ticket for table in service.tables],
             )
             state = service.tables[values["table"]]
-            known = service.rules.find(places, values["session"], values["token"]) is not None
+            known = service.rules.find_session(places, values["session"], values["token"]) is not None
             enough = state.slots.filled >= state.limits.size
-            asked = frames.request(record(REPLAY_HEADER, **values) + body)
+            asked = frames.parse_request(record(REPLAY_HEADER, **values) + body)
             fate, _ = service.handle(asked, None, rng.getrandbits(32))
-            here = service.places[values["session"]].next if known else 0
+            here = service.sessions[values["session"]].next if known else 0
             counts = known and here != places[values["session"]].next
             expected.append((fate, known, counts, enough))
-            service.places[:] = places
+            service.sessions[:] = places
             for table, credit, limit, ticket in zip(service.tables, credits, limits, tickets):
                 table.credit, table.limits, table.ticket = credit, limit, ticket
     assert answers(part, replay, cases, ("fate", "known", "counts", "enough")) == expected
@@ -342,7 +343,7 @@ def check_form(replay=REPLAY, *, part=HeaderCheck, count=4000, seed=1):
     rng, service, cases, expected = random.Random(seed), OutgoingAnswer(replay), [], []
     for _ in range(count):
         kind = rng.choice([*Kind, 14, 15, 16, 17, 128, 255])
-        head, each, most = service.form(Kind(kind)) if kind in tuple(Kind) else (0, 0, 0)
+        head, each, most = service.body_shape(Kind(kind)) if kind in tuple(Kind) else (0, 0, 0)
         units = rng.choice([0, 1, most, most, rng.randint(0, most), most + 1, 256, 256 + most, 0xFFFF])
         length = (head + each * units) % (BODY_BYTES + 80) + rng.choice([0] * 6 + [-8, 8, 1, -1, 4, 64])
         if rng.random() < 0.2:  # as long as it would be if only the count's lower half were looked at
@@ -357,9 +358,9 @@ def check_form(replay=REPLAY, *, part=HeaderCheck, count=4000, seed=1):
             "session": rng.getrandbits(8),
         }
         length = max(length, 0)
-        asked = frames.request(record(REPLAY_HEADER, **values) + bytes(length))
+        asked = frames.parse_request(record(REPLAY_HEADER, **values) + bytes(length))
         cases.append({"frame": frame_of(values), "length": FRAME_BYTES + length})
-        fate = service.malformed(asked) or Fate.DONE
+        fate = service.format_fault(asked) or Fate.DONE
         expected.append((fate, fate != Fate.DONE, LEADS.get(kind, 0), kind in ORDERED))
     assert answers(part, replay, cases, ("fate", "fault", "leads", "ordered")) == expected
     return {fate for fate, *_ in expected}

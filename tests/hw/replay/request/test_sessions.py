@@ -14,7 +14,8 @@ from iswitch.wire.replay import SESSION_SILENT_US
 from sim.bench.mutant import mutant
 from sim.bench.stream import pack
 from sim.model.replay.service import Service
-from sim.model.replay.session import SERIAL, Place, holder, offer
+from sim.model.replay.session import SERIAL, choose_index, find_nonce
+from sim.model.replay.session import Session as GoldenSession
 
 SIZES = [2, 3, 8, 32]
 NONCES = [
@@ -95,7 +96,7 @@ def place(rng, now, nonce):
             rng.getrandbits(32),
         ]
     )
-    return Place(open=rng.random() < 0.8, nonce=nonce, heard_us=(now - ago) % SERIAL)
+    return GoldenSession(open=rng.random() < 0.8, nonce=nonce, heard_us=(now - ago) % SERIAL)
 
 
 def check_search(sessions, *, part=Sessions, kept=1, count=150, seed=1):
@@ -127,7 +128,7 @@ def check_search(sessions, *, part=Sessions, kept=1, count=150, seed=1):
                 await write(ctx, dut, k, row)
             for nonce in (rng.choice(places).nonce, *rng.sample(NONCES, 2)):
                 where, opened, full, cycles = await search(ctx, dut, nonce, now)
-                held, offered = holder(places, nonce), offer(places, now)
+                held, offered = find_nonce(places, nonce), choose_index(places, now)
                 assert (opened, full) == (held is not None, held is None and offered is None)
                 assert full or where == (offered if held is None else held)
                 assert cycles == 2 * sessions + 2
@@ -160,8 +161,8 @@ def test_clients_whose_nonces_have_a_half_in_common_are_told_apart():
 
 def check_rows(sessions, *, part=Sessions, kept=4):
     """Rows are kept one by one until a reset, after which all places are as the model's are at first."""
-    (place, *others), size = Service(Replay(sessions=sessions, kept=kept)).places, sessions
-    assert others == [place] * (size - 1) and place == Place(next=place.next)
+    (place, *others), size = Service(Replay(sessions=sessions, kept=kept)).sessions, sessions
+    assert others == [place] * (size - 1) and place == GoldenSession(next=place.next)
     unused = [pack(Session, {"next": place.next})] * size
     rng, dut = random.Random(2), part(sessions=sessions, kept=kept)
 

@@ -42,7 +42,7 @@ def story(model, *, count, kinds=tuple(CommandKind), seed=1):
             stale = there is None
             handle, priority = there or (Handle(handle.slot, 0), 0)
         else:
-            drawn = model.draw(fraction)
+            drawn = model.sample(fraction)
             empty = drawn is None
             handle, priority = (drawn.handle, drawn.priority) if drawn else (Handle(0, 0), 0)
         there = [bucket(p) for p in model.tree.priorities if p]

@@ -34,7 +34,7 @@ def answers(model, commands):
             good = model.update(Handle(slot, generation), priority)
             yield not good, 0, slot, generation if good else 0, model.tree.priorities[slot], model.tree.total
         elif kind == CommandKind.DRAW:
-            drawn = model.draw(fraction)
+            drawn = model.sample(fraction)
             yield (0, 0, *drawn.handle, drawn.priority, drawn.total) if drawn else (0, 1, 0, 0, None, 0)
         else:
             found = model.read(slot)

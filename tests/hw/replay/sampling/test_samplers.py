@@ -49,7 +49,7 @@ def carried_out(model, rng, given):
         there = model.read(handle.slot)
         stale, (handle, priority) = there is None, there or (Handle(handle.slot, 0), 0)
     else:
-        drawn = model.draw(fraction)
+        drawn = model.sample(fraction)
         empty, handle, priority = drawn is None, drawn.handle if drawn else Handle(0, 0), drawn.priority if drawn else 0
     return command, (kind, stale, empty, *handle, priority, model.tree.total)
 

@@ -58,7 +58,7 @@ class Story:
             self.items[-1] |= {"keeps": 1, "new": self.noise()["new"]}
 
     def draw(self, fraction: int) -> None:
-        drawn = self.model.draw(fraction)
+        drawn = self.model.sample(fraction)
         self.items.append(self.noise() | {"draws": 1, "fraction": fraction})
         leaf, priority, total = drawn or (0, 0, 0)
         self.found.append({"draws": 1, "empty": int(drawn is None), "leaf": leaf, "priority": priority, "total": total})

@@ -5,7 +5,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from sim.model.replay.draws import fractions, numbers, stride
+from sim.model.replay.draws import fractions, random_numbers, stride
 
 PUBLISHED = [
     393217,
@@ -19,11 +19,11 @@ PUBLISHED = [
 
 
 def test_numbers_are_the_published_ones():
-    assert list(islice(numbers(2 << 64 | 1), len(PUBLISHED))) == PUBLISHED
+    assert list(islice(random_numbers(2 << 64 | 1), len(PUBLISHED))) == PUBLISHED
 
 
 def test_the_seed_zero_is_none():
-    assert len(set(islice(numbers(0), 100))) == 100
+    assert len(set(islice(random_numbers(0), 100))) == 100
 
 
 @pytest.mark.parametrize("count", [2, 3, 32, 1000, 65535])

@@ -18,7 +18,7 @@ from sim.bench.replay_oracle import Op, Oracle
 from sim.model.replay import service as service_of
 from sim.model.replay import table as table_of
 from sim.model.replay.draws import stride
-from sim.model.replay.log import wrong_write
+from sim.model.replay.log import write_fault
 from sim.model.replay.table import Table
 
 REPLAY = Replay(
@@ -270,15 +270,19 @@ MUTANTS = {
     "no update is stale": (
         Table,
         "update",
-        lambda self, item, priority: self.set(item % self.capacity, min(priority, self.top)) is None,
+        lambda self, item, priority: self.set_priority(item % self.capacity, min(priority, self.top)) is None,
     ),
-    "draws are not counted": (Table, "use", lambda self, rows: None),
-    "items need no credit": (Table, "add_waits", lambda self, count: None),
-    "draws need no credit": (Table, "sample_waits", needs_no_credit),
+    "draws are not counted": (Table, "count_samples", lambda self, rows: None),
+    "items need no credit": (Table, "add_wait_reason", lambda self, count: None),
+    "draws need no credit": (Table, "sample_wait_reason", needs_no_credit),
     "buckets are of powers of two": (table_of, "bucket", lambda priority: priority.bit_length()),
-    "a log may be as long as one likes": (service_of, "wrong_write", lambda *about: wrong_write(*about[:-1], 99)),
-    "units need only be written": (service_of, "there", lambda place, start, units: start + units <= place.written),
-    "the ticket stays": (Table, "done", lambda self: None),
+    "a log may be as long as one likes": (service_of, "write_fault", lambda *about: write_fault(*about[:-1], 99)),
+    "units need only be written": (
+        service_of,
+        "holds_units",
+        lambda place, start, units: start + units <= place.written,
+    ),
+    "the ticket stays": (Table, "advance_ticket", lambda self: None),
 }
 
 

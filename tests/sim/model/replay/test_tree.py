@@ -5,19 +5,19 @@ import random
 import numpy as np
 import pytest
 
-from sim.model.replay.tree import FRACTION_BITS, Draw, SumTree
+from sim.model.replay.tree import FRACTION_BITS, SampledLeaf, SumTree
 
 LAST_FRACTION = (1 << FRACTION_BITS) - 1
 
 
-def drawn(priorities: np.ndarray, fraction: int) -> Draw | None:
+def drawn(priorities: np.ndarray, fraction: int) -> SampledLeaf | None:
     """As in a textbook; integers of any size."""
     ends = np.cumsum(priorities)
     total = int(ends[-1])
     if not total:
         return None
     leaf = int(np.searchsorted(ends, fraction * total // 2**FRACTION_BITS, side="right"))
-    return Draw(leaf, int(priorities[leaf]), total)
+    return SampledLeaf(leaf, int(priorities[leaf]), total)
 
 
 @pytest.mark.parametrize("priority_bits", [1, 18, 27, 36])
@@ -40,18 +40,18 @@ def test_draws_are_those_of_a_search_in_the_cumulative_sums(capacity, priority_b
             rng.getrandbits(FRACTION_BITS),
             *(min(fraction, LAST_FRACTION) for fraction in at),
         ):
-            assert tree.draw(fraction) == drawn(priorities, fraction)
+            assert tree.sample(fraction) == drawn(priorities, fraction)
 
 
 def test_by_hand():
     """2 0 1 0: positions 0 and 1 are the first leaf's, 2 the third's."""
     tree = SumTree(capacity=4, priority_bits=2)
-    assert tree.draw(0) is None and tree.draw(LAST_FRACTION) is None
+    assert tree.sample(0) is None and tree.sample(LAST_FRACTION) is None
     tree.update(0, 2)
     assert tree.update(2, 3) == 0 and tree.update(2, 1) == 3
     third = 2**FRACTION_BITS // 3
-    found = [tree.draw(fraction) for fraction in (0, third, third + 1, 2 * third, 2 * third + 1, LAST_FRACTION)]
-    assert found == [Draw(0, 2, 3)] * 4 + [Draw(2, 1, 3)] * 2
+    found = [tree.sample(fraction) for fraction in (0, third, third + 1, 2 * third, 2 * third + 1, LAST_FRACTION)]
+    assert found == [SampledLeaf(0, 2, 3)] * 4 + [SampledLeaf(2, 1, 3)] * 2
 
 
 @pytest.mark.parametrize("capacity", [2, 64])
@@ -59,7 +59,7 @@ def test_the_last_position_of_a_full_tree_is_the_last_leafs(capacity):
     tree = SumTree(capacity=capacity, priority_bits=36)
     for leaf in range(capacity):
         tree.update(leaf, 2**36 - 1)
-    assert tree.draw(LAST_FRACTION) == Draw(capacity - 1, 2**36 - 1, capacity * (2**36 - 1))
+    assert tree.sample(LAST_FRACTION) == SampledLeaf(capacity - 1, 2**36 - 1, capacity * (2**36 - 1))
 
 
 @pytest.mark.parametrize("capacity", [0, 3, -4])

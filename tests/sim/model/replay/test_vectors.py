@@ -57,8 +57,8 @@ def test_the_client_sends_the_vectors():
 def test_the_switch_answers_with_the_vectors():
     bench = ReplayBench(Config(replay=REPLAY))
     service = bench.switch.service
-    service.places[0] = service.places[0]._replace(open=True, nonce=1)
-    service.places[1] = service.places[1]._replace(next=3, written=3)
+    service.sessions[0] = service.sessions[0]._replace(open=True, nonce=1)
+    service.sessions[1] = service.sessions[1]._replace(next=3, written=3)
     for name, answer in REQUESTS.items():
         assert [frame for _, frame in bench.send(client(), vector(name))] == [vector(answer)], name
 
