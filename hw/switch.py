@@ -130,7 +130,7 @@ class Switch(wiring.Component):
             core.own_ip.eq(self.own_ip),
             responder.own_mac.eq(self.own_mac),
             responder.own_ip.eq(self.own_ip),
-            responder.answer.eq(verdicts.o.payload.answer),
+            responder.reply.eq(verdicts.o.payload.host_reply),
             counters.address.eq(core.read_address),
             core.read_value.eq(counters.value),
             counters.decided.eq(core.decided),

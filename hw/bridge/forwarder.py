@@ -1,44 +1,46 @@
-"""Where an ordinary frame goes: what a learning bridge, and a host, make of its addresses."""
+"""The ports to which an ordinary frame goes, as a learning bridge and a host decide by its addresses."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.bridge.host_requests import Requests
+from hw.bridge.host_requests import HostRequests
 from hw.bridge.mac_table import MacTable
 from hw.interface.headers import Headers
-from hw.interface.verdict import Answer
+from hw.interface.host_reply import HostReply
 from iswitch.config import Config
 from iswitch.wire import Outcome
 
 __all__ = ["Forwarder", "Route"]
 
 RESERVED = int.from_bytes(bytes.fromhex("0180c20000"), "little")
-"""01-80-C2-00-00-00 to -0F end at every bridge (IEEE 802.1D, 7.12.6)."""
+"""A bridge does not forward 01-80-C2-00-00-00 to -0F (IEEE 802.1D, 7.12.6)."""
 
 
 class Route(data.StructLayout):
-    """The outcome of an ordinary frame and the set of ports it leaves by: none, or with `answer.answers` the one it
-    came from."""
+    """The outcome of an ordinary frame and the set of ports that send it. If `host_reply` is valid, the reply leaves by
+    the port that received the request."""
 
     def __init__(self, config: Config):
-        super().__init__({"outcome": Outcome, "ports": config.ports, "answer": Answer})
+        super().__init__({"outcome": Outcome, "ports": config.ports, "host_reply": HostReply})
 
 
 class Forwarder(wiring.Component):
-    """The route of each frame whose `headers` it `takes`, were it an ordinary one; the sender of every frame is learnt.
+    """Computes the `Route` of each frame, should it be an ordinary one, and learns the sender of every frame.
 
-    A frame for the switch itself is answered or dropped, one to a reserved address or to the port it came from is
-    dropped, one to a known station leaves by the station's port, all others by all ports but the one they came from
-    (IEEE 802.1D, 7.7). `route` holds from 2 cycles after `takes` to 1 after the next; `takes` may come every other
-    cycle, once `wiped`. `busy`: see `MacTable`.
+    A frame to the switch itself is answered or dropped. A frame to a reserved address, or to a station behind the port
+    that received it, is dropped. A frame to a known station leaves by that station's port, all others by all ports but
+    the one that received them (IEEE 802.1D, 7.7).
+
+    `route` is valid from 2 cycles after `lookup`, until 1 cycle after the next. `lookup` may be 1 in every other cycle,
+    once `wiped` is 1. `headers` is read with `lookup`. `busy`: see `MacTable`.
     """
 
     def __init__(self, config: Config):
         self.config = config
         super().__init__(
             {
-                "takes": In(1),
+                "lookup": In(1),
                 "headers": In(Headers),
                 "own_mac": In(48),
                 "own_ip": In(32),
@@ -52,11 +54,11 @@ class Forwarder(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.table = table = MacTable(self.config)
-        m.submodules.requests = requests = Requests()
+        m.submodules.requests = requests = HostRequests()
         frame, port = self.headers.frame, self.headers.arrival.port
         destination = frame.eth_dst.as_value()
         m.d.comb += [
-            table.takes.eq(self.takes),
+            table.lookup.eq(self.lookup),
             table.destination.eq(destination),
             table.source.eq(frame.eth_src.as_value()),
             table.ingress.eq(port),
@@ -68,17 +70,17 @@ class Forwarder(wiring.Component):
             self.wiped.eq(table.wiped),
             self.busy.eq(table.busy),
         ]
-        ingress, reserved, to_us, answer = Signal.like(port), Signal(), Signal(), Signal(Answer)
+        ingress, reserved, to_us, reply = Signal.like(port), Signal(), Signal(), Signal(HostReply)
         route = self.route
-        with m.If(self.takes):
+        with m.If(self.lookup):
             m.d.sync += [
                 ingress.eq(port),
                 reserved.eq((destination[:40] == RESERVED) & (destination[44:] == 0)),
                 to_us.eq(destination == self.own_mac),
-                answer.eq(requests.answer),
+                reply.eq(requests.reply),
             ]
-        m.d.comb += route.answer.eq(answer)
-        with m.If(answer.answers):
+        m.d.comb += route.host_reply.eq(reply)
+        with m.If(reply.valid):
             m.d.comb += [route.outcome.eq(Outcome.ANSWERED), route.ports.eq(1 << ingress)]
         with m.Elif(to_us):
             m.d.comb += route.outcome.eq(Outcome.UNANSWERED)

@@ -1,4 +1,4 @@
-"""Behind which port a station is: a memory of the source addresses of all frames."""
+"""The port behind which each station is, learnt from the source addresses of all frames."""
 
 from functools import reduce
 from operator import or_
@@ -16,13 +16,13 @@ __all__ = ["MacTable", "set_number"]
 
 WAYS = 4
 TICK_BITS = slice(24, 32)
-"""Of `now_us`: time stamps count modulo 256 ticks of 16.8 s."""
+"""Bits of `now_us` that are a time stamp: it counts ticks of 16.8 s, modulo 256."""
 LIFETIME_TICKS = 18
-"""285 to 302 s; IEEE 802.1D recommends 300 s (7.9.2)."""
+"""Age at which an entry expires: 285 to 302 s. IEEE 802.1D recommends 300 s (7.9.2)."""
 
 
 class Entry(data.Struct):
-    """A station, the port it was last seen at, and when."""
+    """A station, the port that received its last frame, and the time stamp of that frame."""
 
     mac: 48
     port: 4
@@ -31,8 +31,11 @@ class Entry(data.Struct):
 
 
 def set_number(mac, bits: int):
-    """The set of an address, which comes with its first byte lowest: the exclusive or of its groups of `bits` bits, the
-    last byte's first, so that addresses given out one after another stand apart."""
+    """Return the set of an address whose first byte is lowest.
+
+    The set is the exclusive or of the address's groups of `bits` bits, the last byte's first, so that consecutive
+    addresses are in different sets.
+    """
     number = Cat(*(mac[at : at + 8] for at in reversed(range(0, 48, 8))))
     folded = number[:bits]
     for at in range(bits, 48, bits):
@@ -41,24 +44,24 @@ def set_number(mac, bits: int):
 
 
 class MacTable(wiring.Component):
-    """Sets of four entries, found by the exclusive or of an address's bits. An entry that is dead by age is as good as
-    absent.
+    """A cache of stations in sets of four ways. The golden model is `sim/model/bridge/forwarder.py`.
 
-    With `takes` a frame's addresses are looked up, and its source is learnt: an entry of the same address is renewed,
-    else an absent one is taken, else the oldest, the lowest in doubt. Group addresses, zero and `own_mac` are not
-    learnt. `known` and `port` tell of the destination from 2 cycles after `takes` to 1 after the next; the frame itself
-    does not count. `takes` may come every other cycle.
+    With `lookup`, the port of `destination` is looked up and `source` is learnt: its own entry is renewed, or else
+    an expired entry is replaced, or else the oldest one, the lowest way first. Group addresses, zero and `own_mac` are
+    not learnt. `known` and `port` are valid from 2 cycles after `lookup`, until 1 cycle after the next; they do not take
+    the frame itself into account. `lookup` may be 1 in every other cycle, once `wiped` is 1, a cycle for each set after
+    reset.
 
-    Stamps are modulo 256 ticks: after every tick a walk buries the dead, in cycles without `takes`, before they could
-    look fresh again. `busy` until it is done: whoever lets time jump while the clock stands should not stop the clock
-    then. Takes nothing until `wiped`, a cycle for each set after reset. The truth is `sim/model/bridge/forwarder.py`.
+    Time stamps are modulo 256 ticks. After every tick an aging sweep clears expired entries, in cycles without
+    `lookup`, before they could look fresh again. `busy` is 1 until the sweep is done: an environment that lets `now_us`
+    jump while the clock is stopped must not stop the clock before.
     """
 
     def __init__(self, config: Config):
         self.config = config
         super().__init__(
             {
-                "takes": In(1),
+                "lookup": In(1),
                 "destination": In(48),
                 "source": In(48),
                 "ingress": In(4),
@@ -78,90 +81,94 @@ class MacTable(wiring.Component):
         m.submodules.memory = memory = Memory(
             shape=data.ArrayLayout(Entry, WAYS), depth=sets, init=[], attrs=NEVER_READ_BEFORE_WRITTEN
         )
-        put = memory.write_port(granularity=1)
-        find, meet = memory.read_port(), memory.read_port()
+        writer = memory.write_port(granularity=1)
+        dst_read, src_read = memory.read_port(), memory.read_port()
         tick = self.now_us[TICK_BITS]
 
-        # The walk: over all sets to wipe them after a reset, and again after each tick.
-        at, wiping, walking, walked = Signal(range(sets)), Signal(init=1), Signal(), Signal(8)
-        walks = walking & ~self.takes
-        m.d.comb += [self.wiped.eq(~wiping), self.busy.eq(wiping | walking | (tick != walked))]
-        with m.If(wiping | walks):
-            m.d.sync += at.eq(at + 1)
-            with m.If(at == sets - 1):
-                m.d.sync += [wiping.eq(0), walking.eq(0)]
-        with m.Elif(~walking & (tick != walked)):
-            m.d.sync += [walking.eq(1), walked.eq(tick)]
+        # The sweep visits all sets, after a reset to wipe them, and after each tick to clear expired entries.
+        sweep_at, wiping, sweeping, swept_tick = Signal(range(sets)), Signal(init=1), Signal(), Signal(8)
+        sweeps = sweeping & ~self.lookup
+        m.d.comb += [self.wiped.eq(~wiping), self.busy.eq(wiping | sweeping | (tick != swept_tick))]
+        with m.If(wiping | sweeps):
+            m.d.sync += sweep_at.eq(sweep_at + 1)
+            with m.If(sweep_at == sets - 1):
+                m.d.sync += [wiping.eq(0), sweeping.eq(0)]
+        with m.Elif(~sweeping & (tick != swept_tick)):
+            m.d.sync += [sweeping.eq(1), swept_tick.eq(tick)]
 
-        # Rows are asked for.
+        # First cycle: read the rows.
         destination, source, ingress = Signal(48), Signal(48), Signal(4)
-        took, stepped, asked = Signal(), Signal(), Signal(bits)
+        looked_up, swept, read_row = Signal(), Signal(), Signal(bits)
         m.d.comb += [
-            find.addr.eq(set_number(self.destination, bits)),
-            find.en.eq(self.takes),
-            meet.addr.eq(Mux(self.takes, set_number(self.source, bits), at)),
-            meet.en.eq(self.takes | walks),
+            dst_read.addr.eq(set_number(self.destination, bits)),
+            dst_read.en.eq(self.lookup),
+            src_read.addr.eq(Mux(self.lookup, set_number(self.source, bits), sweep_at)),
+            src_read.en.eq(self.lookup | sweeps),
         ]
-        m.d.sync += [took.eq(self.takes), stepped.eq(walks), asked.eq(meet.addr)]
-        with m.If(self.takes):
+        m.d.sync += [looked_up.eq(self.lookup), swept.eq(sweeps), read_row.eq(src_read.addr)]
+        with m.If(self.lookup):
             m.d.sync += [destination.eq(self.destination), source.eq(self.source), ingress.eq(self.ingress)]
 
-        # The next frame may come in the cycle in which a row is written: of the ways written then, what is read is old,
-        # and `last` is new.
-        last, fresh = Signal(Entry), {}
-        m.d.sync += last.eq(put.data[0])
-        for name in ("found", "met"):
-            fresh[name] = Signal(WAYS, name=f"fresh_{name}")
+        # A row may be written in the cycle in which it is read. The ways that were written then are `superseded`: the
+        # memory shows their old entry, and `written` is the new one.
+        written, superseded = Signal(Entry), {}
+        m.d.sync += written.eq(writer.data[0])
+        for name in ("dst", "src"):
+            superseded[name] = Signal(WAYS, name=f"superseded_{name}")
             same_row = (
-                put.addr == find.addr
-                if name == "found"
-                else Mux(self.takes, put.addr == set_number(self.source, bits), put.addr == at)
+                writer.addr == dst_read.addr
+                if name == "dst"
+                else Mux(self.lookup, writer.addr == set_number(self.source, bits), writer.addr == sweep_at)
             )
-            m.d.sync += fresh[name].eq(Mux(same_row, put.en, 0))
+            m.d.sync += superseded[name].eq(Mux(same_row, writer.en, 0))
 
-        # Rows are here: compare.
-        learns, buries, row = Signal(), Signal(), Signal(bits)
-        same, dead, ages = (
+        # Second cycle: compare.
+        learns, expires, row = Signal(), Signal(), Signal(bits)
+        matching, expired, ages = (
             Signal(WAYS),
             Signal(WAYS),
             [Signal(range(LIFETIME_TICKS + 1), name=f"age_{k}") for k in range(WAYS)],
         )
-        alive = lambda entry: entry.valid & ((tick - entry.stamp)[:8] < LIFETIME_TICKS)
+        is_live = lambda entry: entry.valid & ((tick - entry.stamp)[:8] < LIFETIME_TICKS)
         hits = [
-            alive(entry) & (entry.mac == destination) & ~new
-            for entry, new in zip(find.data, fresh["found"], strict=True)
+            is_live(entry) & (entry.mac == destination) & ~new
+            for entry, new in zip(dst_read.data, superseded["dst"], strict=True)
         ]
-        hits.append(alive(last) & (last.mac == destination) & fresh["found"].any())
-        with m.If(took):
-            # A living station has one entry, so one of these at most is not 0.
-            ports = (Mux(hit, entry.port, 0) for entry, hit in zip((*find.data, last), hits, strict=True))
+        hits.append(is_live(written) & (written.mac == destination) & superseded["dst"].any())
+        with m.If(looked_up):
+            # A station has at most one entry that is not expired, so at most one term is not 0.
+            ports = (Mux(hit, entry.port, 0) for entry, hit in zip((*dst_read.data, written), hits, strict=True))
             m.d.sync += [self.known.eq(Cat(hits).any()), self.port.eq(reduce(or_, ports))]
-        # The walk may hold a row from just before it was written: what is being written now is not dead.
-        written = Mux(put.addr == asked, put.en, 0)
+        # The sweep may have read a row just before it was written: an entry that is written now is not expired.
+        written_ways = Mux(writer.addr == read_row, writer.en, 0)
         m.d.sync += [
-            learns.eq(took & ~source[0] & (source != 0) & (source != self.own_mac)),
-            buries.eq(stepped),
-            row.eq(asked),
+            learns.eq(looked_up & ~source[0] & (source != 0) & (source != self.own_mac)),
+            expires.eq(swept),
+            row.eq(read_row),
         ]
-        seen = [
-            (alive(entry), alive(entry) & (entry.mac == source), tick - entry.stamp) for entry in (*meet.data, last)
+        states = [
+            (is_live(entry), is_live(entry) & (entry.mac == source), tick - entry.stamp)
+            for entry in (*src_read.data, written)
         ]
-        for k, new in enumerate(fresh["met"]):
-            lives, is_it, age = (Mux(new, now, before) for before, now in zip(seen[k], seen[-1], strict=True))
+        for k, new in enumerate(superseded["src"]):
+            live, matches, age = (Mux(new, now, before) for before, now in zip(states[k], states[-1], strict=True))
             m.d.sync += [
-                same[k].eq(is_it),
-                dead[k].eq(~lives & ~written[k]),
-                ages[k].eq(Mux(lives, age, LIFETIME_TICKS)),
+                matching[k].eq(matches),
+                expired[k].eq(~live & ~written_ways[k]),
+                ages[k].eq(Mux(live, age, LIFETIME_TICKS)),
             ]
 
-        # One of the ways is written, or the dead ones.
-        later = [(ages[k + 1] > ages[k], Mux(ages[k + 1] > ages[k], ages[k + 1], ages[k])) for k in (0, 2)]
-        upper = later[1][1] > later[0][1]
-        oldest = Cat(~upper & ~later[0][0], ~upper & later[0][0], upper & ~later[1][0], upper & later[1][0])
+        # Third cycle: write the way of the source, or clear the expired ways.
+        older = [(ages[k + 1] > ages[k], Mux(ages[k + 1] > ages[k], ages[k + 1], ages[k])) for k in (0, 2)]
+        upper = older[1][1] > older[0][1]
+        oldest = Cat(~upper & ~older[0][0], ~upper & older[0][0], upper & ~older[1][0], upper & older[1][0])
         with m.If(wiping):
-            m.d.comb += [put.addr.eq(at), put.en.eq((1 << WAYS) - 1)]
+            m.d.comb += [writer.addr.eq(sweep_at), writer.en.eq((1 << WAYS) - 1)]
         with m.Else():
-            m.d.comb += [put.addr.eq(row), put.en.eq(Mux(learns, Mux(same.any(), same, oldest), Mux(buries, dead, 0)))]
-        for entry in put.data:
+            m.d.comb += [
+                writer.addr.eq(row),
+                writer.en.eq(Mux(learns, Mux(matching.any(), matching, oldest), Mux(expires, expired, 0))),
+            ]
+        for entry in writer.data:
             m.d.comb += [entry.mac.eq(source), entry.port.eq(ingress), entry.stamp.eq(tick), entry.valid.eq(learns)]
         return m

@@ -1,4 +1,4 @@
-"""Answers leave as the frames that asked, with other first bytes."""
+"""Turns a request to the switch as a host into its reply, by other first bytes."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.bridge.host_requests import ARP, ECHO, wire
 from hw.interface.forwarded import Forwarding
-from hw.interface.verdict import Answer
+from hw.interface.host_reply import HostReply
 from hw.stream.packet import Packet
 from iswitch.config import Config
 
@@ -14,12 +14,12 @@ __all__ = ["Responder"]
 
 
 class Responder(wiring.Component):
-    """Ordinary frames pass; one that stands beside an `answer` becomes it: its first 42 bytes are replaced where the
-    answer differs.
+    """Passes ordinary frames. If `reply` is valid, the frame is a request and leaves as its reply: the first 42 bytes
+    are replaced where the reply differs.
 
-    An ARP reply (RFC 826), or an echo reply (RFC 792): addresses exchanged, type 0, all else as it came. So an answer
-    needs no buffer of its own and may be as long as any frame. `answer` is constant for a frame. Latency 1 cycle, one
-    word per cycle, never stalls.
+    A reply is an ARP reply (RFC 826) or an echo reply (RFC 792) with addresses exchanged and type 0. So it needs no
+    buffer, and may be as long as any frame. `reply` is constant from a frame's first word to its last. Latency 1 cycle,
+    one word per cycle, never stalls.
     """
 
     def __init__(self, config: Config):
@@ -28,7 +28,7 @@ class Responder(wiring.Component):
         super().__init__(
             {
                 "i": In(packets),
-                "answer": In(Answer),
+                "reply": In(HostReply),
                 "own_mac": In(48),
                 "own_ip": In(32),
                 "o": Out(packets),
@@ -39,8 +39,8 @@ class Responder(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         bus_bytes = self.config.bus_bytes
-        mac, ip = self.answer.mac, self.answer.ip
-        arp = self.replaced(
+        mac, ip = self.reply.mac, self.reply.ip
+        arp = self._replaced(
             ARP,
             eth_dst=mac,
             eth_src=self.own_mac,
@@ -50,41 +50,35 @@ class Responder(wiring.Component):
             target_mac=mac,
             target_ip=ip,
         )
-        echo = self.replaced(
-            ECHO,
-            eth_dst=mac,
-            eth_src=self.own_mac,
-            ip_src=self.own_ip,
-            ip_dst=ip,
-            type=0,
-            checksum=self.answer.checksum,
+        echo = self._replaced(
+            ECHO, eth_dst=mac, eth_src=self.own_mac, ip_src=self.own_ip, ip_dst=ip, type=0, checksum=self.reply.checksum
         )
-        words = -(-ARP.itemsize // bus_bytes)
-        index = Signal(range(words + 1))
-        came = self.i.payload
+        replaced_words = -(-ARP.itemsize // bus_bytes)
+        index = Signal(range(replaced_words + 1))
+        word = self.i.payload
         data = Signal(self.config.bus_bits)
-        m.d.comb += data.eq(came.data)
-        with m.If(self.answer.answers):
+        m.d.comb += data.eq(word.data)
+        with m.If(self.reply.valid):
             with m.Switch(index):
-                for number in range(words):
+                for number in range(replaced_words):
                     with m.Case(number):
                         for k, at in enumerate(range(number * bus_bytes, min((number + 1) * bus_bytes, ARP.itemsize))):
                             here = slice(8 * k, 8 * k + 8)
                             m.d.comb += data[here].eq(
-                                Mux(self.answer.arp, arp.get(at, came.data[here]), echo.get(at, came.data[here]))
+                                Mux(self.reply.is_arp, arp.get(at, word.data[here]), echo.get(at, word.data[here]))
                             )
         m.d.comb += self.busy.eq(self.o.valid)
         m.d.sync += self.o.valid.eq(self.i.valid)
         with m.If(self.i.valid):
             m.d.sync += [
-                index.eq(Mux(came.last, 0, Mux(index == words, index, index + 1))),
+                index.eq(Mux(word.last, 0, Mux(index == replaced_words, index, index + 1))),
                 self.o.payload.eq(self.i.payload),
                 self.o.payload.data.eq(data),
             ]
         return m
 
-    def replaced(self, record, **fields):
-        """By its place in the frame, each byte of these fields."""
+    def _replaced(self, record, **fields):
+        """Return each byte of these fields, by its place in the frame."""
         octets = {}
         for name, value in fields.items():
             kind, at = record.fields[name][:2]

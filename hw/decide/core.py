@@ -154,7 +154,7 @@ class Core(wiring.Component):
         ]
         m.d.comb += [
             forwarder.headers.eq(self.headers.payload),
-            forwarder.takes.eq(self.headers.valid & self.headers.ready),
+            forwarder.lookup.eq(self.headers.valid & self.headers.ready),
             forwarder.own_mac.eq(self.own_mac),
             forwarder.own_ip.eq(self.own_ip),
             forwarder.now_us.eq(self.now_us),
@@ -224,7 +224,7 @@ class Core(wiring.Component):
                     m.d.comb += [
                         self.verdicts.valid.eq(1),
                         verdict.ports.eq(forwarder.route.ports),
-                        verdict.answer.eq(forwarder.route.answer),
+                        verdict.host_reply.eq(forwarder.route.host_reply),
                     ]
                     m.d.sync += [self.trace.outcome.eq(forwarder.route.outcome), self.decided.eq(self.verdicts.ready)]
                 with m.If(self.verdicts.ready):

@@ -3,12 +3,13 @@
 from amaranth.hdl import signed
 from amaranth.lib import data
 
+from hw.interface.host_reply import HostReply
 from hw.interface.result import ResultHeader
 from hw.stream.packet import LENGTH_BITS
 from iswitch.config import Config
 from iswitch.wire import Operation
 
-__all__ = ["Answer", "Verdict", "Work"]
+__all__ = ["Verdict", "Work"]
 
 
 class Work(data.StructLayout):
@@ -35,7 +36,7 @@ class Work(data.StructLayout):
 
 class Verdict(data.StructLayout):
     """The core's word on a frame, or (`frame` = 0) an operation that needs none. `ports`: the set of those by which an
-    ordinary frame leaves, as the `answer` if it is one. `replay`: it is a request for the replay service, from
+    ordinary frame leaves, as the `host_reply` if that is valid. `replay`: it is a request for the replay service, from
     `port`."""
 
     def __init__(self, config: Config):
@@ -43,21 +44,10 @@ class Verdict(data.StructLayout):
             {
                 "frame": 1,
                 "ports": config.ports,
-                "answer": Answer,
+                "host_reply": HostReply,
                 "length": LENGTH_BITS,
                 "works": 1,
                 "work": Work(config),
                 **({"replay": 1, "port": 4} if config.replay else {}),
             }
         )
-
-
-class Answer(data.Struct):
-    """What of an answer depends on who asked: the asker's addresses, and of an echo the ICMP checksum, first byte
-    lowest."""
-
-    answers: 1
-    arp: 1
-    mac: 48
-    ip: 32
-    checksum: 16

@@ -36,9 +36,9 @@ def check(component, *, seed: int, pauses: bool, count: int = 500) -> list[Outco
             ctx.set(dut.headers.arrival.port, port)
             ctx.set(dut.headers.arrival.scan.length, len(frame))
             ctx.set(dut.headers.arrival.scan.ip_good, ones_complement_sum(frame[14:34]) == 0xFFFF)
-            ctx.set(dut.takes, 1)
+            ctx.set(dut.lookup, 1)
             await ctx.tick()
-            ctx.set(dut.takes, 0)
+            ctx.set(dut.lookup, 0)
             ctx.set(dut.headers.frame.as_value(), int.from_bytes(rng.bytes(64), "little"))
             ctx.set(dut.headers.arrival.port, int(rng.integers(16)))
             before = list(model.outcomes)
@@ -48,7 +48,7 @@ def check(component, *, seed: int, pauses: bool, count: int = 500) -> list[Outco
                 await ctx.tick()
             assert ctx.get(dut.route.outcome) == fates[-1]
             assert {p for p in range(CONFIG.ports) if ctx.get(dut.route.ports) >> p & 1} == ports
-            assert ctx.get(dut.route.answer.answers) == (fates[-1] == Outcome.ANSWERED)
+            assert ctx.get(dut.route.host_reply.valid) == (fates[-1] == Outcome.ANSWERED)
 
     Bench(dut).drive(bench)
     return fates

@@ -4,7 +4,7 @@
 import pytest
 
 import hw.bridge.host_requests
-from hw.bridge.host_requests import Requests
+from hw.bridge.host_requests import HostRequests
 from iswitch.wire import ones_complement_sum
 from sim.bench.hosts import BROADCAST, Host, arp_request, echo_request, spoilt
 from sim.bench.mutant import mutant
@@ -56,7 +56,7 @@ def cases() -> list[bytes]:
     return arps + pings + others + near + short + exact + sums
 
 
-def check(component=Requests) -> int:
+def check(component=HostRequests) -> int:
     """Compares the answers to all cases; returns how many there are."""
     dut = component()
     answers = 0
@@ -70,13 +70,13 @@ def check(component=Requests) -> int:
             ctx.set(dut.headers.arrival.scan.length, len(frame))
             ctx.set(dut.headers.arrival.scan.ip_good, ones_complement_sum(frame[14:34]) == 0xFFFF)
             reply = answer(frame, OWN)
-            assert bool(ctx.get(dut.answer.answers)) == (reply is not None), frame.hex()
+            assert bool(ctx.get(dut.reply.valid)) == (reply is not None), frame.hex()
             if reply:
                 answers += 1
                 arp = reply[12:14] == b"\x08\x06"
-                assert ctx.get(dut.answer.arp) == arp
+                assert ctx.get(dut.reply.is_arp) == arp
                 got = [
-                    ctx.get(dut.answer[name]).to_bytes(size, "little")
+                    ctx.get(dut.reply[name]).to_bytes(size, "little")
                     for name, size in (("mac", 6), ("ip", 4), ("checksum", 2))
                 ]
                 assert got[:2] == ([reply[:6], reply[38:42]] if arp else [reply[:6], reply[30:34]])
@@ -112,13 +112,13 @@ MUTANTS = [
     ("(echo.type == 8) & ", ""),
     ("(echo.code == 0) & ", ""),
     ("total[:16] + total[16])", "total[:16])"),
-    ("Mux(asks_arp, value(arp.sender_mac), value(echo.eth_src))", "value(arp.eth_src)"),
+    ("Mux(is_arp_request, value(arp.sender_mac), value(echo.eth_src))", "value(arp.eth_src)"),
 ]
 
 
 @pytest.mark.mutant
 @pytest.mark.parametrize(("sound", "wrong"), MUTANTS)
 def test_check_notices_a_mutant_in_the_logic(sound, wrong):
-    slipped = mutant(hw.bridge.host_requests, sound, wrong).Requests
+    slipped = mutant(hw.bridge.host_requests, sound, wrong).HostRequests
     with pytest.raises(AssertionError):
         check(slipped)

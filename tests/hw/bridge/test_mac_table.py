@@ -1,5 +1,4 @@
-"""Where stations are, against the golden table: over sets that cannot hold everybody, moves, and time that goes
-round."""
+"""The ports of stations against the golden model: over full sets, moves, and time stamps that wrap."""
 
 import random
 
@@ -43,12 +42,12 @@ class Talk:
         self.model.advance(self.now_us)
 
     async def rest(self) -> None:
-        """Until the dead are buried."""
+        """Wait until the aging sweep is done."""
         for _ in range(SETS + 3):
             if not self.ctx.get(self.dut.busy):
                 return
             await self.ctx.tick()
-        raise AssertionError("the walk does not end")
+        raise AssertionError("the sweep does not end")
 
     async def ask(self, destination: bytes, source: bytes, port: int, *, pause: int = 0) -> int | None:
         ctx, dut = self.ctx, self.dut
@@ -56,13 +55,13 @@ class Talk:
             ("destination", number(destination)),
             ("source", number(source)),
             ("ingress", port),
-            ("takes", 1),
+            ("lookup", 1),
         ):
             ctx.set(getattr(dut, name), value)
         await ctx.tick()
         for name in ("destination", "source"):
             ctx.set(getattr(dut, name), random.getrandbits(48))
-        ctx.set(dut.takes, 0)
+        ctx.set(dut.lookup, 0)
         await ctx.tick()
         known = ctx.get(dut.port) if ctx.get(dut.known) else None
         assert known == self.model.port(destination)
@@ -122,7 +121,7 @@ def test_frames_every_other_cycle_are_all_learnt():
     play(chatter(7, turns=2000, pauses=False))
 
 
-async def forgotten_after_18_ticks(talk):
+async def expired_after_18_ticks(talk):
     a, b = STATIONS[:2]
     await talk.wait(TICK_US - 1)
     await talk.ask(b, a, 5)
@@ -132,11 +131,11 @@ async def forgotten_after_18_ticks(talk):
     assert await talk.ask(a, b, 6) is None
 
 
-def test_station_is_forgotten_after_18_ticks_and_not_before():
-    play(forgotten_after_18_ticks)
+def test_station_is_expired_after_18_ticks_and_not_before():
+    play(expired_after_18_ticks)
 
 
-async def gone_round(talk):
+async def wrapped(talk):
     a, b = STATIONS[:2]
     await talk.ask(b, a, 5)
     for _ in range(256 // 16):
@@ -146,11 +145,11 @@ async def gone_round(talk):
     assert await talk.ask(a, b, 6) is None
 
 
-def test_a_stamp_that_has_gone_round_is_not_fresh():
-    play(gone_round)
+def test_a_stamp_that_has_wrapped_is_not_fresh():
+    play(wrapped)
 
 
-async def gone_round_under_load(talk):
+async def wrapped_under_load(talk):
     # Sets next to each other, and somebody in the same way of a third one who is learnt all the time.
     early, busy = [bytes([2, 0, 0, 0, 0, k]) for k in (4, 5)], STATIONS[0]
     for port, mac in enumerate(early):
@@ -166,8 +165,8 @@ async def gone_round_under_load(talk):
     assert [await talk.ask(mac, busy, 7) for mac in early] == [None, None]
 
 
-def test_the_dead_are_buried_though_a_frame_comes_every_other_cycle():
-    play(gone_round_under_load)
+def test_expired_entries_are_cleared_although_a_frame_comes_every_other_cycle():
+    play(wrapped_under_load)
 
 
 def silent_for_longest(renewed: int):
@@ -193,37 +192,37 @@ def test_the_oldest_of_a_set_gives_way_and_the_first_in_doubt(renewed):
 
 
 STORIES = [
-    forgotten_after_18_ticks,
-    gone_round,
-    gone_round_under_load,
+    expired_after_18_ticks,
+    wrapped,
+    wrapped_under_load,
     *map(silent_for_longest, range(4)),
     *map(chatter, range(3)),
     chatter(7, turns=2000, pauses=False),
 ]
 MUTANTS = [
-    ("Mux(same_row, put.en, 0)", "put.en"),
-    ("Mux(same_row, put.en, 0)", "0"),
+    ("Mux(same_row, writer.en, 0)", "writer.en"),
+    ("Mux(same_row, writer.en, 0)", "0"),
     ("(Mux(new, now, before)", "(Mux(0, now, before)"),
     (" & ~new for", " for"),
-    ("alive(last) & (last.mac == destination)", "0"),
-    ("(last.mac == destination) & fresh", "fresh"),
+    ("is_live(written) & (written.mac == destination)", "0"),
+    ("(written.mac == destination) & superseded", "superseded"),
     ("~source[0] & ", ""),
     ("(source != 0) & ", ""),
     (" & (source != self.own_mac)", ""),
-    ("& ~written[k])", ")"),
-    ("Mux(put.addr == asked, put.en, 0)", "put.en"),
+    ("& ~written_ways[k])", ")"),
+    ("Mux(writer.addr == read_row, writer.en, 0)", "writer.en"),
     ("< LIFETIME_TICKS)", "<= LIFETIME_TICKS)"),
     ("entry.valid & ((tick", "((tick"),
-    ("alive(entry) & (entry.mac == source)", "entry.valid & (entry.mac == source)"),
-    ("Mux(same.any(), same, oldest)", "oldest"),
-    ("upper = later[1][1] > later", "upper = later[1][1] < later"),
+    ("is_live(entry) & (entry.mac == source)", "entry.valid & (entry.mac == source)"),
+    ("Mux(matching.any(), matching, oldest)", "oldest"),
+    ("upper = older[1][1] > older", "upper = older[1][1] < older"),
     ("[(ages[k + 1] > ages[k],", "[(ages[k + 1] < ages[k],"),
-    ("Mux(buries, dead, 0)", "0"),
-    ("Mux(buries, dead, 0)", "dead"),
+    ("Mux(expires, expired, 0)", "0"),
+    ("Mux(expires, expired, 0)", "expired"),
     ("entry.stamp.eq(tick), ", ""),
-    ("walking & ~self.takes", "walking"),
-    ("alive(entry) & (entry.mac == destination)", "entry.mac == destination"),
-    ("[wiping.eq(0), walking.eq(0)]", "wiping.eq(0)"),
+    ("sweeping & ~self.lookup", "sweeping"),
+    ("is_live(entry) & (entry.mac == destination)", "entry.mac == destination"),
+    ("[wiping.eq(0), sweeping.eq(0)]", "wiping.eq(0)"),
     ("entry.valid.eq(learns)", "entry.valid.eq(1)"),
 ]
 

@@ -1,4 +1,4 @@
-"""Questions become answers on their way, ordinary frames stay what they are."""
+"""Requests become replies as they pass, and ordinary frames do not change."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def number(octets: bytes) -> int:
 
 
 def cases() -> list[tuple[bytes, bytes, dict[str, int]]]:
-    """Frame in, frame out, and the `Answer` beside it. The other kind of answer in between, so that nothing is left
+    """Frame in, frame out, and the `HostReply` beside it. The other kind of reply in between, so that nothing is left
     over."""
     made = []
     for size in SIZES:
@@ -35,8 +35,8 @@ def cases() -> list[tuple[bytes, bytes, dict[str, int]]]:
         for frame in (arp, ping, other, ping, arp):
             reply = answer(frame, OWN)
             fields = {
-                "answers": reply is not None,
-                "arp": frame[12:14] == b"\x08\x06",
+                "valid": reply is not None,
+                "is_arp": frame[12:14] == b"\x08\x06",
                 "mac": number(HOST.mac),
                 "ip": number(HOST.ip),
                 "checksum": number((reply or frame)[36:38]),
@@ -54,7 +54,7 @@ def check(component, bus_bits: int, stalls: float = 0):
     for k, (frame, _, fields) in enumerate(made):
         for word in to_words(frame, bus_bits, first=True, meta={"ports": 1 + k % 7, "length": len(frame)}):
             items.append(word)
-            beside.append([(dut.answer[name], int(value)) for name, value in fields.items()])
+            beside.append([(dut.reply[name], int(value)) for name, value in fields.items()])
     source = bench.source(dut.i, items, beside=lambda k: beside[k])
     sink = bench.sink(dut.o)
     assert bench.run(read=[dut.busy]) == [0]
@@ -90,9 +90,9 @@ MUTANTS = [
     ("ip_src=self.own_ip, ", ""),
     (", ip_dst=ip", ""),
     (", type=0", ""),
-    (", checksum=self.answer.checksum)", ")"),
-    ("Mux(came.last, 0, ", "("),
-    ("index == words, index, index + 1", "index == words, 0, index + 1"),
+    (", checksum=self.reply.checksum)", ")"),
+    ("Mux(word.last, 0, ", "("),
+    ("index == replaced_words, index, index + 1", "index == replaced_words, 0, index + 1"),
     ("with m.If(self.i.valid):", "if True:"),
 ]
 
