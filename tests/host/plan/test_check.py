@@ -1,4 +1,4 @@
-"""The checker: quiet about good plans, and about none of these bad ones."""
+"""The checker accepts valid plans and reports each of these invalid ones."""
 
 import copy
 
@@ -12,7 +12,7 @@ from iswitch.plan.topology.topology import Topology
 
 
 def change(*path, to):
-    """Sets what is found in the first tree by `path`."""
+    """Return a function that sets the value at `path` in the first tree."""
 
     def changed(plan):
         at = plan["trees"][0]
@@ -79,12 +79,12 @@ def seed():
     return node_link(topology), plan_single_tree(topology).to_dict()
 
 
-def test_a_good_plan_passes(seed):
+def test_a_valid_plan_passes(seed):
     assert check_plan(*seed, levels=1)[1] == []
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_wrong_is_said(seed, name):
+def test_an_invalid_plan_is_reported(seed, name):
     network, plan = seed
     spoil, complaint = BAD[name]
     plan = copy.deepcopy(plan)
@@ -117,8 +117,8 @@ def test_a_slower_or_reserved_cable_is_noticed(seed):
                 assert "W7>S3 carries 3 of 2.9 Gb/s" in check_plan(network, seed[1])[1]
 
 
-def test_results_that_cannot_come_back_are_noticed():
-    """Without the way back unicast would be fast."""
+def test_results_without_a_path_are_noticed():
+    """Without paths of results, unicast would be fast."""
     topology = seed_example(return_path="unicast")
     plan = plan_single_tree(topology).to_dict()
     network = node_link(topology)
@@ -143,8 +143,8 @@ def test_loads_are_those_of_the_paper(seed):
     )
 
 
-def test_a_network_of_networkx_itself_will_do(seed):
-    """No attribute of ours but those in the JSON."""
+def test_plain_node_link_data_of_networkx_is_accepted(seed):
+    """The data have no attributes beside those of our JSON."""
     import networkx as nx
 
     again = nx.node_link_data(Topology(nx.node_link_graph(seed[0], edges="edges")).graph, edges="edges")

@@ -1,4 +1,4 @@
-"""`iswitch plan`: what the docs show is what it prints; errors are a sentence and exit code 1."""
+"""`iswitch plan` prints what the docs show. Errors are a sentence and exit code 1."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def fabric(tmp_path):
     return tmp_path / "fabric.yaml"
 
 
-def test_the_docs_show_some():
+def test_the_docs_show_three_commands():
     assert len(SHOWN) == 3 and all(arguments.startswith("docs/") for arguments, _ in SHOWN)
 
 
@@ -55,7 +55,7 @@ def test_the_file_in_the_docs_is_the_file():
     assert (DOCS / "plan_seed.yaml").read_text(encoding="utf-8").endswith(shown)
 
 
-def test_the_picture_in_the_docs_is_what_is_drawn(tmp_path):
+def test_the_drawing_in_the_docs_is_current(tmp_path):
     assert call(DOCS / "plan_seed.yaml", "--kind", "level", "--only", "--svg", tmp_path / "seed.svg").exit_code == 0
     assert (tmp_path / "seed.svg").read_text(encoding="utf-8") == (DOCS / "plan_seed.svg").read_text(encoding="utf-8")
 
@@ -70,7 +70,7 @@ def test_twelve_racks_are_planned_as_the_docs_say():
         assert check_plan(node_link(topology), plan.to_dict(), levels=1 if kind == "level" else None)[1] == []
 
 
-def test_everything_for_programs(fabric):
+def test_json_has_everything(fabric):
     found = json.loads(call(fabric, "--adjacent", "--json").output)
     assert found["rate_gbps"] == pytest.approx(10 / 1.125) and found["gap"] == 0
     assert found["loads_gbps"]["rack1>core"] == pytest.approx(10 / 1.125 * 2.125)
@@ -87,7 +87,7 @@ def test_files_are_written_and_compared(fabric, tmp_path):
     assert "switches.rack1.jobs.0.ranks: 0-1 -> 0-2" in more.output and json.loads(second.read_text())["epoch"] == 2
 
 
-def test_a_lost_cable_moves_no_other_to_another_port(fabric, tmp_path):
+def test_a_removed_cable_changes_no_other_port(fabric, tmp_path):
     fabric.write_text(
         FABRIC.replace("switches: [", "switches: [{name: spare, aggregates: true, capacity_gbps: 100}, ").replace(
             "bw_gbps: 40}", "bw_gbps: 40}, {to: spare, bw_gbps: 40}"
@@ -106,7 +106,7 @@ def test_a_lost_cable_moves_no_other_to_another_port(fabric, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", "racks: []", '{"epoch": 1}'])
-def test_what_is_no_earlier_configuration_is_said(fabric, tmp_path, text):
+def test_a_file_that_is_not_a_configuration_is_refused(fabric, tmp_path, text):
     (tmp_path / "old.json").write_text(text)
     result = call(fabric, "--only", "--previous", tmp_path / "old.json")
     assert result.exit_code == 1 and "old.json is not a file that --config has written" in result.stderr
@@ -116,7 +116,7 @@ def test_the_emulators_arguments_are_printed(fabric):
     assert "python -m sim.emulator --switches 3 --ports 3" in call(fabric, "--only", "--adjacent").output
 
 
-def test_upgrades_and_reservations_are_told(fabric):
+def test_upgrades_and_reservations_are_printed(fabric):
     fabric.write_text(FABRIC.replace("aggregates: true, capacity_gbps: 40, ", ""))
     reserved = ("--reserve", "rack1-core=30", "--reserve", "rack2-core=30")
     text = " ".join(call(fabric, "--only", "--upgrade", 2, "--upgrade-gbps", 40, *reserved).output.split())
@@ -130,7 +130,7 @@ def test_upgrades_and_reservations_are_told(fabric):
 
 
 def test_names_are_printed_as_they_are(fabric):
-    """[a] is no markup, and [/a] does not end any."""
+    """Neither [a] nor [/a] is markup."""
     fabric.write_text(FABRIC.replace("name: rack,", "name: 'rack[/a]',").replace("core", "'core[a]'"))
     result = call(fabric, "--lose", "core[a]-rack[/a]2", "--upgrade", 1)
     assert result.exit_code == 1 and "rack[/a]" in result.stderr
@@ -160,7 +160,7 @@ def test_names_are_printed_as_they_are(fabric):
         ),
     ],
 )
-def test_what_cannot_be_planned_is_said(fabric, change, options, why):
+def test_an_error_is_a_sentence_and_exit_code_1(fabric, change, options, why):
     text = FABRIC.replace(*change) if change[0] else FABRIC
     if "members" in change[1]:
         text = text.replace("capacity_gbps: 40", "capacity_gbps: 40, members: 1")
@@ -170,7 +170,7 @@ def test_what_cannot_be_planned_is_said(fabric, change, options, why):
     assert any(each in result.stderr for each in why.split("|")), result.stderr
 
 
-def test_a_file_that_is_not_there():
+def test_a_missing_file_is_reported():
     result = call("nowhere.yaml")
     assert (result.exit_code, result.stderr) == (1, "nowhere.yaml: No such file or directory\n")
 
@@ -180,7 +180,7 @@ import sys
 for name in sys.argv.pop(1).split(","):
     sys.modules[name] = None
 """
-"""A program as if some packages were not installed."""
+"""The head of a program that runs as if some packages were not installed."""
 
 
 def without(packages, code, *arguments):
@@ -190,8 +190,8 @@ def without(packages, code, *arguments):
 
 
 @pytest.mark.parametrize("module", ["iswitch", "iswitch.tools.cli"])
-def test_neither_the_driver_nor_the_command_line_needs_what_planning_needs(module):
-    """As if the extra `plan` were not installed."""
+def test_driver_and_command_line_work_without_the_extra_plan(module):
+    """They run as if the extra `plan` were not installed."""
     done = without("highspy,networkx,yaml", f"import {module}\nassert 'iswitch.plan' not in sys.modules\n")
     assert done.returncode == 0, done.stderr
 
@@ -200,7 +200,7 @@ def test_neither_the_driver_nor_the_command_line_needs_what_planning_needs(modul
     "arguments",
     [[], ["docs/plan_seed.yaml"], ["docs/plan_seed.yaml", "--kind", "level", "--lose", "L1"], ["--unknown"]],
 )
-def test_without_its_extra_the_planner_names_it_whatever_the_arguments(arguments):
+def test_without_its_extra_the_planner_names_the_extra(arguments):
     done = without("networkx", "import iswitch.tools.cli\niswitch.tools.cli.main()\n", "plan", *arguments)
     assert (done.returncode, done.stderr) == (
         1,
@@ -209,12 +209,12 @@ def test_without_its_extra_the_planner_names_it_whatever_the_arguments(arguments
     )
 
 
-def test_without_its_extra_the_help_of_the_planner_names_it():
+def test_without_its_extra_the_help_of_the_planner_names_the_extra():
     done = without("networkx", "import iswitch.tools.cli\niswitch.tools.cli.main()\n", "plan", "--help")
     assert "pip install 'iswitch-rl[cli,plan]'" in done.stdout
 
 
-def test_without_its_extra_the_command_line_names_it():
+def test_without_its_extra_the_command_line_names_the_extra():
     done = without("rich,typer", "import iswitch.tools.cli\n")
     assert done.returncode == 1 and done.stderr.startswith(
         "the command line of iswitch needs rich and typer, which are not installed: pip install"

@@ -28,7 +28,7 @@ def test_without_aggregation_six_workers_share_two_cables():
     assert all(found[f"W{worker}>S{switch}"] == 1 for worker, switch in zip(range(1, 9), (1, 1, 1, 1, 2, 2, 3, 3)))
 
 
-def test_each_workers_own_switch_and_what_is_more_past_it():
+def test_tor_only_sums_what_each_switch_can_and_sends_the_rest_unsummed():
     topology = seed_example()
     plan = plan_like_atp(topology)
     found = loads(topology, plan)
@@ -40,7 +40,7 @@ def test_each_workers_own_switch_and_what_is_more_past_it():
 
 
 @pytest.mark.parametrize("returning", ["multicast", "none"])
-def test_one_worker_a_switch_further_makes_all_as_fast_as_their_cables(returning):
+def test_moving_one_worker_to_another_switch_makes_all_as_fast_as_their_cables(returning):
     topology = seed_example(return_path=returning)
     plan = plan_single_tree(topology)
     tree, found = plan.trees[0], loads(topology, plan)
@@ -73,7 +73,7 @@ def test_one_worker_a_switch_further_makes_all_as_fast_as_their_cables(returning
     assert found == expected
 
 
-def test_results_sent_one_by_one_undo_the_gain():
+def test_unicast_results_undo_the_gain():
     topology = seed_example(return_path="unicast")
     plans = [
         plan_single_tree(topology),
@@ -113,14 +113,14 @@ def test_variants(name):
     assert plans[-1].gap < 1e-6
 
 
-def test_results_take_some_of_what_several_trees_gain():
-    """2.5227 if they had cables of their own."""
+def test_results_cost_some_of_the_gain_of_several_trees():
+    """The rate would be 2.5227 if results had cables of their own."""
     plan = plan_several_trees(seed_example(capacity_gbps=6))
     assert plan.rate_gbps == pytest.approx(2.4868, abs=5e-5) and plan.gap < 1e-6
 
 
-def test_grids_program_without_links_promises_the_same_with_every_capacity():
-    """3 = what a cable takes; with cables of 9 it is 4.078."""
+def test_grids_relaxation_ignores_links_and_promises_the_same_rate_for_every_capacity():
+    """It promises 3, the rate of a cable. With cables of 9 Gb/s it promises 4.078."""
     assert solve_relaxation(seed_example())[0] == pytest.approx(3)
     assert solve_relaxation(seed_example(capacity_gbps=6))[0] == pytest.approx(3)
     graph = seed_example().graph.copy()
@@ -130,7 +130,7 @@ def test_grids_program_without_links_promises_the_same_with_every_capacity():
     assert solve_relaxation(Topology(graph))[0] == pytest.approx(4.078, abs=5e-4)
 
 
-def test_grids_rounding_is_repaired_to_no_more_than_the_best():
+def test_repaired_roundings_of_grid_reach_the_best_tree():
     for settings, best in (({}, 3.0), ({"without": "L2"}, 2.25), ({"capacity_gbps": 6}, 2.0)):
         topology = seed_example(**settings)
         plan = plan_like_grid(topology)
@@ -139,7 +139,7 @@ def test_grids_rounding_is_repaired_to_no_more_than_the_best():
         assert plan.rate_gbps == plan_like_grid(topology).rate_gbps
 
 
-def test_partial_sums_of_eight_bytes_halve_what_a_cable_between_switches_brings():
+def test_partial_sums_of_eight_bytes_halve_the_rate_between_switches():
     for kind, rate in (("level", 1.5), ("levels", 2.0), ("trees", 2.25)):
         topology = seed_example(uplink_bytes_per_element=8)
         plan = make_plan(topology, kind)

@@ -8,17 +8,17 @@ from iswitch.plan.topology.graph_file import to_json
 from iswitch.plan.topology.topology import Topology, TopologyError
 
 
-def test_a_lost_cable_is_the_topology_without_it():
+def test_a_removed_cable_gives_the_topology_without_it():
     for name in ("L2", "S1-S2", "S2-S1"):
         assert to_json(remove(seed_example(), name)) == to_json(seed_example(without="L2"))
 
 
-def test_a_lost_switch_takes_its_cables_along():
+def test_a_removed_switch_removes_its_cables():
     topology = Topology.of(leaf_spine(2, 2, 2), aggregates={"spine1": 100, "spine2": 100})
     assert remove(topology, "spine2").switches == ["leaf1", "leaf2", "spine1"]
 
 
-def test_who_is_cut_off_is_said():
+def test_a_removal_that_disconnects_a_worker_is_refused():
     topology = remove(seed_example(), "L2")
     with pytest.raises(TopologyError, match="W1 has no path to PS"):
         remove(topology, "L1")
@@ -26,7 +26,7 @@ def test_who_is_cut_off_is_said():
         remove(topology, "L9")
 
 
-def test_what_is_reserved_is_gone_each_way_and_adds_up():
+def test_reservations_hold_in_both_directions_and_add_up():
     topology = reserve(reserve(seed_example(), "L1=1"), "S3-S1=0.5")
     assert topology.free_gbps("S1", "S3") == topology.free_gbps("S3", "S1") == 1.5
     assert plan_single_tree(topology).rate_gbps < 3
@@ -49,7 +49,7 @@ def test_reserve_wrong(given, why):
         reserve(seed_example(), given)
 
 
-def test_an_upgrade_is_to_the_best_there_is_or_all_that_cables_bring():
+def test_an_upgrade_has_the_best_capacity_or_the_bandwidth_of_all_cables():
     topology = seed_example()
     assert make_upgrade(topology, 2) == (2, 9.0) and make_upgrade(topology, 1, 5.0) == (1, 5.0)
     plain = Topology.of(leaf_spine(2, 1, 4, nic_gbps=10, uplink_gbps=40), ps="leaf1-h1")
@@ -59,9 +59,8 @@ def test_an_upgrade_is_to_the_best_there_is_or_all_that_cables_bring():
 
 
 @pytest.mark.parametrize("kind", ["tree", "trees"])
-def test_only_what_helps_is_upgraded(kind):
-    """Workers of two racks and a faster cable than they need: leaf2 makes the sum faster, leaf3 has nobody, and enough
-    is enough."""
+def test_only_upgrades_that_raise_the_rate_are_made(kind):
+    """An upgrade of leaf2 raises the rate. More upgrades than that raise nothing."""
     topology = Topology.of(leaf_spine(2, 1, 4, nic_gbps=10, uplink_gbps=20), aggregates={"leaf1": 60, "spine1": 60})
     slow, best = make_plan(topology, kind), make_plan(topology.with_capacity({"leaf2": 60.0}), kind)
     assert best.rate_gbps > slow.rate_gbps

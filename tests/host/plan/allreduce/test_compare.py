@@ -1,5 +1,5 @@
-"""The learned scheduler, as packaged: never above parameter server or ring, below greedy where greedy leaves room, best
-of all comes out."""
+"""The packaged learned scheduler needs no more rounds than parameter server or ring, and fewer than greedy if possible.
+The best schedule of all is returned."""
 
 import random
 
@@ -47,7 +47,7 @@ BELOW_GREEDY = (
     "BCube(3,2)",
     "DCell(5,1)",
 )
-"""Of the twelve server-centric ones; on the other four greedy is at a bound."""
+"""Server-centric topologies on which learned needs fewer rounds than greedy. On the other four greedy meets a bound."""
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_learned_is_at_or_below_parameter_server_ring_and_greedy(found, name):
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_the_best_comes_out_with_its_bound(found, name):
+def test_the_best_schedule_is_returned_with_its_bound(found, name):
     compared = found(name)
     assert (
         compared.best.length == min(schedule.length for schedule in compared.schedules.values()) >= compared.bounds.best
@@ -93,7 +93,7 @@ def test_learned_is_optimal_where_the_optimum_is_known(found, name):
     assert found(name).schedules["learned"].length == find_fewest_rounds(Network(build_topology(name))).least
 
 
-def test_more_games_never_lengthen_and_seeds_reproduce():
+def test_more_episodes_never_lengthen_and_seeds_reproduce():
     wiring = NetworkArrays(Network(build_topology("DCell(4,1)")))
     lengths = [learned_schedule(packaged_policy(), wiring, k=k, seed=0).length for k in (1, 4, 8)]
     assert lengths[0] >= lengths[2] and lengths[0] >= lengths[1]
@@ -104,8 +104,8 @@ def test_more_games_never_lengthen_and_seeds_reproduce():
     assert greedy_schedule(wiring).rounds == greedy_schedule(wiring).rounds
 
 
-def test_greedy_cannot_be_helped_by_overlapping_what_learned_beats():
-    """The comparison is fair: greedy too has its phases overlapped, and as many games."""
+def test_overlapping_does_not_bring_greedy_to_the_learned_schedule():
+    """The comparison is fair: the phases of greedy are overlapped too, and greedy has more episodes."""
     wiring = NetworkArrays(Network(build_topology("BCube(3,1)")))
     assert (
         overlap_phases(best_of_episodes(RarestFirst(), wiring, k=64, seed=1, name="greedy")).length
@@ -114,8 +114,8 @@ def test_greedy_cannot_be_helped_by_overlapping_what_learned_beats():
 
 
 def anything(seed):
-    """Three to five switches, and four to eight hosts with one to three cables each, to switches and now and then to
-    one another."""
+    """Return a random graph: three to five switches, and four to eight hosts with one to three cables each, to switches
+    and sometimes to each other."""
     draw = random.Random(seed)
     hosts, switches = [f"h{at}" for at in range(draw.randint(4, 8))], [f"s{at}" for at in range(draw.randint(3, 5))]
     graph = nx.Graph()
@@ -133,7 +133,7 @@ def anything(seed):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_networks_of_any_shape_get_schedules_that_sum_above_the_bound(seed):
-    """`compare` replays what it returns."""
+    """`compare_schedulers` replays what it returns."""
     graph = anything(seed)
     found = compare_schedulers(graph, k=2)
     network = Network(graph)

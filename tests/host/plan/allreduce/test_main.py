@@ -1,4 +1,4 @@
-"""The command: table, schedule with its files, train; and what it says when asked for nonsense."""
+"""The command line: table, schedule with its files, train, and errors."""
 
 import json
 import subprocess
@@ -30,7 +30,7 @@ def call(*arguments):
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in TOPOLOGIES]
 )
-def test_the_table_in_the_docs_is_what_the_command_says(name):
+def test_the_table_in_the_docs_is_what_the_command_prints(name):
     assert f"\n{make_row(name).text}\n" in (ROOT / "docs/allreduce.md").read_text(encoding="utf-8")
 
 
@@ -38,7 +38,7 @@ def test_the_header_in_the_docs_is_the_commands():
     assert f"\n{HEADER}\n" in (ROOT / "docs/allreduce.md").read_text(encoding="utf-8")
 
 
-def test_table_says_rounds_bound_and_gap(tmp_path):
+def test_table_prints_rounds_bound_and_gap(tmp_path):
     result = call(
         "table",
         "BCube(2,1)",
@@ -122,12 +122,12 @@ def test_train_writes_weights_history_and_picture(tmp_path):
         (["schedule", "BCube(0,9)"], "BCube needs n >= 2"),
     ],
 )
-def test_nonsense_is_told_in_a_line(arguments, message):
+def test_a_mistake_is_a_sentence_and_exit_code_1(arguments, message):
     result = call(*arguments)
     assert result.exit_code == 1 and message in result.stderr
 
 
-def test_a_file_that_is_not_there_is_told_without_a_number():
+def test_a_missing_file_is_reported_without_error_number():
     result = call("schedule", "no.json")
     assert result.exit_code == 1
     assert result.stderr == "no.json: No such file or directory\n"
@@ -141,7 +141,7 @@ def test_a_file_that_is_not_there_is_told_without_a_number():
         ("[1]", "net.json: not a graph in"),
     ],
 )
-def test_a_file_that_is_no_graph_is_told(tmp_path, text, message):
+def test_a_file_that_is_not_a_graph_is_refused(tmp_path, text, message):
     (tmp_path / "net.json").write_text(text)
     result = call("schedule", str(tmp_path / "net.json"))
     assert result.exit_code == 1 and message in result.stderr
@@ -152,7 +152,7 @@ def test_a_file_that_is_no_graph_is_told(tmp_path, text, message):
     )
 
 
-def test_a_file_of_too_many_servers_is_told(tmp_path):
+def test_a_file_with_too_many_servers_is_refused(tmp_path):
     path = tmp_path / "net.json"
     path.write_text(json.dumps(nx.node_link_data(bcube(17, 1), edges="edges")))
     result = call("schedule", str(path))
@@ -160,8 +160,8 @@ def test_a_file_of_too_many_servers_is_told(tmp_path):
     assert result.stderr == f"{path} must have at most 256 servers to be scheduled, not 289\n"
 
 
-def test_every_schedule_is_told_when_it_is_made(monkeypatch):
-    """So a large topology shows how far it is."""
+def test_every_schedule_is_printed_when_it_is_found(monkeypatch):
+    """So a large topology shows progress."""
 
     def stop(*_, **__):
         raise ValueError("stopped")
@@ -179,7 +179,7 @@ def test_every_schedule_is_told_when_it_is_made(monkeypatch):
     assert result.stderr == "stopped\n"
 
 
-def test_training_without_torch_is_told(monkeypatch):
+def test_training_without_torch_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "iswitch.plan.allreduce.learning.train", raising=False)
     result = call("train")
@@ -200,7 +200,7 @@ def test_training_without_torch_is_told(monkeypatch):
         ("matplotlib", ["table", "BCube(2,1)", "--plot", "x.png"]),
     ],
 )
-def test_without_its_extra_scheduling_names_it(package, arguments):
+def test_without_its_extras_scheduling_names_them(package, arguments):
     code = (
         f"import runpy, sys\nsys.modules[{package!r}] = None\nsys.argv[1:] = {arguments!r}\n"
         "runpy.run_module('iswitch.plan.allreduce', run_name='__main__')\n"

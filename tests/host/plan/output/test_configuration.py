@@ -1,4 +1,4 @@
-"""What switches and workers are told, and that the emulated board takes it."""
+"""The configuration of switches and workers, and that the emulated board accepts it."""
 
 import copy
 from dataclasses import replace
@@ -28,14 +28,14 @@ def options(arguments, name):
 
 
 def board(number):
-    """One that writes down who its parent is."""
+    """Return a stand-in for a board that records its parents."""
     made = SimpleNamespace(mac=bytes([2, 0, 0, 0, 0, number]), ip=bytes([10, 0, 0, 1 + number]), said={})
     made.parent = lambda job, **said: made.said.update({job: said})
     return made
 
 
 @pytest.mark.parametrize(("kind", "spines"), [("tree", 1), ("trees", 2)])
-def test_the_emulated_board_plants_the_tree_that_was_planned(kind, spines):
+def test_the_emulated_boards_get_the_parents_of_the_plan(kind, spines):
     topology = racks(spines=spines)
     plan = make_plan(topology, kind, adjacent=True)
     made = make_configuration(topology, plan, scale=0.01)
@@ -88,8 +88,8 @@ def test_roles_of_the_seed_example():
 
 
 @pytest.mark.parametrize("more", [0.0, 1e-12, 1e-3])
-def test_the_emulators_window_is_what_the_switches_are_told(more):
-    """Also where a rate is by a rounding error more than whole slots carry."""
+def test_the_emulators_window_is_that_of_the_switches(more):
+    """This holds even if a rounding error puts the rate above that of whole slots."""
     topology = racks()
     plan = plan_single_tree(topology, adjacent=True)
     rate = topology.job.slots_gbps(8) * (1 + more)
@@ -110,14 +110,14 @@ def test_every_rank_is_below_its_switch_once():
             assert sorted(below) == job["ranks"]
 
 
-def test_shares_of_several_trees_are_all():
+def test_shares_of_several_trees_add_up_to_one():
     topology = seed_example(capacity_gbps=6)
     made = make_configuration(topology, make_plan(topology, "levels"))
     for worker in made["workers"].values():
         assert sum(job["share"] for job in worker["jobs"].values()) == pytest.approx(1)
 
 
-def test_too_much_for_an_iswitch_is_said():
+def test_limits_of_an_iswitch_are_reported():
     topology = racks(9, 4)
     reasons = make_configuration(topology, plan_single_tree(topology, levels=None, adjacent=True))["emulator"][
         "reasons"
@@ -129,13 +129,13 @@ def test_too_much_for_an_iswitch_is_said():
     ]
 
 
-def test_ranges_are_those_that_the_emulator_takes():
+def test_the_emulator_parses_ranges_of_ranks():
     for ranks, text in (([0, 1, 2, 3, 7], "0-3,7"), ([5], "5"), ([2, 0, 4], "0,2,4"), (range(32), "0-31")):
         assert format_ranges(ranks) == text
         assert parse_leaf(f"1-0:{text}").ranks == frozenset(ranks)
 
 
-def test_an_equal_plan_keeps_its_epoch_and_another_has_the_next():
+def test_the_epoch_increases_only_with_changes():
     topology = seed_example()
     first = make_configuration(topology, plan_single_tree(topology), epoch=7)
     again, lines = with_next_epoch(first, make_configuration(topology, plan_single_tree(topology)))
@@ -147,7 +147,7 @@ def test_an_equal_plan_keeps_its_epoch_and_another_has_the_next():
     assert any(line.startswith("workers.W4.jobs.0.way: W4-S1-S2 -> W4-S1") for line in lines)
 
 
-def test_what_is_left_keeps_its_port_number_and_address():
+def test_after_a_removal_all_other_ports_numbers_and_addresses_stay():
     topology = racks(spines=2)
     first = make_configuration(topology, plan_single_tree(topology, levels=None, adjacent=True))
     for lost in ("leaf1-spine2", "leaf1-spine1", "spine1"):
@@ -167,7 +167,7 @@ def test_what_is_left_keeps_its_port_number_and_address():
         assert made["emulator"]["arguments"] and not made["switches"].get(lost, {}).get("jobs")
 
 
-def test_any_change_is_in_the_difference():
+def test_every_change_is_listed():
     topology = racks()
     first = make_configuration(topology, plan_single_tree(topology, levels=None))
     for path, value in (

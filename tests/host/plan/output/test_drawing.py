@@ -21,7 +21,7 @@ def texts(root):
     return ["".join(node.itertext()) for node in root.iterfind(".//text", NAMES)]
 
 
-def test_the_seed_example_has_its_loads():
+def test_the_drawing_of_the_example_has_its_loads():
     found = texts(drawn(seed_example(), "level"))
     assert found.count("sums 9/9") == 2 and "sums 6/9" in found and "takes 9" in found
     assert found.count("→3 ←3/3") == 3 and "↑9 ↓9/9" in found
@@ -34,7 +34,7 @@ def test_the_seed_example_has_its_loads():
     "topology",
     [seed_example(), Topology.of(leaf_spine(3, 2, 4, uplink_gbps=10), aggregates={"leaf1": 200, "leaf2": 200})],
 )
-def test_arrows_go_where_streams_go(topology, kind):
+def test_arrows_follow_streams(topology, kind):
     plan = make_plan(topology, kind)
     root = ElementTree.fromstring(draw_svg(topology, plan))
     at = {
@@ -60,7 +60,7 @@ def test_arrows_go_where_streams_go(topology, kind):
         *(lambda seed=seed: random_topology(seed) for seed in (0, 1, 2, 3, 7)),
     ],
 )
-def test_all_is_on_the_canvas_and_nothing_on_anything_else(make):
+def test_boxes_are_on_the_canvas_and_do_not_overlap(make):
     topology = make()
     root = drawn(topology)
     width, height = float(root.get("width")), float(root.get("height"))

@@ -14,7 +14,7 @@ from sim.bench.fabrics import random_topology
     [seed_example(capacity_gbps=6), seed_example(uplink_bytes_per_element=8), *map(random_topology, (1, 2, 3, 6))],
     ids=["cap6", "8 bytes", "1", "2", "3", "6"],
 )
-def test_whole_fragments_cost_a_hundredth_at_most_and_fit(topology):
+def test_whole_fragments_cost_at_most_one_percent_and_fit(topology):
     plan = make_plan(topology, "levels")
     found = round_to_stripes(topology, plan)
     assert sum(found.fragments) == found.of and found.rate_gbps >= 0.99 * plan.rate_gbps
@@ -25,14 +25,14 @@ def test_whole_fragments_cost_a_hundredth_at_most_and_fit(topology):
     assert check_plan(node_link(topology), data, levels=1)[1] == []
 
 
-def test_one_tree_takes_every_fragment():
+def test_a_single_tree_has_every_fragment():
     topology = seed_example()
     assert round_to_stripes(topology, make_plan(topology, "level")) == (1, (1,), pytest.approx(3))
 
 
-def test_twelve_to_one_needs_sixty_four():
-    """2.25 and 0.1875: with 15 of 16 or 30 of 32 on the faster tree S1 leaves 2.4 = 9 / (4 x 15/16), more than a
-    hundredth too little."""
+def test_shares_of_twelve_to_one_need_a_pattern_of_sixty_four():
+    """Rates 2.25 and 0.1875. With 15 of 16 or 30 of 32 on the faster tree, S1 allows 2.4 = 9 / (4 x 15/16), which costs
+    more than 1 %."""
     topology = seed_example()
     found = round_to_stripes(topology, plan_like_atp(topology))
     assert found[:2] == (64, (59, 5))

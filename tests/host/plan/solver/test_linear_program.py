@@ -14,8 +14,8 @@ def test_a_linear_program_by_hand():
     assert [-found.duals[row] for row in rows] == pytest.approx([2, 0])
 
 
-def test_whole_numbers_and_their_relaxation():
-    """A knapsack."""
+def test_an_integer_program_and_its_relaxation():
+    """The program is a knapsack problem."""
     program = LinearProgram()
     things = [program.add_variable(0, 1, integer=True, cost=-value) for value in (10, 13, 7)]
     program.add_row(dict(zip(things, (3, 4, 2))), 0, 6)
@@ -26,7 +26,7 @@ def test_whole_numbers_and_their_relaxation():
     )
 
 
-def test_what_cannot_be_is_said():
+def test_an_infeasible_program_is_reported():
     program = LinearProgram()
     x = program.add_variable(0, 1, integer=True)
     program.add_row({x: 1.0}, 2, 3)

@@ -1,4 +1,4 @@
-"""Five hundred random fabrics: every plan is proved, and holds; the schemes stand in the order in which they must."""
+"""Five hundred random fabrics: every plan is proved and passes the check. More general schemes are not slower."""
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +17,7 @@ SAME = 1e-6
 
 
 def planned_or_full(topology, levels):
-    """Nothing only where no switch can be the root for as many members as there are; a ps takes all."""
+    """Return the plan, or None if no switch can be the root of so many members. With a ps there is always a plan."""
     try:
         return plan_single_tree(topology, levels=levels)
     except TopologyError as error:
@@ -56,7 +56,7 @@ def test_any_small_fabrics_plan_is_proved_and_holds(rng, levels):
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_schemes_are_in_order(part):
+def test_more_general_schemes_are_not_slower(part):
     for seed in range(1000 + part * 3, 1000 + part * 3 + 3):
         topology = random_topology(seed)
         level, tree = planned_or_full(topology, 1), planned_or_full(topology, None)

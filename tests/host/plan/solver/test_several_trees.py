@@ -1,4 +1,4 @@
-"""Several trees, against the linear program of all trees there are."""
+"""Several trees, compared with the linear program over all trees."""
 
 from itertools import product
 
@@ -16,7 +16,7 @@ from iswitch.plan.topology.topology import Topology
 
 
 def all_trees(topology):
-    """Of the triangle: every home of every worker, by both ways round, every sum by both ways to the ps."""
+    """Yield all trees of the triangle: every home of every worker, and both paths of every stream."""
     ring = {"S1": ("S2", "S3"), "S2": ("S1", "S3"), "S3": ("S1", "S2")}
 
     def ways(a, b):
@@ -89,8 +89,8 @@ def test_the_cheapest_tree_is_the_cheapest(small):
         assert cost(tree) == pytest.approx(min(map(cost, all_trees(small)))) == bound
 
 
-def test_stripes_over_two_spines_use_both():
-    """Each spine's cables are half of what the workers bring."""
+def test_several_trees_use_both_spines():
+    """The cables of one spine carry half of the workers' gradients."""
     topology = Topology.of(
         leaf_spine(2, 2, 2, nic_gbps=10, uplink_gbps=10),
         aggregates={"leaf1": 100, "leaf2": 100, "spine1": 100, "spine2": 100},
@@ -102,13 +102,13 @@ def test_stripes_over_two_spines_use_both():
     assert {"spine1", "spine2"} <= {node for tree in plan.trees for path in tree.up.values() for node in path}
 
 
-def test_one_tree_is_enough_where_it_is_as_fast_as_cables():
+def test_one_tree_suffices_if_it_is_as_fast_as_the_cables():
     topology = seed_example()
     start = [at_full_rate(topology, tree) for tree in plan_several_trees(topology).trees]
     assert plan_several_trees(topology, start=start).rate_gbps == pytest.approx(3)
 
 
-def test_time_that_is_up_leaves_a_plan_and_a_bound():
+def test_the_time_limit_leaves_a_plan_and_a_bound():
     topology = seed_example(capacity_gbps=6)
     plan = plan_several_trees(topology, time_s=1e-9)
     assert check_plan(node_link(topology), plan.to_dict())[1] == []

@@ -9,7 +9,7 @@ from iswitch.plan.topology.topology import Topology
 
 
 def more(topology, resource, gbps):
-    """The same with more of one resource."""
+    """Return the topology with more of one resource."""
     graph = topology.graph.copy()
     if resource.kind == "link":
         pytest.fail("a cable has more in both directions")
@@ -17,8 +17,8 @@ def more(topology, resource, gbps):
     return Topology(graph)
 
 
-def test_the_price_is_what_more_brings():
-    """One resource binds: S1 sums four gradients."""
+def test_the_shadow_price_is_the_gain_from_more_capacity():
+    """The only bottleneck is S1, which sums four gradients."""
     topology = seed_example(without="L2", capacity_gbps=8)
     plan = plan_single_tree(topology)
     resource = Resource("capacity", "S1")
@@ -27,13 +27,13 @@ def test_the_price_is_what_more_brings():
     assert faster.rate_gbps - plan.rate_gbps == pytest.approx(0.5 * 0.25)
 
 
-def test_what_binds_with_others_is_worth_nothing_alone():
+def test_bottlenecks_that_limit_together_have_the_price_zero():
     plan = plan_single_tree(seed_example())
     assert Resource("link", "S1", "S3") in plan.shadow_prices and set(plan.shadow_prices.values()) == {0.0}
     assert set(plan.shadow_prices) == set(bottlenecks(seed_example(), plan.trees))
 
 
-def test_prices_of_several_trees_are_gains():
+def test_shadow_prices_of_several_trees_are_lower_bounds_of_the_gain():
     topology = seed_example(capacity_gbps=6)
     plan = plan_several_trees(topology)
     priced = {
@@ -45,8 +45,8 @@ def test_prices_of_several_trees_are_gains():
         assert later.rate_gbps - plan.rate_gbps >= 0.01 * price * (1 - 1e-3)
 
 
-def test_everything_more_makes_everything_faster():
-    """A scale of all capacities is one of the rate."""
+def test_the_rate_scales_with_all_capacities():
+    """If all capacities double, so does the rate."""
     topology = seed_example(capacity_gbps=6)
     plan = plan_several_trees(topology)
     graph = topology.graph.copy()
@@ -57,6 +57,6 @@ def test_everything_more_makes_everything_faster():
     assert plan_several_trees(Topology(graph)).rate_gbps == pytest.approx(2 * plan.rate_gbps, rel=1e-6)
 
 
-def test_nothing_full_has_no_price():
+def test_no_trees_have_no_shadow_prices():
     topology = seed_example()
     assert find_shadow_prices(topology, ()) == {} and capacities(topology)

@@ -1,4 +1,4 @@
-"""The fastest tree, against a search of all trees and all ways."""
+"""The fastest tree, compared with an exhaustive search over trees and paths."""
 
 from itertools import combinations, pairwise, product
 
@@ -16,7 +16,7 @@ from sim.bench.fabrics import random_topology
 
 
 def fastest(topology, levels):
-    """By trying everything: homes, parents, simple ways. Shares nothing with the package but the topology."""
+    """Return the highest rate by trying all homes, parents and simple paths. Shares only the topology with the package."""
     graph, job = topology.graph, topology.job
     head = job.overhead_bytes / job.payload_bytes
     gradient, partial, result = (
@@ -37,7 +37,7 @@ def fastest(topology, levels):
     best = [float("inf")]
 
     def spread(streams, load, worst):
-        """Every choice of a way for each stream; `worst` is the t that is needed so far."""
+        """Try every path for each stream; `worst` is the t that is needed so far."""
         if worst >= best[0] * (1 - 1e-12):
             return
         if not streams:
@@ -69,7 +69,7 @@ def fastest(topology, levels):
                     used |= set(chain)
                 else:
                     if any(parents[site] != root for site in ends[1:] if site not in used):
-                        continue  # the same tree again
+                        continue  # an equal tree was tried
                     worst, taken = 0.0, {}
                     for home in homes:
                         taken[home] = taken.get(home, 0) + gradient
@@ -91,7 +91,7 @@ def fastest(topology, levels):
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_no_tree_is_faster_than_what_is_called_the_best(seed):
+def test_an_exhaustive_search_finds_no_faster_tree(seed):
     topology = random_topology(seed, switches=3, workers=3, least=True)
     for levels in (1, None):
         plan = plan_single_tree(topology, levels=levels)
@@ -99,8 +99,8 @@ def test_no_tree_is_faster_than_what_is_called_the_best(seed):
         assert plan.gap < 1e-6
 
 
-def test_the_seed_example_by_search_and_by_program():
-    """Four workers of the eight, so that the search ends."""
+def test_the_example_agrees_with_an_exhaustive_search():
+    """Only four of the eight workers, so that the search ends."""
     whole = seed_example(capacity_gbps=4)
     graph = whole.graph.copy()
     graph.remove_nodes_from(["W3", "W4", "W6", "W8"])
@@ -109,9 +109,9 @@ def test_the_seed_example_by_search_and_by_program():
 
 
 @pytest.mark.parametrize("returning", ["multicast", "unicast", "none"])
-def test_results_have_to_share_cables_with_gradients(returning):
-    """Only S2 sums, but the ps is at S1: cables between them carry gradients one way, and results of others the same
-    way."""
+def test_results_share_cables_with_gradients(returning):
+    """Only S2 sums, and the ps is at S1. The cable between them carries gradients and other workers' results in the
+    same direction."""
     graph = nx.Graph()
     graph.add_node("S1", kind="switch")
     graph.add_node("S2", kind="switch", aggregates=True, capacity_gbps=100.0)
@@ -131,7 +131,7 @@ def test_results_have_to_share_cables_with_gradients(returning):
     assert check_plan(node_link(topology), plan.to_dict())[1] == []
 
 
-def test_a_root_switch_is_chosen_where_there_is_no_ps():
+def test_without_a_ps_a_switch_is_the_root():
     graph = leaf_spine(3, 2, 2, nic_gbps=10, uplink_gbps=40)
     topology = Topology.of(
         graph, aggregates={"leaf1": 40, "leaf2": 40, "leaf3": 40, "spine2": 80}, job=Job(overhead_bytes=0)
@@ -140,7 +140,7 @@ def test_a_root_switch_is_chosen_where_there_is_no_ps():
     assert (plan.rate_gbps, plan.trees[0].root) == (10, "spine2")
 
 
-def test_members_that_a_switch_takes_are_kept():
+def test_limits_of_members_are_kept():
     graph = leaf_spine(2, 1, 4)
     for switch in ("leaf1", "leaf2", "spine1"):
         graph.nodes[switch].update(aggregates=True, capacity_gbps=1000.0, members=4)
@@ -152,8 +152,8 @@ def test_members_that_a_switch_takes_are_kept():
         plan_single_tree(Topology(graph), levels=None)
 
 
-def test_slots_bound_the_rate():
-    """27 slots of 704 bytes in 50 us are 3.04 Gb/s."""
+def test_slots_limit_the_rate():
+    """27 slots of 704 bytes in 50 us allow 3.04 Gb/s."""
     for slots, rate in ((64, 3.0), (27, 3.0), (20, 20 * 704 * 8e-3 / 50)):
         graph = seed_example().graph.copy()
         for switch in ("S1", "S2", "S3"):
@@ -161,21 +161,21 @@ def test_slots_bound_the_rate():
         assert plan_single_tree(Topology(graph)).rate_gbps == pytest.approx(rate)
 
 
-def test_neighbours_only_where_that_is_asked_for():
+def test_adjacent_lets_switches_sum_only_neighbours():
     topology = Topology.of(leaf_spine(2, 2, 2), aggregates={"leaf1": 20, "leaf2": 40, "spine1": 80})
     for child, path in plan_single_tree(topology, levels=None, adjacent=True).trees[0].up.items():
         assert len(path) == 2, child
 
 
 @pytest.mark.parametrize("kind", ["tree", "trees"])
-def test_workers_at_a_switch_that_does_not_sum_have_no_neighbour_that_does(kind):
+def test_adjacent_fails_if_a_workers_switch_does_not_aggregate(kind):
     topology = Topology.of(leaf_spine(2, 1, 2), aggregates={"leaf1": 20, "spine1": 80})
     assert make_plan(topology, kind).rate_gbps > 0
     with pytest.raises(TopologyError, match=r"with --adjacent|look at members"):
         make_plan(topology, kind, adjacent=True)
 
 
-def test_switches_are_upgraded_where_that_brings_most():
+def test_the_upgrades_with_the_highest_gain_are_made():
     graph = seed_example().graph.copy()
     for switch in ("S1", "S2", "S3"):
         graph.nodes[switch]["aggregates"] = False
@@ -190,8 +190,8 @@ def test_switches_are_upgraded_where_that_brings_most():
         assert len(plan.upgraded) <= count
 
 
-def test_what_is_proved_when_time_is_up_holds():
-    """Far too little time: still a tree, and a bound that the best one keeps to."""
+def test_the_bound_at_the_time_limit_holds():
+    """With far too little time there is still a tree, and a bound that the best tree does not exceed."""
     topology = Topology.of(
         leaf_spine(6, 2, 4, uplink_gbps=10),
         ps="leaf1-h1",

@@ -1,4 +1,4 @@
-"""Node-link JSON and GraphML: there and back the same; units and duplicates looked at."""
+"""Node-link JSON and GraphML: files keep the topology; missing units and duplicates are refused."""
 
 import json
 
@@ -13,7 +13,7 @@ from sim.bench.fabrics import random_topology
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_there_and_back(seed, tmp_path):
+def test_files_keep_the_topology(seed, tmp_path):
     topology = random_topology(seed)
     text = to_json(topology)
     (tmp_path / "fabric.json").write_text(text)
@@ -26,7 +26,7 @@ def test_there_and_back(seed, tmp_path):
     )
 
 
-def test_the_text_does_not_depend_on_the_order_of_building():
+def test_the_text_does_not_depend_on_the_order_of_nodes():
     graph = fat_tree(4)
     turned = nx.Graph()
     for node in reversed(list(graph)):
@@ -37,14 +37,14 @@ def test_the_text_does_not_depend_on_the_order_of_building():
     assert make(graph) == make(turned)
 
 
-def test_edges_are_edges_and_the_old_name_is_read():
+def test_edges_have_the_new_name_and_the_old_one_is_read():
     data = node_link(seed_example())
     assert "edges" in data and "links" not in data
     assert to_json(from_json(json.dumps(data | {"links": data.pop("edges")}))) == to_json(seed_example())
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"nodes": [{"id": "a"}]}', '{"nodes": 3, "edges": []}'])
-def test_what_is_no_topology_is_refused(text):
+def test_text_that_is_not_a_topology_is_refused(text):
     with pytest.raises(TopologyError):
         from_json(text)
 
@@ -56,7 +56,7 @@ def drawn(tmp_path, change):
     return tmp_path / "drawn.graphml"
 
 
-def test_what_a_drawing_tool_adds_is_left_out(tmp_path):
+def test_attributes_of_a_drawing_tool_are_ignored(tmp_path):
     path = drawn(
         tmp_path, lambda graph: [data.update(x=1.0, colour="red", label="Rack") for _, data in graph.nodes(data=True)]
     )
@@ -96,7 +96,7 @@ def test_two_cables_are_refused(tmp_path):
         from_graphml(path)
 
 
-def test_what_is_no_graphml_is_refused(tmp_path):
+def test_a_file_that_is_not_graphml_is_refused(tmp_path):
     path = tmp_path / "none.graphml"
     path.write_text("<graph")
     with pytest.raises(TopologyError, match="not GraphML"):

@@ -1,4 +1,4 @@
-"""Topologies and jobs: what is alike, ranks, sizes of streams, topologies made by number, and what is refused."""
+"""Topologies and jobs: groups, ranks, sizes of streams, generated topologies, and what is refused."""
 
 import networkx as nx
 import pytest
@@ -7,7 +7,7 @@ from iswitch.plan.topology.generators import fat_tree, leaf_spine, seed_example
 from iswitch.plan.topology.topology import Job, Topology, TopologyError, natural_key
 
 
-def test_workers_that_nothing_tells_apart_are_together():
+def test_interchangeable_workers_form_a_group():
     graph = leaf_spine(2, 1, 3)
     graph.edges["leaf2-h3", "leaf2"]["bw_gbps"] = 25.0
     graph.add_edge("leaf1-h1", "leaf2", bw_gbps=10.0)
@@ -20,15 +20,15 @@ def test_workers_that_nothing_tells_apart_are_together():
     ]
 
 
-def test_ranks_go_by_number_not_by_letter():
+def test_ranks_follow_numbers_in_names():
     topology = Topology.of(leaf_spine(11, 1, 2), aggregates={"spine1": 100})
     assert (
         topology.workers[:4] == ["leaf1-h1", "leaf1-h2", "leaf2-h1", "leaf2-h2"] and topology.workers[-1] == "leaf11-h2"
     )
 
 
-def test_names_sort_by_all_that_is_in_them():
-    """What nothing tells apart would be in the order of a set, another one in each process."""
+def test_the_order_of_names_is_total():
+    """Names with equal keys would be in the order of a set, which differs between processes."""
     names = ["", "1", "2b", "10a", "10b", "PS", "S2", "S10", "S10-x", "core", "leaf"]
     assert sorted(reversed(names), key=natural_key) == names and len(set(map(tuple, map(natural_key, names)))) == len(
         names
@@ -36,7 +36,7 @@ def test_names_sort_by_all_that_is_in_them():
 
 
 def test_sizes_of_streams():
-    """704 bytes of elements travel in 792, their partial sums in 1,496."""
+    """704 bytes of elements take 792 bytes on a cable, and their partial sums 1,496."""
     job = Job()
     assert (job.gradient_size, job.partial_size, job.result_size) == (792 / 704, 1496 / 704, 792 / 704)
     assert Job(return_path="none").result_size == 0
@@ -44,7 +44,7 @@ def test_sizes_of_streams():
 
 
 def test_slots_of_a_fast_cable():
-    """10 Gb/s, 50 us, 1 KiB: 62 slots."""
+    """10 Gb/s with 1 KiB segments and 50 us needs 62 slots."""
     job = Job(payload_bytes=1024)
     assert job.slots_gbps(61) < 10 < job.slots_gbps(62)
 
@@ -70,7 +70,7 @@ def test_job_wrong(settings, why):
         Job(**settings)
 
 
-def test_whole_numbers_of_a_job_are_whole_whatever_a_file_calls_them():
+def test_whole_floats_of_a_job_become_integers():
     graph = seed_example().graph.copy()
     graph.graph.update(payload_bytes=704.0, gradient_bytes=1e8)
     job = Topology(graph).job
@@ -113,12 +113,12 @@ def bad(change):
         (lambda graph: graph.remove_edge("W2", "S1"), "W2 has no cable"),
     ],
 )
-def test_what_cannot_be_planned_with_is_refused(change, why):
+def test_an_invalid_graph_is_refused(change, why):
     with pytest.raises((TopologyError, TypeError), match=why):
         Topology(bad(change))
 
 
-def test_somewhere_sums_must_end():
+def test_a_topology_needs_a_root():
     graph = seed_example().graph.copy()
     graph.nodes["PS"]["role"] = "other"
     Topology(graph)

@@ -1,4 +1,4 @@
-"""Topologies as people write them: what they mean, and the line of every mistake."""
+"""YAML topologies: what they mean, and the line of every mistake."""
 
 from pathlib import Path
 
@@ -49,7 +49,7 @@ def test_racks_switches_hosts_and_links():
 
 
 @pytest.mark.parametrize("shown", ["1e8", "1.0e8", "100e+6", "1.e8", "100000000", "1.0e+8"])
-def test_a_number_may_have_a_power_of_ten(shown):
+def test_a_number_may_have_an_exponent(shown):
     topology = parse_yaml(
         GOOD.replace("gradient_bytes: 6400000", f"gradient_bytes: {shown}").replace("nic_gbps: 10", "nic_gbps: 1e1")
     )
@@ -130,7 +130,7 @@ def test_the_files_in_the_docs_are_what_generators_make():
         ("job: {", "job: {{", 2, "not YAML"),
     ],
 )
-def test_what_is_wrong_is_refused_with_its_line(old, new, line, why):
+def test_a_mistake_is_reported_with_its_line(old, new, line, why):
     assert old in GOOD
     with pytest.raises(TopologyError) as caught:
         parse_yaml(GOOD.replace(old, new, 1), "fabric.yaml")
@@ -172,5 +172,5 @@ def test_the_mistakes_in_the_docs_are_what_is_printed():
 @pytest.mark.parametrize(
     ("written", "name"), [("10", "10"), ("010", "010"), ("1e3", "1e3"), ("on", "on"), ("'x y'", "x y")]
 )
-def test_a_name_is_what_is_written(written, name):
+def test_a_name_is_text_as_it_is_written(written, name):
     assert name in parse_yaml(GOOD.replace("name: actor", f"name: {written}").replace("[actor,", f"[{written},")).graph

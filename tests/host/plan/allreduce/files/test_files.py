@@ -1,5 +1,5 @@
-"""Schedules as files: JSON comes back the same, XML runs to the same sums in any order of thread blocks, and broken
-ones are told."""
+"""Schedules as files: JSON keeps the schedule, XML gives the same sums in any order of thread blocks, and broken files
+are refused."""
 
 import json
 import re
@@ -41,7 +41,7 @@ MAKERS = {
 
 @pytest.mark.parametrize("maker", MAKERS)
 @pytest.mark.parametrize("name", SMALL)
-def test_both_files_say_the_same_schedule(name, maker):
+def test_json_and_xml_express_the_same_schedule(name, maker):
     network = Network(build_topology(name))
     schedule = MAKERS[maker](network)
     again, hosts, aggregating = from_json(to_json(network.graph, schedule))
@@ -55,7 +55,7 @@ def test_both_files_say_the_same_schedule(name, maker):
     )
 
 
-def test_switches_have_words_in_json_alone():
+def test_only_json_expresses_switches_that_sum():
     network = Network(build_topology("Jellyfish(8,3)"))
     schedule, switches = in_network(network)
     again, _, aggregating = from_json(to_json(network.graph, schedule, aggregating=switches))
@@ -147,7 +147,7 @@ def test_xml_wrong(change, message):
         parse(edited(change))
 
 
-def test_what_is_no_xml_is_told():
+def test_text_that_is_not_xml_is_refused():
     with pytest.raises(AlgorithmError, match="not XML"):
         parse("<algo>")
 
@@ -158,7 +158,7 @@ def swapped(algo):
 
 
 def deaf(algo):
-    """A last receive, for which nobody waits, is gone."""
+    """Remove a last receive, on which no step depends."""
     block = next(block for block in algo.iter("tb") if block.get("recv") != "-1" and block[-1].get("hasdep") == "0")
     if block[-1].get("depid") != "-1":
         awaited = next(gpu for gpu in algo if block in list(gpu))[int(block[-1].get("depid"))][
@@ -176,14 +176,13 @@ def mute(algo):
 @pytest.mark.parametrize(
     "change, message", [(swapped, "do not hold"), (deaf, "never received"), (mute, "wait forever")]
 )
-def test_program_that_does_not_sum_is_told(change, message):
+def test_a_program_that_does_not_sum_is_refused(change, message):
     with pytest.raises(AlgorithmError, match=message):
         run(parse(edited(change)))
 
 
 def test_dependencies_are_needed():
-    """Without them some order of the thread blocks sums wrongly: the order that `run` draws is a test, not a
-    formality."""
+    """Without dependencies some order of the thread blocks sums wrongly, so the random order of `run` is a test."""
     text = re.sub(r'depid="\d+" deps="\d+"', 'depid="-1" deps="-1"', to_xml(*good())).replace(
         'hasdep="1"', 'hasdep="0"'
     )
@@ -196,7 +195,7 @@ def test_dependencies_are_needed():
     assert failed
 
 
-def test_sending_what_is_not_there_is_told():
+def test_sending_an_empty_place_is_refused():
     graph = build_topology("BCube(2,1)")
     held = Schedule(
         "x", 4, [[Flow(0, ("h0", "s0.0", "h1"), Op.HOLD, "h0")], [Flow(0, ("h1", "s1.1", "h3"), Op.COPY, "h0")]]
@@ -212,7 +211,7 @@ def test_sending_what_is_not_there_is_told():
     assert any("which is empty" in text for text in told)
 
 
-def test_adding_to_what_is_not_there_is_told():
+def test_adding_to_an_empty_place_is_refused():
     graph = build_topology("BCube(2,1)")
     algo = ElementTree.fromstring(to_xml(graph, Schedule("x", 4, [[Flow(0, ("h0", "s0.0", "h1"), Op.HOLD, "h0")]])))
     first(algo, type="r").set("type", "rrc")

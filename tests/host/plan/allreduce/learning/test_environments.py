@@ -1,5 +1,4 @@
-"""Both levels as Gymnasium environments: its own checker, one game and many, refusals, and rewards that say the
-rounds."""
+"""Both levels as Gymnasium environments: Gymnasium's checker, one and many episodes, masked actions, and rewards."""
 
 import warnings
 
@@ -21,7 +20,7 @@ def allowed(mask, draw):
 
 @pytest.mark.parametrize("topology", ["BCube(2,1)", "Jellyfish(4,2,1)"])
 @pytest.mark.parametrize("name", IDS)
-def test_gymnasiums_checker_is_content(name, topology):
+def test_gymnasiums_checker_passes(name, topology):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_env(gymnasium.make(name, topology=topology).unwrapped)
@@ -47,7 +46,7 @@ def test_rewards_of_both_levels_sum_to_port_bound_minus_rounds(topology):
         )
 
 
-def test_workload_that_may_not_be_taken_costs_and_changes_nothing():
+def test_a_masked_workload_has_a_negative_reward_and_no_effect():
     environment = gymnasium.make(IDS[1], topology="BCube(2,1)")
     seen, _ = environment.reset(seed=0)
     after, reward, over, _, _ = environment.step(int(np.flatnonzero(seen["mask"] == 0)[0]))
@@ -67,8 +66,8 @@ def test_observations_do_not_depend_on_the_topology():
 
 
 @pytest.mark.parametrize("name", IDS)
-def test_many_games_in_step(name):
-    """Spaces hold; each game ends, starts anew without reward, and ends again."""
+def test_parallel_episodes(name):
+    """Observations are in their space. Each episode ends, restarts without reward, and ends again."""
     many = gymnasium.make_vec(name, num_envs=5, vectorization_mode="vector_entry_point", topology="DCell(2,1)")
     seen, facts = many.reset(seed=3)
     draw, ended, before = np.random.default_rng(3), np.zeros(5, int), np.zeros(5, bool)
@@ -80,7 +79,7 @@ def test_many_games_in_step(name):
         ended, before = ended + over, over
 
 
-def test_one_game_is_a_vector_of_one():
+def test_one_episode_equals_a_vector_of_one():
     one = gymnasium.make(IDS[1], topology="DCell(2,1)")
     many = gymnasium.make_vec(IDS[1], num_envs=1, vectorization_mode="vector_entry_point", topology="DCell(2,1)")
     single, _ = one.reset(seed=0)
@@ -93,7 +92,7 @@ def test_one_game_is_a_vector_of_one():
         assert reward == rewards[0] and over == overs[0] and all((single[key] == batch[key][0]).all() for key in single)
 
 
-def test_same_seed_same_game():
+def test_the_same_seed_gives_the_same_episode():
     def play(seed):
         environment = gymnasium.make(IDS[0], topology="BCube(3,1)")
         environment.reset(seed=seed)
@@ -102,7 +101,7 @@ def test_same_seed_same_game():
     assert play(5) == play(5) != play(6)
 
 
-def test_a_graph_will_do_and_none_of_no_games():
+def test_a_graph_is_accepted_and_no_environments_are_refused():
     graph = build_topology("BCube(2,1)")
     assert isinstance(graph, nx.Graph)
     assert environments.FlowTreeSelection(graph).action_space.n == 4

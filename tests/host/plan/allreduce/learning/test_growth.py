@@ -1,5 +1,4 @@
-"""Growing flow trees: the two ways to take workloads agree, games end in schedules that sum, features are what their
-names say."""
+"""Growing flow trees: both ways to place workloads agree, episodes end in schedules that sum, and features are as named."""
 
 import numpy as np
 import pytest
@@ -25,7 +24,7 @@ def feature(growth, name):
 
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("copies", [1, 5])
-def test_games_at_random_sum_in_every_copy(name, copies):
+def test_random_episodes_sum_in_every_environment(name, copies):
     growth = TreeGrowth(wiring(name), copies)
     rounds = rollout(Policy.blank(), growth, np.random.default_rng(1))
     assert growth.done.all() and (rounds == growth.rounds).all()
@@ -36,9 +35,8 @@ def test_games_at_random_sum_in_every_copy(name, copies):
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_rounds_end_only_when_nothing_is_left(name):
-    """Workload by workload through the masks: every one offered is one that `replay` accepts, and no link that could be
-    used stays free."""
+def test_rounds_end_only_when_no_workload_is_left(name):
+    """Workloads are placed one by one. `replay` accepts every candidate, and no usable link stays free."""
     growth, draw = TreeGrowth(wiring(name), 2), np.random.default_rng(2)
     while not growth.done.all():
         while (open_ := growth.candidates).any():
@@ -56,7 +54,7 @@ def test_rounds_end_only_when_nothing_is_left(name):
         replay(growth.network.graph, growth.schedule(copy, "stepwise"))
 
 
-def test_idle_shares_sum_to_rounds_over_the_port_bound():
+def test_idle_fractions_add_up_to_the_rounds_above_the_port_bound():
     growth, draw, total = TreeGrowth(wiring("DCell(2,1)"), 1), np.random.default_rng(3), 0.0
     while not growth.done.all():
         while (open_ := growth.candidates).any():
@@ -66,7 +64,7 @@ def test_idle_shares_sum_to_rounds_over_the_port_bound():
     assert total == pytest.approx(growth.rounds[0] - 6 * 5 / 12)
 
 
-def test_selected_trees_come_first_and_the_others_fill_up():
+def test_selected_trees_come_first_and_the_others_fill_the_round():
     growth = TreeGrowth(wiring("BCube(2,1)"), 1)
     pool = np.zeros((1, 4), bool)
     pool[0, 2] = True
@@ -78,7 +76,7 @@ def test_selected_trees_come_first_and_the_others_fill_up():
     assert growth.candidates[0].any() and 2 not in np.nonzero(growth.candidates[0])[1]
 
 
-def test_restart_leaves_other_copies_alone():
+def test_restart_leaves_other_environments_unchanged():
     growth = TreeGrowth(wiring("BCube(2,1)"), 2)
     rollout(RarestFirst(), growth, np.random.default_rng(0))
     before = growth.present[1].copy(), growth.rounds[1], growth.hops_left[1].copy()
@@ -93,7 +91,7 @@ def test_restart_leaves_other_copies_alone():
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_features_are_shares(name):
+def test_features_are_fractions(name):
     growth, draw = TreeGrowth(wiring(name), 3), np.random.default_rng(4)
     least, most = [], []
     while not growth.done.all():
@@ -115,8 +113,8 @@ def test_features_are_shares(name):
     assert np.max(most, 0)[by_paths[0]] <= PATHS_MAX * growth.size and np.max(most, 0)[by_paths[1]] <= PATHS_MAX
 
 
-def test_features_count_what_they_say():
-    """BCube(2,1) at the begin: 0 1 / 2 3 in a square; everybody has his own chunk."""
+def test_features_by_hand():
+    """BCube(2,1) at the beginning: servers 0 1 / 2 3 form a square, and each has its own chunk."""
     growth = TreeGrowth(wiring("BCube(2,1)"), 1)
     hop = growth.network.hop_index["h0", "s0.0", "h1"]
     assert feature(growth, "copies of the chunk")[0, hop].tolist() == [0.25] * 4
@@ -124,19 +122,19 @@ def test_features_count_what_they_say():
     assert feature(growth, "neighbours of the target that lack the chunk")[0, hop].tolist() == [0.5, 1.0, 1.0, 0.5]
     assert (
         feature(growth, "neighbours that lack it and have no source yet")[0, hop, 0] == 0.5
-    )  # h3, that h2 has not reached
+    )  # h3, which h2 has not reached
     assert feature(growth, "servers to which the chunk comes nearer")[0, hop, 0] == 0.5  # h1 and h3
     assert feature(growth, "remaining distance of the chunk")[0, hop, 0] == 1
     assert feature(growth, "sources of the chunk on the target's other links")[0, hop].tolist() == [0, 0, 0, 0.5]  # h3
 
 
-def test_features_of_some_copies_are_those_of_all():
+def test_features_of_some_environments_are_those_of_all():
     growth = TreeGrowth(wiring("DCell(2,1)"), 4)
     which = np.array([True, False, True, False])
     assert (growth.flow_features(which) == growth.flow_features()[which]).all()
 
 
-def test_rivals_are_counted_among_candidates():
+def test_dynamic_features_count_candidates():
     growth = TreeGrowth(wiring("BCube(3,1)"), 1)
     row = np.flatnonzero(growth.ready[0])
     hop, chunk = np.divmod(row, 9)
@@ -146,12 +144,12 @@ def test_rivals_are_counted_among_candidates():
     assert columns[:, 2] == pytest.approx(1 / 9)
 
 
-def test_games_are_drawn_from_their_seed():
+def test_episodes_depend_on_their_seed_only():
     found = [run_episodes(RarestFirst(), wiring("DCell(3,1)"), k=4, seed=seed).log for seed in (1, 1, 2)]
     assert found[0] == found[1] != found[2]
 
 
-def test_best_is_the_shortest_game():
+def test_the_best_schedule_is_the_shortest_episode():
     at = wiring("BCube(3,1)")
     assert (
         best_of_episodes(RarestFirst(), at, k=8, seed=0, name="best").length
@@ -160,15 +158,15 @@ def test_best_is_the_shortest_game():
     assert best_of_episodes(RarestFirst(), at, k=8, seed=0, name="best").length <= greedy_schedule(at).length + 2
 
 
-def test_games_and_schedules_wrong():
+def test_episodes_and_schedules_wrong():
     with pytest.raises(ValueError, match="k must be at least 1, not 0"):
         run_episodes(RarestFirst(), wiring("BCube(2,1)"), k=0, seed=0)
     with pytest.raises(ValueError, match="the broadcast of environment 0 is not complete"):
         TreeGrowth(wiring("BCube(2,1)"), 1).schedule(0, "x")
 
 
-def test_steady_policy_gives_equals_the_same_score_wherever_they_stand():
-    """Matrix products may round a row by its place in the matrix; ties must not be settled by that."""
+def test_a_reproducible_policy_scores_equal_rows_equally():
+    """Matrix products may round a row differently by its place in the matrix. That must not decide ties."""
     policy, row = packaged_policy(), np.random.default_rng(0).random((1, len(FLOW_FEATURES))).astype(np.float32)
     assert policy.reproducible
     for count in (2, 3, 7, 64, 1001):
@@ -178,7 +176,7 @@ def test_steady_policy_gives_equals_the_same_score_wherever_they_stand():
     assert np.allclose(plain.evaluate("lower", row), policy.evaluate("lower", row), atol=1e-4)
 
 
-def test_policy_survives_its_file(tmp_path):
+def test_a_saved_policy_is_loaded(tmp_path):
     policy = Policy.blank(seed=3)
     policy.save(tmp_path / "weights.json")
     again = Policy.load(tmp_path / "weights.json")

@@ -1,5 +1,5 @@
-"""PPO's parts against small cases worked by hand, chances against the games that were played, and the same seed gives
-the same weights."""
+"""The parts of PPO on small cases computed by hand, log probabilities of rollouts, and the same seed gives the same
+weights."""
 
 import threading
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ TINY = Settings(topologies=("BCube(2,1)", "DCell(2,1)"), iterations=2, num_envs=
 
 
 def test_advantages_by_hand():
-    """Two copies, the second over after one round."""
+    """Two environments, of which the second ends after one round."""
     trace = [
         SimpleNamespace(active=np.array([True, True]), idle=np.array([0.5, 0.25])),
         SimpleNamespace(active=np.array([True, False]), idle=np.array([1.0, 0.0])),
@@ -33,7 +33,7 @@ def test_advantages_by_hand():
     assert (returns[:, 0] == gains[:, 0] + [-1.0, -0.75]).all()
 
 
-def test_advantages_without_a_critic_are_what_is_still_to_come():
+def test_advantages_without_a_critic_are_the_remaining_rewards():
     draw = np.random.default_rng(0)
     trace = [SimpleNamespace(active=np.ones(3, bool), idle=draw.random(3)) for _ in range(4)]
     gains, _ = compute_gae(trace, [np.zeros(3)] * 4, 1.0)
@@ -42,13 +42,13 @@ def test_advantages_without_a_critic_are_what_is_still_to_come():
 
 
 def test_clipping_by_hand():
-    """Ratios 1.5 and 0.5: the gain of going too far is cut, its loss is not."""
+    """Ratios 1.5 and 0.5: a gain beyond the clipping range is cut, a loss is not."""
     now = torch.log(torch.tensor([1.5, 0.5, 1.5, 0.5]))
     loss = clipped_loss(now, torch.zeros(4), torch.tensor([1.0, 1.0, -1.0, -1.0]), 0.2)
     assert float(loss) == pytest.approx(-(1.2 + 0.5 - 1.5 - 0.8) / 4)
 
 
-def test_chances_are_those_of_the_softmax_over_candidates():
+def test_log_probs_are_those_of_the_softmax_over_candidates():
     policy, wiring = Policy.blank(hidden=8, seed=1), NetworkArrays(Network(build_topology("DCell(2,1)")))
     policy = Policy({name: value + np.float32(0.1) for name, value in policy.weights.items()})
     batch, _ = collect_rollouts(
@@ -71,17 +71,17 @@ def test_chances_are_those_of_the_softmax_over_candidates():
     )
 
 
-def test_every_pick_of_a_game_can_be_learned_from():
+def test_a_trajectory_has_every_placement():
     wiring, trajectory = NetworkArrays(Network(build_topology("DCell(2,1)"))), []
     growth = TreeGrowth(wiring, 4)
     rollout(Policy.blank(), growth, np.random.default_rng(0), trajectory=trajectory)
     assert sum(len(pick.envs) for step in trajectory for pick in step.placements) == 4 * 6 * 5
     assert any(
         not step.selected.all() for step in trajectory
-    )  # what was selected is kept, not what holds after the round
+    )  # the record has the selection of the round, not the one after it
 
 
-def test_nets_and_policy_are_the_same_function():
+def test_nets_and_policy_compute_the_same_function():
     policy = Policy.blank(seed=2)
     features = np.random.default_rng(0).normal(size=(5, 14)).astype(np.float32)
     assert np.allclose(
@@ -98,7 +98,7 @@ def test_same_seed_same_weights_bit_for_bit():
     assert any((first.weights[name] != other.weights[name]).any() for name in first.weights)
 
 
-def test_workers_that_share_gradients_end_with_the_same_weights():
+def test_workers_that_average_gradients_end_with_the_same_weights():
     meeting, vectors, policies = threading.Barrier(2), {}, {}
 
     def work(rank):
@@ -116,12 +116,12 @@ def test_workers_that_share_gradients_end_with_the_same_weights():
     for worker in workers:
         worker.join(120)
     assert all((policies[0].weights[name] == policies[1].weights[name]).all() for name in policies[0].weights)
-    assert (vectors[0] != vectors[1]).any()  # who played other games
+    assert (vectors[0] != vectors[1]).any()  # each ran other episodes
     alone = train(TINY)
     assert any((policies[0].weights[name] != alone.weights[name]).any() for name in alone.weights)
 
 
-def test_sharing_with_nobody_changes_nothing():
+def test_averaging_over_one_worker_changes_nothing():
     alone, shared = train(TINY), train(TINY, average=lambda vector: None)
     assert all((alone.weights[name] == shared.weights[name]).all() for name in alone.weights)
 
@@ -131,7 +131,7 @@ def test_rank_wrong():
         train(TINY, rank=-1)
 
 
-def test_training_tells_rounds_of_every_topology():
+def test_training_reports_the_rounds_of_every_topology():
     heard = []
     train(TINY, on_iteration=lambda iteration, lengths: heard.append((iteration, set(lengths))))
     assert heard == [(0, set(TINY.topologies)), (1, set(TINY.topologies))]
@@ -152,8 +152,8 @@ def test_at_least_half_of_the_table_is_held_out():
 
 
 @pytest.mark.slow
-def test_training_shortens_games():
-    """A few minutes on one topology: fewer rounds on the mean, there and on a larger one not trained on."""
+def test_training_shortens_schedules():
+    """After a few minutes on one topology, the mean rounds are fewer there and on a larger topology."""
     lengths = []
     policy = train(
         Settings(topologies=("BCube(3,1)",), iterations=60),

@@ -1,4 +1,4 @@
-"""What a scheduler sees: hops over switches alone, links, distances; and lower bounds that hold."""
+"""The network of a scheduler: hops through switches only, links, distances, and lower bounds that hold."""
 
 from itertools import pairwise
 
@@ -16,7 +16,7 @@ PORT_BOUNDS = (3, 8, 15, 24, 5, 18, 8, 5, 11, 19, 29, 28, 14, 18, 30, 38, 30)
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
-def test_hops_are_shortest_and_pass_switches_alone(name):
+def test_hops_are_shortest_and_pass_switches_only(name):
     network = Network(build_topology(name))
     without = {
         server: network.graph.subgraph(
@@ -58,8 +58,8 @@ def test_no_schedule_is_below_the_bounds(name):
     assert overlap_phases(schedule).length >= limits.best
 
 
-def test_bounds_of_unlike_servers():
-    """A server of one port needs a round for every chunk, whatever the others have."""
+def test_bounds_of_servers_with_different_ports():
+    """A server with one port needs a round for every chunk, whatever ports the others have."""
     graph = nx.Graph([("a", "b"), ("b", "c"), ("c", "d"), ("d", "b")])
     nx.set_node_attributes(graph, "host", "kind")
     found = find_bounds(Network(graph))

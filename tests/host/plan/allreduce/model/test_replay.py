@@ -1,4 +1,4 @@
-"""The checker passes what sums, says what does not, and kills every mutant of a good schedule."""
+"""The checker accepts schedules that sum, refuses others, and kills every mutant of a valid schedule."""
 
 from dataclasses import replace
 
@@ -48,7 +48,7 @@ def test_switches_that_sum_need_their_closed_form(name):
 
 
 def test_the_sums_are_those_of_real_numbers():
-    """The checker counts contributions; integers added by the same flows come to the same."""
+    """The checker counts contributions. Integers that the same flows add have the right sums."""
     network = Network(build_topology("BCube(3,1)"))
     schedule = fixed_trees(network)
     values = np.random.default_rng(1).integers(-(2**40), 2**40, (network.size, network.size))
@@ -77,7 +77,7 @@ def changed(schedule, at, index, flow):
 
 
 def mutants(schedule):
-    """(what, mutant) for every flow: left out, sent twice, of another chunk, the other operation, a round early."""
+    """Yield (name, mutant) for every flow: left out, sent twice, of another chunk, or with the other operation."""
     for at, flows in enumerate(schedule.rounds):
         for index, flow in enumerate(flows):
             yield "left out", changed(schedule, at, index, None)
@@ -133,13 +133,13 @@ def test_flow_wrong(flow, rule):
         replay(*broken(flow))
 
 
-def test_link_taken_twice_is_refused():
+def test_a_link_used_twice_is_refused():
     graph, schedule = good()
     with pytest.raises(ScheduleError, match="carries two units"):
         replay(*broken(replace(schedule.rounds[0][0], chunk=3)))
 
 
-def test_value_that_nobody_holds_is_refused():
+def test_a_value_that_the_sender_does_not_hold_is_refused():
     with pytest.raises(ScheduleError, match="holds nothing of h3"):
         replay(build_topology("BCube(2,1)"), Schedule("x", 4, [[Flow(0, ("h0", "s0.0", "h1"), Op.MERGE, "h3")]]))
 
@@ -159,23 +159,23 @@ def test_operation_and_chunks_wrong():
         replay(graph, replace(schedule, chunks=3))
 
 
-def test_values_are_those_at_the_begin_of_the_round():
-    """h1's sum of this round does not travel on with what it sends in the same round."""
+def test_values_are_those_at_the_beginning_of_the_round():
+    """What h1 sends does not include what it receives in the same round."""
     flows = [Flow(0, ("h3", "s1.1", "h1"), Op.MERGE, "h3"), Flow(0, ("h1", "s0.0", "h0"), Op.MERGE, "h1")]
     with pytest.raises(ScheduleError, match="chunk 0 at h0 has 0 times the contribution of h2, and"):
         replay(build_topology("BCube(2,1)"), Schedule("x", 4, [flows]))
 
 
-def test_mirror_takes_copies_alone():
+def test_only_copies_have_a_mirror():
     with pytest.raises(ValueError, match="only a broadcast of copies"):
         mirror([[Flow(0, ("h0", "h1"), Op.MERGE, "h0")]])
 
 
-def test_jobs_in_a_circle_are_refused():
+def test_jobs_in_a_cycle_are_refused():
     with pytest.raises(ValueError, match="in a cycle"):
         list_schedule([(("a", "b"), [1]), (("b", "a"), [0])], priority=[0, 1])
 
 
-def test_list_scheduling_takes_the_least_first_and_fills_the_round():
+def test_list_scheduling_follows_priorities_and_fills_the_round():
     jobs = [(("a", "b"), []), (("a", "b"), []), (("b", "c"), []), (("b", "c"), [1])]
     assert list_schedule(jobs, priority=[2, 1, 0, 3]) == [[2, 1], [0, 3]]

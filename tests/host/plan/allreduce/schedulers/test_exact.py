@@ -1,4 +1,4 @@
-"""HiGHS proves the fewest rounds of tiny networks; the learned scheduler is there."""
+"""HiGHS proves the fewest rounds of tiny networks."""
 
 import pytest
 
@@ -19,8 +19,8 @@ def test_fewest_rounds_of_tiny_networks(name):
     replay(network.graph, found.schedule)
 
 
-def test_what_is_not_found_is_not_claimed():
+def test_a_schedule_that_was_not_found_is_not_claimed():
     network = Network(build_topology("BCube(2,1)"))
     found = find_fewest_rounds(network, rounds_max=3)
-    assert found.schedule is None and found.least == 4  # three are proved too few
+    assert found.schedule is None and found.least == 4  # three rounds are proved too few
     assert find_fewest_rounds(network, time_s=0).least == find_bounds(network).best

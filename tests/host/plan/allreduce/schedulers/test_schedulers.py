@@ -1,5 +1,5 @@
-"""Parameter server, ring and fixed trees against closed forms and the values published for them; greedy at or below
-those of greedy."""
+"""Schedules of parameter servers, rings and fixed trees need the rounds of their closed forms and published values.
+Greedy needs no more than published."""
 
 import pytest
 
@@ -18,8 +18,8 @@ from iswitch.plan.allreduce.schedulers.parameter_server import (
 )
 from iswitch.plan.allreduce.schedulers.ring import find_ring_order, ring, ring_rounds
 
-# name: parameter server plain and merging, ring 0, 1, ... and in a good order, greedy, best of up to 160; computed
-# apart from this package
+# By name: parameter server plain and merging, ring 0, 1, ... and in a suitable order, greedy, best of up to 160. These
+# numbers were computed without this package.
 REFERENCE = {
     "BCube(2,1)": (16, 10, 12, 6, 4, 4),
     "BCube(3,1)": (72, 36, 32, 16, 12, 10),
@@ -48,7 +48,7 @@ LARGE = (
     "Jellyfish(20,4)",
     "Jellyfish(8,3,1,2)",
 )
-BEST_OF = {"DCell(3,1)": 64}  # run_episodes that best-of-k plays where 16 are not enough
+BEST_OF = {"DCell(3,1)": 64}  # episodes, where 16 are not enough
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +67,8 @@ def test_parameter_server_needs_its_closed_form(networks, name):
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_ring_in_the_order_of_numbers_needs_its_closed_form(networks, name):
-    """Published values come from ways chosen without regard to one another; ours spread over the links. Jellyfish's
-    depend on the drawing."""
+    """Published values come from routes chosen independently; ours spread over the links. Values of Jellyfish depend on
+    the random graph."""
     network, published = networks[name], REFERENCE[name][2]
     schedule = ring(network)
     assert schedule.length == ring_rounds(network)
@@ -80,7 +80,7 @@ def test_ring_in_the_order_of_numbers_needs_its_closed_form(networks, name):
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
-def test_ring_in_a_good_order_needs_a_round_a_step(networks, name):
+def test_ring_in_a_suitable_order_needs_one_round_for_each_step(networks, name):
     network = networks[name]
     order = find_ring_order(network)
     schedule = ring(network, order)
