@@ -549,7 +549,7 @@ class AsyncWorker(JobWorker):
         )
         if update.tainted and self.on_taint != "ignore":
             rejected = rejected_values(self._stream.membership.format, self._stream.membership.fraction)
-            message = f"{update.reduction.describe_taint(rejected)}, in update {number}. {TAINT_ADVICE}"
+            message = f"in update {number}, {update.reduction.describe_taint(rejected)}. {TAINT_ADVICE}"
             if self.on_taint == "raise":
                 raise TaintedError(message, update)
             warnings.warn(message, TaintWarning, stacklevel=3)

@@ -137,17 +137,22 @@ class Reduction:
                 stacklevel=4,
             )
         if on_taint != "ignore" and self.tainted:
-            message = f"{self.describe_taint(rejected)}, in collective {number}. {TAINT_ADVICE}"
+            message = f"in collective {number}, {self.describe_taint(rejected)}. {TAINT_ADVICE}"
             if on_taint == "raise":
                 raise TaintedError(message, self)
             warnings.warn(message, TaintWarning, stacklevel=4)
 
     def describe_taint(self, rejected: str) -> str:
-        """Return the beginning of a sentence: which ranks sent which values, in how many segments, and the effect."""
+        """Return two sentences without the last period: which ranks sent what, and the effect on the sums.
+
+        Parameters
+        ----------
+        rejected : str
+            The values that the job rejects, as `rejected_values` returns them.
+        """
         segments = int(np.count_nonzero(self.headers["token"]))
-        left_out = set(self.tainted) <= set(self.missing)
-        effect = "so the switch left them out of the sums of those segments" if left_out else "so those sums are NaN"
-        return f"{format_ranks(self.tainted)} sent {rejected} in {segments} of {len(self.headers)} segments, {effect}"
+        effect = f"lack {format_ranks(self.tainted)}" if set(self.tainted) <= set(self.missing) else "are NaN"
+        return f"{format_ranks(self.tainted)} sent {rejected} in {segments} of {len(self.headers)} segments. The sums of these segments {effect}"
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,4 +1,4 @@
-"""`python -m sim.mistakes`: makes each mistake, and prints docs/mistakes.md."""
+"""`python -m sim.mistakes`: make each mistake, and print docs/mistakes.md."""
 
 from sim.mistakes.table import text
 

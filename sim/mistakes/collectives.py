@@ -1,35 +1,35 @@
-"""Mistakes in what is passed to a collective."""
+"""Mistakes in the arguments and in the order of collectives."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from sim.mistakes.stage import Mistake, Player, play
+from sim.mistakes.scenario import Mistake, Process, run_scenario
 
 __all__ = ["MISTAKES"]
 
 
 def _each(*calls: Callable[[Any], Any]) -> str:
-    """Rank r makes the r-th call, with its worker."""
+    """Let rank r make the r-th call, with its worker."""
 
-    def part(rank: int, call: Callable[[Any], Any]) -> Callable[[Player], None]:
-        def run(player: Player) -> None:
-            with player.join(world=len(calls), rank=rank) as worker:
+    def program(rank: int, call: Callable[[Any], Any]) -> Callable[[Process], None]:
+        def run(process: Process) -> None:
+            with process.join(world=len(calls), rank=rank) as worker:
                 call(worker)
 
         return run
 
-    return play(*(part(rank, call) for rank, call in enumerate(calls)))
+    return run_scenario(*(program(rank, call) for rank, call in enumerate(calls)))
 
 
 def _passed(value: Any) -> str:
-    """All of two workers pass this to `allreduce`."""
+    """Let two workers pass a value to `allreduce`."""
     return _each(*[lambda worker: worker.allreduce(value)] * 2)
 
 
-def _one_bad(number: float) -> str:
-    """Rank 1 sums a number that the job does not take."""
+def _one_rejected(number: float) -> str:
+    """Let rank 1 sum an element that the job rejects."""
     return _each(
         lambda worker: worker.allreduce(np.ones(1000, np.float32)),
         lambda worker: worker.allreduce(np.full(1000, number, np.float32)),
@@ -43,7 +43,7 @@ def _read_only() -> np.ndarray:
 
 
 class Tensor:
-    """Behaves like a torch.Tensor, where torch need not be installed."""
+    """Behaves like a torch.Tensor. torch need not be installed."""
 
     __module__ = "torch"
     device, requires_grad, dtype = "cpu", False, "torch.float32"
@@ -53,7 +53,7 @@ class Tensor:
     def numpy(self) -> None: ...
 
 
-def _after_leaving(worker: Any) -> None:
+def _after_close(worker: Any) -> None:
     worker.close()
     worker.allreduce(np.ones(1000, np.float32))
 
@@ -103,15 +103,15 @@ MISTAKES = [
     ),
     Mistake(
         "A gradient held NaN",
-        lambda: _one_bad(np.nan),
+        lambda: _one_rejected(np.nan),
         "Find out why the worker diverges: `numpy.isfinite(gradient).all()` before the sum.",
     ),
     Mistake(
-        "A gradient held a number of 16384 or more",
-        lambda: _one_bad(20000.0),
-        "Clip the gradient, or give all workers a smaller `fraction`: `fraction=34` takes numbers below 2^24.",
+        "A gradient held an element of 16384 or more",
+        lambda: _one_rejected(20000.0),
+        "Clip the gradient, or give all workers a smaller `fraction`: `fraction=34` admits elements below 2^24.",
     ),
     Mistake(
-        "Used a worker after `close`, or after its `with` block", lambda: _each(_after_leaving), "Make a new `Worker`."
+        "Used a worker after `close`, or after its `with` block", lambda: _each(_after_close), "Make a new `Worker`."
     ),
 ]

@@ -1,4 +1,4 @@
-"""Mistakes with commands."""
+"""Mistakes on the command line."""
 
 import socket
 import subprocess
@@ -10,20 +10,20 @@ from sim.bench.udp_model import UdpModel
 from sim.emulator.card import Card
 from sim.emulator.udp import UdpSocket
 from sim.frames.client import SWITCH_IP, SWITCH_MAC
-from sim.mistakes.stage import ADDRESS, Mistake
+from sim.mistakes.scenario import ADDRESS, Mistake
 
 __all__ = ["MISTAKES"]
 
 
 def _printed(code: str, *arguments: str) -> str:
-    """The last line that a program prints on its standard error."""
+    """Run a program that fails, and return the last line of its standard error."""
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode, f"{code!r} should have failed"
     return done.stderr.strip().splitlines()[-1]
 
 
 def _without(packages: str, code: str, *arguments: str) -> str:
-    """A program as if some packages were not installed."""
+    """Run a program as if some packages were not installed."""
     return _printed(f"import sys; sys.modules.update(dict.fromkeys({packages.split()!r})); {code}", *arguments)
 
 

@@ -1,11 +1,11 @@
-"""Workers that die or are slow, and a switch that is restarted."""
+"""Workers that die or are slow, and a switch that restarts."""
 
 from typing import Any
 
 import numpy as np
 
 from sim.bench.udp_model import kill
-from sim.mistakes.stage import Mistake, Player, play
+from sim.mistakes.scenario import Mistake, Process, run_scenario
 
 __all__ = ["MISTAKES"]
 
@@ -15,102 +15,103 @@ def _gradient() -> np.ndarray:
 
 
 def _slow() -> str:
-    """Rank 1 computes for longer than rank 0 waits."""
+    """Let rank 1 compute for longer than rank 0 waits."""
 
-    def part(rank: int) -> Any:
-        def run(player: Player) -> None:
-            with player.join(world=2, rank=rank) as worker:
-                player.sleep(14 * rank)
+    def program(rank: int) -> Any:
+        def run(process: Process) -> None:
+            with process.join(world=2, rank=rank) as worker:
+                process.sleep(14 * rank)
                 worker.allreduce(_gradient())
 
         return run
 
-    return play(part(0), part(1))
+    return run_scenario(program(0), program(1))
 
 
 def _goes_on_after_a_timeout() -> str:
-    """Rank 0 calls the next collective as if nothing had happened."""
+    """Let rank 0 call the next collective after a time-out, without recovery."""
 
-    def quick(player: Player) -> None:
-        with player.join(world=2, rank=0) as worker:
+    def quick(process: Process) -> None:
+        with process.join(world=2, rank=0) as worker:
             try:
                 worker.allreduce(_gradient())
             except TimeoutError:
                 worker.allreduce(_gradient())
 
-    def slow(player: Player) -> None:
-        with player.join(world=2, rank=1) as worker:
-            player.sleep(14)
+    def slow(process: Process) -> None:
+        with process.join(world=2, rank=1) as worker:
+            process.sleep(14)
             worker.allreduce(_gradient())
 
-    return play(quick, slow)
+    return run_scenario(quick, slow)
 
 
 def _restarted(*, together: bool) -> str:
-    """Rank 1 of two is killed, or both are, and started again with the same command."""
+    """Kill rank 1 of two, or both, and start them again with the same command."""
 
-    def part(rank: int) -> Any:
-        def run(player: Player) -> None:
-            worker = player.join(world=2, rank=rank)
+    def program(rank: int) -> Any:
+        def run(process: Process) -> None:
+            worker = process.join(world=2, rank=rank)
             worker.allreduce(_gradient())
             if rank or together:
                 kill(worker)
-                player.sleep(2)
-                worker = player.join(world=2, rank=rank)
+                process.sleep(2)
+                worker = process.join(world=2, rank=rank)
             with worker:
-                player.sleep(30)
+                process.sleep(30)
 
         return run
 
-    return play(part(0), part(1))
+    return run_scenario(program(0), program(1))
 
 
 def _killed() -> str:
-    """Rank 1 of two is killed, and does not come back."""
+    """Kill rank 1 of two."""
 
-    def stays(player: Player) -> None:
-        with player.join(world=2, rank=0) as worker:
+    def stays(process: Process) -> None:
+        with process.join(world=2, rank=0) as worker:
             worker.allreduce(_gradient())
             worker.allreduce(_gradient())
 
-    def dies(player: Player) -> None:
-        worker = player.join(world=2, rank=1)
+    def dies(process: Process) -> None:
+        worker = process.join(world=2, rank=1)
         worker.allreduce(_gradient())
         kill(worker)
 
-    return play(stays, dies)
+    return run_scenario(stays, dies)
 
 
 def _switch_restarted() -> str:
-    def part(rank: int) -> Any:
-        def run(player: Player) -> None:
-            with player.join(world=2, rank=rank) as worker:
+    def program(rank: int) -> Any:
+        def run(process: Process) -> None:
+            with process.join(world=2, rank=rank) as worker:
                 worker.allreduce(_gradient())
-                player.sleep(1)
+                process.sleep(1)
                 if rank:
-                    player.board.reset()
+                    process.board.reset()
                 worker.allreduce(_gradient())
 
         return run
 
-    return play(part(0), part(1))
+    return run_scenario(program(0), program(1))
 
 
 MISTAKES = [
     Mistake(
         "One worker computed for 14 s, with `timeout_s=10`",
         _slow,
-        "Set `timeout_s` above the longest time that one worker computes, with reserve.",
+        "Set `timeout_s` above the longest time that one worker computes, with a margin.",
     ),
     Mistake(
         "Caught `CollectiveTimeoutError`, and called the next collective",
         _goes_on_after_a_timeout,
-        "Do what the message says, on all workers: collectives are possible again after `rejoin` and `sync_state`.",
+        "Call `rejoin`, then `sync_state`, on all workers.",
     ),
     Mistake(
         "Killed one worker (`kill -9`) while the others went on",
         _killed,
-        "The sum is of the workers that are left, and `.missing` names the others. Start the worker again with `elastic=True`.",
+        "Go on: the sums contain the other workers, and `Reduction.missing` names the missing ranks. Start the killed worker again with "
+        "`elastic=True`.",
     ),
     Mistake(
         "Killed one worker, and started it again without `elastic=True`",
@@ -120,7 +121,7 @@ MISTAKES = [
     Mistake(
         "Killed all workers (`kill -9`), and started them again",
         lambda: _restarted(together=True),
-        "Nothing, if the workers of the old job are silent for longer than `evict_s`. `iswitch end-job --job 0` ends the old job at once.",
+        "Do nothing: the new workers end the old job after `evict_s`. `iswitch end-job --job 0` ends it at once.",
     ),
     Mistake(
         "The switch was restarted in the middle of a job",

@@ -9,7 +9,7 @@ from iswitch import Worker
 from iswitch.driver.udp import UdpTransport
 from sim.emulator.faults import Rates
 from sim.emulator.program import Machine
-from sim.mistakes.stage import ADDRESS, Mistake, Player, message_of, play
+from sim.mistakes.scenario import ADDRESS, Mistake, Process, format_message, run_scenario
 
 __all__ = ["MISTAKES"]
 
@@ -18,24 +18,24 @@ def _error(call: Callable[[], Any]) -> str:
     try:
         call()
     except Exception as error:
-        return message_of(error)
+        return format_message(error)
     raise AssertionError("there was no error")
 
 
-def _shut_port() -> str:
-    """The host of the switch reports that no program listens at the port."""
+def _closed_port() -> str:
+    """Let the host of the switch report that no program listens at the port."""
 
-    def part(player: Player) -> None:
-        transport = player.transport()
+    def program(process: Process) -> None:
+        transport = process.transport()
         vars(transport)["refused"] = True
         Worker(ADDRESS, world=4, rank=0, transport=transport)
 
-    return play(part, machine=Machine(rates=Rates(loss=1, delay_us=1)))
+    return run_scenario(program, machine=Machine(rates=Rates(loss=1, delay_us=1)))
 
 
 def _silent() -> str:
-    return play(
-        lambda player: Worker("10.0.0.7", world=4, rank=0, transport=player.transport()),
+    return run_scenario(
+        lambda process: Worker("10.0.0.7", world=4, rank=0, transport=process.transport()),
         machine=Machine(rates=Rates(loss=1, delay_us=1)),
     )
 
@@ -49,30 +49,30 @@ def _misspelt() -> str:
 
 
 def _joins(*options: dict[str, Any]) -> str:
-    """Workers join one after another, each with its options, and stay."""
+    """Let workers join one after another, each with its options, and stay."""
 
-    def part(order: int, each: dict[str, Any]) -> Callable[[Player], None]:
-        def run(player: Player) -> None:
-            player.sleep(order)
-            with player.join(**each):
-                player.sleep(30)
+    def program(order: int, each: dict[str, Any]) -> Callable[[Process], None]:
+        def run(process: Process) -> None:
+            process.sleep(order)
+            with process.join(**each):
+                process.sleep(30)
 
         return run
 
-    return play(*(part(order, each) for order, each in enumerate(options)))
+    return run_scenario(*(program(order, each) for order, each in enumerate(options)))
 
 
 MISTAKES = [
     Mistake(
         "Started the workers, but no switch; or gave a wrong port",
-        _shut_port,
+        _closed_port,
         "Start the switch (`make emulator`), then the workers. The emulator listens from port 27000 on, a board at 26963. "
         "`iswitch doctor --switch HOST:PORT` checks the whole path.",
     ),
     Mistake(
         "Gave the address of a machine that is off, or behind a firewall",
         _silent,
-        "`iswitch doctor --switch HOST:PORT` tells a silent host from a closed port and from a missing route.",
+        "`iswitch doctor --switch HOST:PORT` distinguishes a silent host, a closed port and a missing route.",
     ),
     Mistake(
         'Misspelt the host: `Worker("swtich:26963", ...)`', _misspelt, "Correct the name, or pass the IPv4 address."
@@ -80,7 +80,7 @@ MISTAKES = [
     Mistake(
         'Gave a URL: `Worker("udp://127.0.0.1:27000", ...)`',
         lambda: _error(lambda: UdpTransport("udp://127.0.0.1:27000")),
-        "Pass host and port alone.",
+        "Pass only host and port.",
     ),
     Mistake(
         "Counted ranks from 1: `Worker(rank=4, world=4)`",
@@ -105,7 +105,7 @@ MISTAKES = [
     Mistake(
         "Asked for a job that the switch does not have: `job=8`",
         lambda: _joins({"world": 4, "job": 8}),
-        "Jobs count from 0. `iswitch status` shows how many there are.",
+        "Job numbers begin with 0. `iswitch status` shows how many jobs the switch can hold.",
     ),
     Mistake(
         "Used another key than the other workers",

@@ -1,9 +1,9 @@
-"""docs/mistakes.md: every mistake, the message it got, and what helps."""
+"""docs/mistakes.md: each mistake, its message, and the remedy."""
 
 import re
 
 from sim.mistakes import collectives, commands, failures, starting
-from sim.mistakes.stage import Mistake
+from sim.mistakes.scenario import Mistake
 
 __all__ = ["SECTIONS", "text"]
 
@@ -15,29 +15,29 @@ SECTIONS = {
 }
 
 _HEAD = """\
-# What I did, what it said, what helps
+# Common mistakes, their messages, and remedies
 
-The commonest mistakes. `python -m sim.mistakes > docs/mistakes.md` makes each of them at the emulated switch, most of them in virtual time, and
-writes this file; a test compares. `+N` stands for the rise of a counter of the switch. `iswitch doctor` and `iswitch counters` show all counters.
+`python -m sim.mistakes > docs/mistakes.md` makes each mistake at the emulated switch, most of them in virtual time, and writes this
+page; a test compares. `+N` stands for the rise of a counter of the switch. `iswitch doctor` and `iswitch counters` show all counters.
 """
 
 
 def text() -> str:
-    """Make all mistakes, and return the document."""
+    """Make all mistakes, and return the page."""
     return "\n".join([_HEAD, *(_section(name, mistakes) for name, mistakes in SECTIONS.items())])
 
 
 def _section(name: str, mistakes: list[Mistake]) -> str:
-    rows = [f"| {_cell(each.did)} | {_message(each.make())} | {_cell(each.helps)} |" for each in mistakes]
-    return "\n".join([f"## {name}", "", "| What I did | What it said | What helps |", "|---|---|---|", *rows, ""])
+    rows = [f"| {_cell(each.action)} | {_message(each.provoke())} | {_cell(each.remedy)} |" for each in mistakes]
+    return "\n".join([f"## {name}", "", "| Mistake | Message | Remedy |", "|---|---|---|", *rows, ""])
 
 
-def _message(said: str) -> str:
-    kind, colon, rest = said.partition(": ")
-    return f"**{kind}**: {_cell(rest)}" if colon and kind.isidentifier() else _cell(said)
+def _message(text: str) -> str:
+    kind, colon, rest = text.partition(": ")
+    return f"**{kind}**: {_cell(rest)}" if colon and kind.isidentifier() else _cell(text)
 
 
 def _cell(words: str) -> str:
-    """Text within a cell of a table. The counts of counters, which depend on times, become N."""
+    """Return text for a cell of a table. Counts of counters depend on times, so they become N."""
     words = re.sub(r"\b([A-Z][A-Z_]+) \+\d+", r"\1 +N", words)
     return words.strip().replace("|", "\\|").replace("<", "&lt;").replace("\n", "<br>")

@@ -189,7 +189,7 @@ def test_each_tainted_sum_is_a_warning_of_its_own(model):
             for _ in range(10):
                 worker.allreduce(np.full(3, np.nan, np.float32))
     assert [warning.category for warning in caught] == [TaintWarning] * 10
-    assert "so those sums are NaN, in collective 10" in str(caught[-1].message)
+    assert "The sums of these segments are NaN" in str(caught[-1].message)
 
 
 def test_a_warning_comes_each_time_that_other_workers_are_missing(model):

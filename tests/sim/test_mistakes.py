@@ -1,11 +1,11 @@
-"""docs/mistakes.md is what mistakes really say."""
+"""docs/mistakes.md shows the real messages."""
 
 import warnings
 from pathlib import Path
 
 import pytest
 
-from sim.mistakes.stage import message_of, play
+from sim.mistakes.scenario import format_message, run_scenario
 from sim.mistakes.table import SECTIONS, text
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -21,10 +21,10 @@ def test_the_docs_show_what_is_said(made: str) -> None:
     assert (DOCS / "mistakes.md").read_text(encoding="utf-8").splitlines() == made.splitlines()
 
 
-def test_there_are_twenty_and_more_each_with_what_helps() -> None:
+def test_there_are_twenty_and_more_each_with_a_remedy() -> None:
     mistakes = [each for section in SECTIONS.values() for each in section]
-    assert len({each.did for each in mistakes}) == len(mistakes) >= 20
-    assert all(each.helps for each in mistakes)
+    assert len({each.action for each in mistakes}) == len(mistakes) >= 20
+    assert all(each.remedy for each in mistakes)
 
 
 def test_no_message_is_raw(made: str) -> None:
@@ -41,20 +41,20 @@ def test_no_message_is_raw(made: str) -> None:
         assert raw not in made
 
 
-def test_a_play_ends_with_the_first_error_or_has_a_warning_or_fails() -> None:
-    def fails(player):
-        player.sleep(1)
+def test_a_scenario_ends_with_the_first_error_or_has_a_warning_or_fails() -> None:
+    def fails(process):
+        process.sleep(1)
         raise ValueError("late")
 
-    def fails_first(player):
-        player.sleep(0.5)
+    def fails_first(process):
+        process.sleep(0.5)
         raise TypeError("soon")
 
-    def warns(player):
+    def warns(process):
         warnings.warn("careful", UserWarning, stacklevel=1)
-        player.sleep(2)
+        process.sleep(2)
 
-    assert play(fails, fails_first, warns) == message_of(TypeError("soon"))
-    assert play(warns) == "UserWarning: careful"
+    assert run_scenario(fails, fails_first, warns) == format_message(TypeError("soon"))
+    assert run_scenario(warns) == "UserWarning: careful"
     with pytest.raises(AssertionError, match="there was no message"):
-        play(lambda player: player.sleep(1))
+        run_scenario(lambda process: process.sleep(1))

@@ -1,4 +1,4 @@
-"""A switch in virtual time, at whose ports programs make a mistake, and the message that they get."""
+"""A switch in virtual time, programs at its ports that make a mistake, and the message that they receive."""
 
 import warnings
 from collections.abc import Callable
@@ -16,10 +16,10 @@ from sim.emulator.engine import Board
 from sim.emulator.fabric import Fabric
 from sim.emulator.program import Machine, Program, ProgramTransport
 
-__all__ = ["ADDRESS", "Mistake", "Player", "message_of", "play"]
+__all__ = ["ADDRESS", "Mistake", "Process", "format_message", "run_scenario"]
 
 ADDRESS = "127.0.0.1:27000"
-"""The address that messages name; the programs of a stage are at its ports in any case."""
+"""The address in messages. The programs of a scenario are attached to the switch whatever the address is."""
 LIMIT_S = 200.0
 MACHINE = Machine()
 
@@ -27,22 +27,32 @@ MACHINE = Machine()
 class Mistake(NamedTuple):
     """A mistake of a user.
 
-    did : str
+    Parameters
+    ----------
+    action : str
         What the user did, in Markdown.
-    make : callable
+    provoke : callable
         Makes the mistake, and returns the message.
-    helps : str
-        What helps, in Markdown.
+    remedy : str
+        What the user can do, in Markdown.
     """
 
-    did: str
-    make: Callable[[], str]
-    helps: str
+    action: str
+    provoke: Callable[[], str]
+    remedy: str
 
 
 @dataclass
-class Player:
-    """A program on the stage: one process of the user. board: the switch."""
+class Process:
+    """One process of the user, in virtual time.
+
+    Parameters
+    ----------
+    program : Program
+        The process, for the emulator.
+    board : Board
+        The switch.
+    """
 
     program: Program
     board: Board
@@ -52,33 +62,37 @@ class Player:
         return self.program.transport()
 
     def join(self, **options: Any) -> Worker:
-        """Return a new Worker; collectives time out after 10 s unless the options say otherwise."""
+        """Return a new Worker. Its collectives time out after 10 s, unless the options contain `timeout_s`."""
         return Worker(ADDRESS, transport=self.transport(), **{"timeout_s": 10, **options})
 
     def sleep(self, seconds: float) -> None:
-        """Compute for so many seconds of virtual time."""
+        """Compute for a number of seconds of virtual time."""
         self.program.sleep(seconds)
 
 
-class _End(Exception):
-    """Ends all programs of a stage: one of them has got an exception."""
+class _ScenarioEnded(Exception):
+    """Ends all programs of a scenario, because one of them has raised an exception."""
 
 
-def message_of(error: Exception | Warning) -> str:
+def format_message(error: Exception | Warning) -> str:
     """Return the last line of a traceback, or a warning as Python prints it."""
     return f"{type(error).__name__}: {error}"
 
 
-def play(*parts: Callable[[Player], Any], machine: Machine = MACHINE) -> str:
-    """Run programs at the ports of one switch, and return the message of the first exception in one of them, or else of
-    the first warning.
+def run_scenario(*programs: Callable[[Process], Any], machine: Machine = MACHINE) -> str:
+    """Run programs at the ports of one switch until the first exception.
 
     Parameters
     ----------
-    parts : callable
-        Each runs as a process of its own, at a port of its own.
+    programs : callable
+        Each runs as a process at a port of its own.
     machine : Machine
         The computers and their cables.
+
+    Returns
+    -------
+    str
+        The message of the first exception or, if there was none, of the first warning.
 
     Raises
     ------
@@ -89,22 +103,22 @@ def play(*parts: Callable[[Player], Any], machine: Machine = MACHINE) -> str:
     warned: list[str] = []
 
     def listen(message: Warning | str, *_: Any, **__: Any) -> None:
-        warned.append(message_of(message if isinstance(message, Warning) else UserWarning(message)))
+        warned.append(format_message(message if isinstance(message, Warning) else UserWarning(message)))
 
-    def perform(part: Callable[[Player], Any], board: Board, program: Program) -> None:
+    def run(work: Callable[[Process], Any], board: Board, program: Program) -> None:
         try:
-            part(Player(program, board))
+            work(Process(program, board))
         except Exception as error:
-            errors.append(message_of(error))
-            raise _End from error
+            errors.append(format_message(error))
+            raise _ScenarioEnded from error
 
     with Board(path=_library()) as board, Fabric([board]) as fabric, warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.showwarning = listen
         cluster = Cluster(fabric)
-        for port, part in enumerate(parts):
-            cluster.add((0, port), partial(perform, part, board), name=f"part {port}", machine=machine)
-        with suppress(_End):
+        for port, work in enumerate(programs):
+            cluster.add((0, port), partial(run, work, board), name=f"process {port}", machine=machine)
+        with suppress(_ScenarioEnded):
             cluster.run(LIMIT_S)
     if not errors + warned:
         raise AssertionError("there was no message")
