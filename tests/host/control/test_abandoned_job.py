@@ -1,0 +1,178 @@
+"""When a worker ends the job that refuses it, on a clock of its own, with scripted members."""
+
+import warnings
+
+import pytest
+
+from iswitch.control import abandoned_job
+from iswitch.control.abandoned_job import AbandonedJobWatch
+from iswitch.control.inspection import JobView, MemberView
+from iswitch.driver.membership import Membership
+from iswitch.errors import AbandonedJobWarning, RefusedError
+from iswitch.wire import NO_MEMBER, Format, JobState, Mode, Reason, Standing
+
+EVICT_S = 1.0
+
+
+class Switch:
+    """A job of two members and the control client that reads it. `alive`: ranks that give a sign of life all the time.
+    `outage`: the time in which the switch's answers take long."""
+
+    address = "10.0.0.9:26963"
+
+    def __init__(self, *, state=JobState.RUNNING, alive=(), evict_s=EVICT_S, outage=(0.0, 0.0)):
+        self.clock, self.transport = 100.0, self
+        self.state, self.alive, self.evict_s, self.outage = state, set(alive), evict_s, outage
+        self.epoch, self.ended = 7, []
+
+    def now(self):
+        return self.clock
+
+    def sleep(self, seconds):
+        self.clock += seconds
+
+    def answer(self):
+        self.clock += 0.001
+        begin, end = self.outage
+        if begin <= self.clock - 100.0 < end:
+            self.clock = 100.0 + end
+
+    def read_job(self, control, job):
+        self.answer()
+        live = [0, 1] if self.state != JobState.NONE else []
+        evict_us = int(self.evict_s * 1e6)
+        return JobView(job, self.state, Format.WINDOW64, 44, self.epoch, 352, 2, 2, live, [], 0, 0, evict_us)
+
+    def read_member(self, control, job, member):
+        self.answer()
+        silent_s = 0.0 if member in self.alive else self.clock - 99.0
+        return MemberView(member, Standing.LIVE, member, f"10.0.0.{member}:4000", "02:00:00:00:00:00", silent_s)
+
+    def end_job(self, job, key):
+        self.ended.append((job, key, round(self.clock - 100.0, 1)))
+        self.state, self.epoch = JobState.NONE, 0
+
+
+def watch_of(monkeypatch, switch, wanted=NO_MEMBER):
+    monkeypatch.setattr(abandoned_job, "read_job", switch.read_job)
+    monkeypatch.setattr(abandoned_job, "read_member", switch.read_member)
+    request = Membership(
+        job=0,
+        key=5,
+        world=2,
+        threshold=2,
+        format=Format.WINDOW64,
+        fraction=44,
+        elements=352,
+        mode=Mode.QUARANTINE,
+        nonce=1,
+        wanted=wanted,
+    )
+    return AbandonedJobWatch(switch, request)
+
+
+def wait(watch, reason=Reason.MEMBER, timeout_s=60.0):
+    """Wait twice, as a worker does whose next Join is refused for the same reason."""
+    deadline = watch.control.now() + timeout_s
+    for _ in range(2):
+        if not watch.control.ended:
+            watch.wait_until_free(RefusedError("refused", reason), deadline)
+
+
+def test_a_job_whose_members_are_all_silent_for_evict_s_is_ended(monkeypatch):
+    switch = Switch()
+    with pytest.warns(
+        AbandonedJobWarning, match=r"watched its members, ranks 0 and 1, for 1\.\d s, longer than .* 1 s"
+    ):
+        wait(watch_of(monkeypatch, switch))
+    [(job, key, when)] = switch.ended
+    assert (job, key) == (0, 5) and EVICT_S <= when < EVICT_S + 0.3
+
+
+@pytest.mark.parametrize("alive", [{0}, {1}, {0, 1}])
+def test_a_job_with_a_live_member_is_not_ended(monkeypatch, alive):
+    switch = Switch(alive=alive)
+    with pytest.raises(RefusedError, match="and is alive") as refused:
+        wait(watch_of(monkeypatch, switch))
+    assert refused.value.reason == Reason.MEMBER and not switch.ended
+
+
+def test_silence_during_an_outage_does_not_count(monkeypatch):
+    switch = Switch(outage=(0.5, 3.0))
+    with pytest.warns(AbandonedJobWarning):
+        wait(watch_of(monkeypatch, switch))
+    assert switch.ended[0][2] >= 3.0 + EVICT_S
+
+
+def test_a_job_without_evict_s_is_not_ended(monkeypatch):
+    switch = Switch(evict_s=0)
+    with pytest.raises(RefusedError, match="it keeps its rank, because the job's `evict_s` is 0"):
+        wait(watch_of(monkeypatch, switch))
+    assert not switch.ended and switch.clock < 101
+
+
+def test_a_job_with_another_key_is_not_ended(monkeypatch):
+    switch = Switch()
+    with pytest.raises(RefusedError, match="the key is not the job's"):
+        wait(watch_of(monkeypatch, switch), Reason.KEY)
+    assert not switch.ended
+
+
+def test_a_job_that_began_again_after_the_last_look_is_not_ended(monkeypatch):
+    switch = Switch()
+    watch = watch_of(monkeypatch, switch)
+    read, looks = switch.read_job, []
+
+    def begin_again(control, job):
+        looks.append(switch.clock)
+        view = read(control, job)
+        return view._replace(epoch=8) if looks[-1] > 101 and len(looks) > 1 and looks[-1] - looks[-2] < 0.01 else view
+
+    monkeypatch.setattr(abandoned_job, "read_job", begin_again)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        watch.wait_until_free(RefusedError("refused", Reason.MEMBER), switch.clock + 60)
+    assert not switch.ended
+
+
+def test_in_a_forming_job_the_switch_itself_gives_away_a_dead_rank(monkeypatch):
+    switch = Switch(state=JobState.FORMING)
+    watch_of(monkeypatch, switch, wanted=1).wait_until_free(RefusedError("refused", Reason.MEMBER), switch.clock + 60)
+    assert not switch.ended and switch.clock - 100 > EVICT_S
+
+
+def test_other_refusals_are_final(monkeypatch):
+    switch = Switch()
+    with pytest.raises(RefusedError, match="refused"):
+        wait(watch_of(monkeypatch, switch), Reason.JOB)
+    assert switch.clock == 100.0
+
+
+def test_an_elastic_worker_looks_now_and_then_and_ends_a_dead_job(monkeypatch):
+    switch = Switch()
+    watch = watch_of(monkeypatch, switch)
+
+    def check_until_ended():
+        while not switch.ended:
+            before = switch.clock
+            watch.check(rank_taken=False)
+            switch.sleep(0.02)
+            assert switch.clock - before < 0.2 and switch.clock < 110
+
+    with pytest.warns(AbandonedJobWarning):
+        check_until_ended()
+    assert EVICT_S <= switch.ended[0][2] < EVICT_S + 0.5
+
+
+def check_for_10_s(watch):
+    while watch.control.now() < 110:
+        watch.check(rank_taken=True)
+        watch.control.sleep(0.02)
+
+
+def test_an_elastic_worker_whose_rank_has_a_live_owner_is_refused(monkeypatch):
+    monkeypatch.setattr(abandoned_job, "_GRACE_S", 0.0)
+    switch = Switch(alive={1})
+    watch = watch_of(monkeypatch, switch, wanted=1)
+    with pytest.raises(RefusedError, match="rank 1 is taken"):
+        check_for_10_s(watch)
