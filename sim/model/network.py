@@ -1,7 +1,7 @@
-"""Golden switches joined by links: frames go from port to port until none is left. No clocks, no bandwidth.
+"""Golden switches connected by links: frames go from port to port until none is left. No clocks, no bandwidth.
 
-Each frame on a link between switches, or to or from a host, may be lost, come twice or be overtaken, seeded; with a
-rate of 0 links are first in, first out. A reordered frame waits until nothing else is under way.
+Each frame on a link between switches, or to or from a host, may be lost, duplicated or reordered, by a seeded generator.
+With rates of 0 links are first in, first out. A reordered frame waits until no other frame is in flight.
 """
 
 import random
@@ -13,7 +13,7 @@ __all__ = ["Network"]
 
 
 class Receiver(Protocol):
-    """A switch: a frame into a port, and what it sends by which ports."""
+    """A switch: it takes a frame into a port and returns what it sends, with the ports."""
 
     def receive(self, port: int, frame: bytes, now_us: int) -> list[tuple[int, bytes]]: ...
 
@@ -23,8 +23,18 @@ End = tuple[int, int]
 
 
 class Network:
-    """`links` joins ends in pairs. `hosts` are given what leaves the switches at other ends. Rates from 0 to 1 for each
-    frame."""
+    """Switches, links and hosts.
+
+    Parameters
+    ----------
+    switches : sequence of Receiver
+    links : sequence of (End, End)
+        Pairs of ends that a link connects. `hosts` receive what leaves the switches at other ends.
+    loss, duplicate, reorder : float
+        Rates for each frame, from 0 to 1.
+    seed : int
+        Of the generator of faults.
+    """
 
     def __init__(
         self,
@@ -47,7 +57,7 @@ class Network:
         self.now_us = 0
 
     def send(self, end: End, frame: bytes) -> None:
-        """A host's frame into a port, and all that follows from it."""
+        """Send a host's frame into a port, and deliver everything that follows from it."""
         self.carry(end, frame, into=True)
         while self.moving or self.waiting:
             if not self.moving:
@@ -62,7 +72,7 @@ class Network:
                 self.carry(self.peers.get(leaves, leaves), sent, into=leaves in self.peers)
 
     def carry(self, at: End, frame: bytes, *, into: bool) -> None:
-        """A frame that should arrive at a switch's port (`into`), or at the host behind it."""
+        """Put a frame on its way into a switch's port (`into`), or to the host behind it."""
         if not into and at not in self.hosts:
             return
         loss, duplicate, reorder = (self.random.random() < rate for rate in self.rates)

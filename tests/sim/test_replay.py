@@ -136,8 +136,8 @@ MUTANTS = {
         "rules",
         {"keep_answer": lambda place, answer, most: RULES.keep_answer(place, answer, most + 1)},
     ),
-    "nothing counts as drawn too often": ("table", {"use": lambda self, rows: None}),
-    "adds are not held back": ("table", {"add_waits": lambda self, count: None}),
+    "nothing counts as drawn too often": ("table", {"count_samples": lambda self, rows: None}),
+    "adds are not held back": ("table", {"add_wait_reason": lambda self, count: None}),
     "tickets do not pass": ("table", {"advance_ticket": lambda self: None}),
     "the bucket above": ("table", {"extreme_buckets": lambda self: tuple(k + bool(k) for k in EXTREMES(self))}),
 }

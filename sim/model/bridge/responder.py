@@ -1,4 +1,4 @@
-"""What the switch answers as a host: who has its address, and is it there. Frames in, frames out."""
+"""The switch as a host: it answers ARP requests for its address and ICMP echo requests. Frames in, frames out."""
 
 import struct
 
@@ -17,20 +17,21 @@ IP_AT, ICMP_AT = 14, 34
 
 
 def answer(frame: bytes, own: SwitchAddress) -> bytes | None:
-    """The frame that answers `frame`, to leave by the port it came from; None if nothing is asked of the switch here.
+    """Return the answer to a frame, which leaves by the port that the frame came in by; None if it is no request.
 
-    Nobody is answered at a group address. What follows the message, padding included, stays as it came.
+    A requester with a group address gets no answer. Whatever follows the message, padding included, is copied.
     """
     return arp(frame, own) or echo(frame, own)
 
 
 def arp(frame: bytes, own: SwitchAddress) -> bytes | None:
-    sender, asked = frame[22:32], frame[38:42]
+    """Return the ARP reply to a request for the switch's address, or None."""
+    sender, requested = frame[22:32], frame[38:42]
     if (
         frame[:6] not in (BROADCAST, own.mac)
         or frame[12:20] != ARP_HEAD
         or frame[20:22] != REQUEST
-        or asked != own.ip
+        or requested != own.ip
         or sender[0] & 1
     ):
         return None
@@ -38,8 +39,11 @@ def arp(frame: bytes, own: SwitchAddress) -> bytes | None:
 
 
 def echo(frame: bytes, own: SwitchAddress) -> bytes | None:
-    """`checksum + 0x0800` with the end-around carry is RFC 1624's update for a type that goes from 8 to 0. Of the two
-    zeros that ones' complement has it gives 0xFFFF, which is right for a message of nothing but zeros too."""
+    """Return the reply to an ICMP echo request, or None.
+
+    The type goes from 8 to 0, so the checksum rises by 0x0800 with an end-around carry (RFC 1624). Of the two zeros of
+    ones' complement that gives 0xFFFF, which is right for a message of zeros only, too.
+    """
     length, _, fragment, _, protocol = struct.unpack_from(">HHHBB", frame, 16)
     if (
         frame[:6] != own.mac

@@ -1,7 +1,7 @@
-"""Where epochs, first sequence numbers and tokens come from: xorshift64 (Marsaglia, 2003), one step per draw.
+"""The generator of epochs, first sequence numbers and tokens: xorshift64 (Marsaglia, 2003), one step per number.
 
-Not a cryptographic generator. Each of its three steps is invertible, so a test can choose the seed that makes the
-switch draw what the test wants, for instance a first seq just below 2^32.
+It is not cryptographic. Each of its three shifts is invertible, so a test can choose the seed that makes the switch
+draw what the test needs, for instance a first seq just below 2^32.
 """
 
 from typing import NamedTuple
@@ -10,11 +10,11 @@ __all__ = ["DEFAULT_SEED", "Offer", "initial", "offer", "seed_before", "seed_for
 
 MASK = (1 << 64) - 1
 DEFAULT_SEED = 0x9E3779B97F4A7C15
-"""Instead of 0, which the generator never leaves."""
+"""The seed that is used instead of 0, which the generator never leaves."""
 
 
 class Offer(NamedTuple):
-    """What the next Join gets if it needs it: `epoch` and `first_seq` if it creates the job, `token` if an entry."""
+    """What the next Join gets if it needs it: `epoch` and `first_seq` to create the job, `token` for an entry."""
 
     epoch: int
     first_seq: int
@@ -22,18 +22,19 @@ class Offer(NamedTuple):
 
 
 def initial(seed: int) -> int:
+    """Return the first state."""
     return seed & MASK or DEFAULT_SEED
 
 
 def step(state: int) -> int:
-    """The next state, which is also the value drawn."""
+    """Return the next state, which is also the number drawn."""
     state ^= state << 13 & MASK
     state ^= state >> 7
     return state ^ state << 17 & MASK
 
 
 def seed_before(state: int) -> int:
-    """The state from which `step` leads to `state`. x ^= x << k is undone by adding the shifts by 2k, 3k, ... too."""
+    """Return the state before a state. x ^= x << k is undone by adding the shifts by 2k, 3k, ... as well."""
 
     def undo(value: int, shift: int) -> int:
         total, shifted = value, value
@@ -46,12 +47,12 @@ def seed_before(state: int) -> int:
 
 
 def seed_for_first_seq(first_seq: int, epoch: int = 0) -> int:
-    """A seed with which the first job created has this first seq (a multiple of 2W) and epoch."""
+    """Return a seed with which the first job created has this first seq (a multiple of 2W) and epoch."""
     return seed_before(first_seq % 2**32 << 32 | epoch)
 
 
 def offer(state: int, slots: int, *, new_job: bool) -> tuple[int, Offer]:
-    """The state after the draws and what was drawn: for a new job one draw for the job, then one for the token."""
+    """Return the state after the draws and the offer: for a new job one draw for the job, then one for the token."""
     epoch = first_seq = 0
     if new_job:
         state = step(state)

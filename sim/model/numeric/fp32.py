@@ -1,6 +1,6 @@
-"""Format `fp32` on whole payloads: IEEE-754 binary32 addition, rounding to nearest even, subnormals kept.
+"""Format `fp32`: IEEE-754 binary32 addition of arrays, rounded to nearest even, with subnormals.
 
-Every NaN leaves as 0x7FC00000, whatever came in; x + -x is +0; -0 + -0 is -0. The way is the processor's own adder.
+Every NaN leaves as 0x7FC00000, whatever came in; x + -x is +0; -0 + -0 is -0. The processor's own adder does it.
 """
 
 import numpy as np
@@ -13,13 +13,13 @@ NAN = 0x7FC00000
 
 
 def canonical(values_u32: ArrayLike) -> np.ndarray:
-    """The same numbers with every NaN replaced by `NAN`."""
+    """Return the same elements with every NaN replaced by `NAN`."""
     values = np.asarray(values_u32, dtype=np.uint32)
     return np.where((values & 0x7FFFFFFF) > 0x7F800000, np.uint32(NAN), values)
 
 
 def add(a_u32: ArrayLike, b_u32: ArrayLike) -> np.ndarray:
-    """Sum of two arrays of float32 patterns, as patterns."""
+    """Return the sum of two arrays of float32 bit patterns, as bit patterns."""
     a, b = (np.asarray(operand, dtype=np.uint32).view(np.float32) for operand in (a_u32, b_u32))
     with np.errstate(over="ignore", invalid="ignore"):
         return canonical(np.add(a, b).view(np.uint32))

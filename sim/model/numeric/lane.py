@@ -1,4 +1,4 @@
-"""What the aggregator's lanes do to a payload, for whole payloads at once.
+"""The aggregator's lanes: what they do to the elements of a payload, for all elements at once.
 
 The accumulator of an element is 64 bits. `window64` fills them with a signed integer; `fp32` and `int32` keep their
 32 bits in the low half and zeros above. The poison bit belongs to `window64` and is False elsewhere.
@@ -28,22 +28,28 @@ __all__ = [
 ]
 
 POISON = -1 << 63
-"""A poisoned element of an uplink: no sum of 32 terms below 2^58 comes near."""
+"""A poisoned element of an uplink. No sum of 32 terms below 2^58 reaches this value."""
 
 _LOW = (1 << 32) - 1
 
 
 class Stored(NamedTuple):
-    """Content of a slot: one entry per element."""
+    """The accumulators of a slot: one entry per element."""
 
     accumulator: np.ndarray
     """int64"""
     poison: np.ndarray
-    """bool: a rejected number is in the sum"""
+    """bool: a rejected term belongs to the sum"""
 
 
 def arithmetic_of(name: str, format: int) -> Arithmetic:
-    """Return how contributions of a format are added; ValueError, in the name of a function, if none have it."""
+    """Return how contributions of a format are added.
+
+    Raises
+    ------
+    ValueError
+        If no job has this format. The message names the function `name`.
+    """
     description = FORMATS[Format(format)]
     if not description.job:
         *others, last = (known.name for known in JOB_FORMATS.values())
@@ -52,19 +58,22 @@ def arithmetic_of(name: str, format: int) -> Arithmetic:
 
 
 def patterns(format: int) -> np.dtype[Any]:
-    """Return the integers as which this model reads elements of a format from a frame."""
+    """Return the integer type as which this model reads elements of a format from a frame."""
     return np.dtype("<i8" if FORMATS[Format(format)].element.itemsize == 8 else "<u4")
 
 
 def exponent_limit(fraction: int) -> int:
-    """Lowest biased exponent that `window64` rejects: |x| < 2^(58 - F) is exponent < 185 - F; NaN and Inf have 255."""
+    """Return the lowest biased exponent that `window64` rejects.
+
+    |x| < 2^(58 - F) means an exponent below 185 - F. NaN and infinities have 255.
+    """
     if not FRACTION_MIN <= fraction <= FRACTION_MAX:
         raise ValueError(f"exponent_limit fraction must be {FRACTION_MIN} to {FRACTION_MAX}, not {fraction!r}")
     return min(255, 185 - fraction)
 
 
 def is_tainted(format: int, payload_u32: ArrayLike, limit: int) -> bool:
-    """Whether a contribution holds a NaN, an infinity or, in `window64`, a number out of range."""
+    """Return whether a contribution holds a NaN, an infinity or, in `window64`, an element out of range."""
     exponent = FORMATS[Format(format)].exponent
     match arithmetic_of("is_tainted", format):
         case Arithmetic.WINDOW:
@@ -80,10 +89,29 @@ def is_tainted(format: int, payload_u32: ArrayLike, limit: int) -> bool:
 def accumulate(
     format: int, stored: Stored | None, payload_u32: ArrayLike, *, fraction: int, limit: int, include: bool, first: bool
 ) -> tuple[Stored, int]:
-    """The slot after a contribution, and how many of its non-zero terms rounded to zero.
+    """Return a slot's accumulators after a contribution, and how many of its non-zero terms rounded to zero.
 
-    `first`: the old content counts for nothing (and may be None). Not `include`: the payload counts for nothing, but
-    for its length; first without include is how a slot becomes zeros.
+    Parameters
+    ----------
+    format : int
+        The slot's number format.
+    stored : Stored or None
+        The accumulators before; None is allowed with `first`.
+    payload_u32 : array_like of uint32
+        The elements as they stand in the frame.
+    fraction : int
+        F: a `window64` term is x * 2^F.
+    limit : int
+        The lowest biased exponent that is rejected.
+    include : bool
+        False adds nothing and uses the payload's length only. With `first` that is how a slot becomes zeros.
+    first : bool
+        Whether the accumulators before are overwritten.
+
+    Raises
+    ------
+    ValueError
+        If the payload is not as long as the accumulators, unless `first`.
     """
     payload = np.asarray(payload_u32, dtype=np.uint32)
     nothing = np.zeros(payload.shape, dtype=np.int64), np.zeros(payload.shape, dtype=bool)
@@ -105,7 +133,7 @@ def accumulate(
 
 
 def result(format: int, stored: Stored, fraction: int) -> np.ndarray:
-    """The payload that leaves, as uint32."""
+    """Return the elements of the result, as uint32."""
     match arithmetic_of("result", format):
         case Arithmetic.WINDOW:
             return np.where(stored.poison, np.uint32(fp32.NAN), window64.from_fixed(stored.accumulator, fraction))
@@ -114,15 +142,17 @@ def result(format: int, stored: Stored, fraction: int) -> np.ndarray:
 
 
 def uplink(format: int, stored: Stored) -> np.ndarray:
-    """The accumulators as they go up, unrounded: int64 in `window64` (which is `fixed64` on the wire), else uint32."""
+    """Return the elements of an uplink, unrounded: int64 for `window64` (`fixed64` on the wire), else uint32."""
     if FORMATS[Format(format)].arithmetic is Arithmetic.WINDOW:
         return np.where(stored.poison, np.int64(POISON), stored.accumulator)
     return (stored.accumulator & _LOW).astype(np.uint32)
 
 
 def accumulate_uplink(format: int, stored: Stored | None, payload: np.ndarray, *, first: bool) -> Stored:
-    """`accumulate` for what `uplink` has made of the same format. It was checked where it was rounded: nothing is
-    rejected."""
+    """Return a slot's accumulators after an uplink of the same format, as `uplink` made it.
+
+    Nothing is rejected, for the leaf has checked each contribution.
+    """
     if FORMATS[Format(format)].arithmetic is not Arithmetic.WINDOW:
         return accumulate(format, stored, payload, fraction=0, limit=0, include=True, first=first)[0]
     old = (
@@ -133,5 +163,5 @@ def accumulate_uplink(format: int, stored: Stored | None, payload: np.ndarray, *
 
 
 def install(payload_u32: np.ndarray) -> Stored:
-    """A result from above, kept as it is: to be read as `int32`, whatever its format."""
+    """Return the accumulators that hold a parent's result as it is. Read them as `int32`, whatever its format."""
     return Stored(payload_u32.astype(np.int64), np.zeros(payload_u32.shape, bool))

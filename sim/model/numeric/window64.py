@@ -1,9 +1,9 @@
-"""Format `window64` on whole payloads: float32 numbers to 64-bit integers and back.
+"""Format `window64`: arrays of float32 elements to 64-bit integers and back.
 
 Promises the same bits as exact fractions: a term is x * 2^F rounded to the nearest integer, ties to even; a result is
 sum * 2^-F rounded to the nearest float32, ties to even, subnormals included, zero as +0, overflow as an infinity.
 
-The way is float64, whose 53 bits are wide enough that every step but one is exact; the gateware shifts integers.
+The model computes in float64, whose 53 bits make every step but one exact; the gateware shifts integers.
 """
 
 import numpy as np
@@ -17,7 +17,10 @@ _EXCESS_BITS = 64 - _EXACT_BITS
 
 
 def to_fixed(values_u32: ArrayLike, fraction: int, limit: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Terms as int64, which of them were rejected (biased exponent >= `limit`; term 0), which non-zero became 0."""
+    """Return terms as int64, which of them are rejected, and which non-zero ones became 0.
+
+    An element whose biased exponent is at least `limit` is rejected; its term is 0.
+    """
     values = np.asarray(values_u32, dtype=np.uint32)
     rejected = (values >> 23 & 0xFF) >= min(limit, 255)
     accepted = np.where(rejected, np.uint32(0), values).view(np.float32).astype(np.float64)
@@ -26,7 +29,7 @@ def to_fixed(values_u32: ArrayLike, fraction: int, limit: int) -> tuple[np.ndarr
 
 
 def from_fixed(sums: ArrayLike, fraction: int) -> np.ndarray:
-    """float32 patterns nearest to sums * 2^-fraction.
+    """Return the float32 bit patterns nearest to sums * 2^-fraction.
 
     A sum too long for float64 is first cut to its upper 53 bits, the last of them set if anything was lost ("round to
     odd"). That bit is far below float32's last, so the one rounding, float64 to float32, sees which side of a tie it
