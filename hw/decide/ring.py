@@ -274,7 +274,7 @@ class Ring(wiring.Component):
             after.opened_us.eq(Mux(opens, Mux(installs, 0, self.now_us), slot.opened_us)),
             after.state.eq(Mux(installs, SlotState.COMPLETE, Mux(self.emit, closed, SlotState.COLLECTING))),
             self.completes.eq(self.slot_write & (after.state == SlotState.COMPLETE) & ~installs),
-            after.change.eq(self.completes & after.boundary & joins),
+            after.members_changed.eq(self.completes & after.boundary & joins),
         ]
         if uplinks:
             m.d.comb += [

@@ -46,7 +46,7 @@ def _sum(m, case: Case, work, admitted):
         Mux(partial, ResultFlag.PARTIAL, 0)
         | Mux(decision.resend & ~forces, ResultFlag.RESENT, 0)
         | Mux(slot.tainted.any(), ResultFlag.TAINTED, 0)
-        | Mux(slot.change, ResultFlag.MEMBERS_CHANGED, 0)
+        | Mux(slot.members_changed, ResultFlag.MEMBERS_CHANGED, 0)
     )
     first = Mux(forces, slot.members == 0, decision.first)
     operation = Mux(forces, Operation.FORCE, decision.operation)

@@ -125,7 +125,7 @@ def slot_row(config: Config) -> data.StructLayout:
             "length": range(4 * config.elements + 1),
             "boundary": 1,
             "requires_all": 1,
-            "change": 1,
+            "members_changed": 1,
             "opened_us": 32,
             **({"ranks": members, "partial": 1} if config.uplinks else {}),
         }

@@ -114,7 +114,7 @@ class Recorder(TreeSwitch):
             ResultFlag.PARTIAL * partial
             | ResultFlag.TAINTED * bool(names.tainted)
             | ResultFlag.RESENT * resend
-            | ResultFlag.MEMBERS_CHANGED * slot.change
+            | ResultFlag.MEMBERS_CHANGED * slot.members_changed
         )
         receivers, numeric, up = work.receivers, slot.format, None
         if leaf and slot.state == SlotState.SENT_UP:

@@ -94,7 +94,7 @@ class RingCore(NamedTuple):
     """The switch, and what its promises refer to.
 
     `accumulators`: per slot, bit `segment * workers + worker` for each payload in the sum. `results`: per segment, the
-    members of its result, with bit `workers` for the flag `change`, or UNKNOWN. `first_segment`: per worker, the
+    members of its result, with bit `workers` for the flag `members_changed`, or UNKNOWN. `first_segment`: per worker, the
     segment at which it became a member.
     """
 
@@ -220,7 +220,7 @@ class RingSwitch(ExploredSwitch[RingCore, RingSent]):
             raise Violation("a sum differs from its members' payloads")
         if work.emit:
             self._check_completion(state, slot, isinstance(event, ForceSegment))
-        result = slot.members | slot.change << s.workers
+        result = slot.members | slot.members_changed << s.workers
         if state.results[segment] not in (UNKNOWN, result):
             raise Violation("a result changes")
         if slot.state != SlotState.COMPLETE:

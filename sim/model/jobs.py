@@ -71,7 +71,7 @@ class JobTable:
         flags |= (
             ResultFlag.PARTIAL * contributors.partial
             | ResultFlag.TAINTED * bool(contributors.tainted)
-            | ResultFlag.MEMBERS_CHANGED * slot.change
+            | ResultFlag.MEMBERS_CHANGED * slot.members_changed
         )
         payload = compose.result(
             job=number,

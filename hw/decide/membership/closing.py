@@ -66,7 +66,7 @@ def close(m, c: Context):
         m.d.sync += [
             closed.eq(row),
             closed.state.eq(state),
-            closed.change.eq(slot.change | slot.boundary & job.joining.any()),
+            closed.members_changed.eq(slot.members_changed | slot.boundary & job.joining.any()),
         ]
 
     with m.State("AIM"):

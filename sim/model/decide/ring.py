@@ -56,7 +56,7 @@ def complete(ring: Ring, index: int, slot: Slot, rules: Rules) -> Ring:
             admitted_seq=start,
             acknowledged=tuple(start if admitted >> m & 1 else known for m, known in enumerate(ring.acknowledged)),
         )
-    return with_slot(ring, index, slot._replace(state=SlotState.COMPLETE, change=bool(admitted)))
+    return with_slot(ring, index, slot._replace(state=SlotState.COMPLETE, members_changed=bool(admitted)))
 
 
 def force(ring: Ring, index: int, rules: Rules = RULES) -> tuple[Ring, Work]:

@@ -38,7 +38,7 @@ class Slot(NamedTuple):
     `arrived`: members whose contribution arrived in this lap. `members`: those in the sum. `tainted`: those whose
     contribution held a number that the format rejects. `expected`: members live when the slot opened, less those that
     left. `length`: bytes of a contribution. `boundary`: the segment is the last of a collective. `requires_all`: the
-    slot waits for all expected members, whatever threshold and deadline say. `change`: its completion admitted joining
+    slot waits for all expected members, whatever threshold and deadline say. `members_changed`: its completion admitted joining
     members. `opened_us`: when it opened.
     """
 
@@ -52,7 +52,7 @@ class Slot(NamedTuple):
     length: int = 0
     boundary: bool = False
     requires_all: bool = False
-    change: bool = False
+    members_changed: bool = False
     opened_us: int = 0
 
 
