@@ -240,29 +240,94 @@ class Control(RegisterReader):
             return False
 
     def reset(self, membership: Membership) -> Membership:
-        """Empty the job's ring; its members stay. Return the membership in the new epoch. Raises RefusedError,
-        SwitchUnreachableError."""
+        """Empty the job's ring. Its members stay. To end the job instead, call `end_job`.
+
+        Parameters
+        ----------
+        membership : Membership
+            The member that sends the command.
+
+        Returns
+        -------
+        Membership
+            The membership in the new epoch.
+
+        Raises
+        ------
+        RefusedError
+            If the switch refuses the command.
+        SwitchUnreachableError
+            If the switch does not answer.
+        """
         answer = self._command(Action.RESET, membership)
         self._require_done(answer, f"reset job {membership.job}")
         return replace(membership, epoch=int(answer.header["epoch"]), first_seq=int(answer.body["first_seq"]))
 
     def set_threshold(self, membership: Membership, threshold: int) -> Membership:
-        """Set for all members how many workers complete a sum. Return the membership with the new threshold. Raises
-        RefusedError, SwitchUnreachableError."""
+        """Set for all members how many workers complete a sum.
+
+        Parameters
+        ----------
+        membership : Membership
+            The member that sends the command.
+        threshold : int
+            Workers, 1 to `world`.
+
+        Returns
+        -------
+        Membership
+            The membership with the new threshold.
+
+        Raises
+        ------
+        RefusedError
+            If the switch refuses the command.
+        SwitchUnreachableError
+            If the switch does not answer.
+        """
         answer = self._command(Action.SET_H, membership, threshold=threshold)
         self._require_done(answer, f"set the threshold of job {membership.job} to {threshold}")
         return replace(membership, threshold=threshold)
 
     def halt(self, membership: Membership, on: bool) -> None:
-        """Halt the job for all its members (`on` True), or resume it (False). Raises RefusedError,
-        SwitchUnreachableError."""
+        """Halt or resume the job, for all its members.
+
+        Parameters
+        ----------
+        membership : Membership
+            The member that sends the command.
+        on : bool
+            True: halt the job. False: resume it.
+
+        Raises
+        ------
+        RefusedError
+            If the switch refuses the command.
+        SwitchUnreachableError
+            If the switch does not answer.
+        """
         answer = self._command(Action.HALT, membership, mode=int(on))
         self._require_done(answer, f"{'halt' if on else 'resume'} job {membership.job}")
 
     # Commands by key
 
     def end_job(self, job: int, key: int) -> None:
-        """End a job, whoever its members are, which frees its number. Raises RefusedError, SwitchUnreachableError."""
+        """End a job with all its members, and free its number. The caller need not be a member.
+
+        Parameters
+        ----------
+        job : int
+            Number of the job.
+        key : int
+            The job's key.
+
+        Raises
+        ------
+        RefusedError
+            If the switch refuses the command.
+        SwitchUnreachableError
+            If the switch does not answer.
+        """
         self._require_done(self.request(Action.RESET, job=job, key=key), f"end job {job}")
 
     def _require_done(self, answer: Answer, request: str) -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from iswitch.control.client import Control
+from iswitch.control.registers import RegisterReader
 from iswitch.serial import serial_distance
 from iswitch.wire import (
     JOB_VIEW,
@@ -135,8 +135,14 @@ class SlotView(NamedTuple):
         return [member for member in self.expected if member not in self.arrived]
 
 
-def read_job(control: Control, job: int) -> JobView:
-    """Read a job. Raises SwitchUnreachableError."""
+def read_job(control: RegisterReader, job: int) -> JobView:
+    """Read a job by its number.
+
+    Raises
+    ------
+    SwitchUnreachableError
+        If the switch does not answer.
+    """
     row = _read_row(control, job_view_register(job), JOB_VIEW)
     state = JobState(int(row["state"]))
     return JobView(
@@ -156,8 +162,14 @@ def read_job(control: Control, job: int) -> JobView:
     )
 
 
-def read_member(control: Control, job: int, member: int) -> MemberView:
-    """Read a member of a job by its rank. Raises SwitchUnreachableError."""
+def read_member(control: RegisterReader, job: int, member: int) -> MemberView:
+    """Read a member of a job by its rank. If there is no such member, its standing is NONE.
+
+    Raises
+    ------
+    SwitchUnreachableError
+        If the switch does not answer.
+    """
     row = _read_row(control, member_view_register(job, member), MEMBER_VIEW)
     return MemberView(
         member,
@@ -169,9 +181,30 @@ def read_member(control: Control, job: int, member: int) -> MemberView:
     )
 
 
-def read_slot(control: Control, job: int, seq: int, window: int) -> SlotView:
-    """Read the slot that belongs to segment `seq`, where `window` is that of the switch. Raises
-    SwitchUnreachableError."""
+def read_slot(control: RegisterReader, job: int, seq: int, window: int) -> SlotView:
+    """Read the slot that belongs to a segment.
+
+    Parameters
+    ----------
+    control : RegisterReader
+        Connection to the switch.
+    job : int
+        Number of the job.
+    seq : int
+        Number of the segment. The slot may hold another segment of the same place in the ring.
+    window : int
+        Window of the switch, in segments; the ring has twice as many slots.
+
+    Returns
+    -------
+    SlotView
+        The slot.
+
+    Raises
+    ------
+    SwitchUnreachableError
+        If the switch does not answer.
+    """
     row = _read_row(control, slot_view_register(job, seq % (2 * window)), SLOT_VIEW)
     return SlotView(
         int(row["seq"]),
@@ -184,9 +217,27 @@ def read_slot(control: Control, job: int, seq: int, window: int) -> SlotView:
     )
 
 
-def read_progress(control: Control, job: JobView) -> dict[int, int]:
-    """Read for each live member, by rank, the lowest segment whose result the member has not acknowledged. Up to eight
-    members are read at one moment. Raises SwitchUnreachableError."""
+def read_progress(control: RegisterReader, job: JobView) -> dict[int, int]:
+    """Read how far each live member has acknowledged results.
+
+    Parameters
+    ----------
+    control : RegisterReader
+        Connection to the switch.
+    job : JobView
+        The job, from `read_job`.
+
+    Returns
+    -------
+    dict of int to int
+        For each live member, by rank, the lowest segment whose result the member has not acknowledged. Up to eight
+        members are read at one moment.
+
+    Raises
+    ------
+    SwitchUnreachableError
+        If the switch does not answer.
+    """
     progress = control.registers(have_view_register(job.job, 0), job.world)
     return {member: progress[member] for member in job.live}
 
@@ -197,7 +248,7 @@ def lowest_serial(numbers: dict[int, int]) -> int:
     return min(numbers.values(), key=lambda number: serial_distance(number, near), default=0)
 
 
-def awaited_ranks(control: Control, job: JobView, progress: dict[int, int], window: int) -> list[int]:
+def awaited_ranks(control: RegisterReader, job: JobView, progress: dict[int, int], window: int) -> list[int]:
     """Find the ranks that keep a job from making progress.
 
     While the job forms, these are the ranks that have not joined. In a running job, these are the ranks that have not
@@ -206,7 +257,7 @@ def awaited_ranks(control: Control, job: JobView, progress: dict[int, int], wind
 
     Parameters
     ----------
-    control : Control
+    control : RegisterReader
         Connection to the switch.
     job : JobView
         The job, from `read_job`.
@@ -239,7 +290,7 @@ def awaited_ranks(control: Control, job: JobView, progress: dict[int, int], wind
     return [member for member, seq in progress.items() if seq == low]
 
 
-def _read_row(control: Control, address: int, record: np.dtype) -> np.void:
+def _read_row(control: RegisterReader, address: int, record: np.dtype) -> np.void:
     row: np.void = control.read(address).body["registers"].astype("<u4").view(record)[0]
     return row
 

@@ -134,8 +134,10 @@ def doctor(
     ] = 1.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Check the switch and the network path to it, and print a remedy for each problem. The exit code is 1 if a check
-    fails."""
+    """Check the switch and the network path to it, and print a remedy for each problem.
+
+    The exit code is 1 if a check is bad.
+    """
     findings = []
     try:
         require_int("--key", key, 0, 2**64 - 1)
@@ -190,8 +192,11 @@ def end_job(
     switch: SwitchOption = DEFAULT_SWITCH,
     timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """End a job and free its number, for example after its workers were killed. Workers that still run get
-    NotAMemberError. (To empty the ring of a job and keep its members, call Worker.reset in one of them.)"""
+    """End a job and free its number, for example after its workers were killed.
+
+    Workers that still run get NotAMemberError. To empty the ring of a job and keep its members, call Worker.reset in one
+    of them instead.
+    """
     with _connected(switch, timeout) as control:
         require_int("--key", key, 0, 2**64 - 1)
         control.end_job(job, key)
