@@ -12,12 +12,13 @@ from typing import Any
 __all__ = ["check_plan"]
 
 SLACK = 1e-6
+"""Relative difference that rounding may cause."""
 
 
 def check_plan(
     network: Mapping[str, Any], plan: Mapping[str, Any], *, levels: int | None = None
 ) -> tuple[dict[str, float], list[str]]:
-    """Return the loads of a plan, and what is violations with it.
+    """Return the loads of a plan, and what is wrong with it.
 
     Parameters
     ----------
@@ -36,105 +37,145 @@ def check_plan(
     violations : list of str
         Sentences about the plan; none if it holds.
     """
-    nodes = {node["id"]: node for node in network["nodes"]}
-    cables = {}
-    for edge in network["edges"]:
-        for a, b in ((edge["source"], edge["target"]), (edge["target"], edge["source"])):
-            cables[a, b] = edge["bw_gbps"] - edge.get("reserved_gbps", 0)
-    job = network["graph"]
-    overhead = job["overhead_bytes"] / job["payload_bytes"]
-    sizes = {"gradient": 1 + overhead, "result": 1 + overhead, "sum": job["uplink_bytes_per_element"] / 4 + overhead}
-    workers = {name for name, node in nodes.items() if node.get("role") == "worker"}
-    servers = [name for name, node in nodes.items() if node.get("role") == "ps"]
-    loads: dict[str, float] = defaultdict(float)
-    violations: list[str] = []
-    total = 0.0
-
-    def add_stream(subject: str, path: list[str], start: str, end: str, size: str, rate: float, back: bool) -> None:
-        if not path or path[0] != start or path[-1] != end:
-            violations.append(f"{subject} must go from {start} to {end}, not {path}")
-            return
-        if any(nodes[node]["kind"] == "host" for node in path[1:-1]):
-            violations.append(f"{subject} passes through a host: {path}")
-        if len(set(path)) != len(path):
-            violations.append(f"{subject} visits a node twice: {path}")
-        for at, to in pairwise(path):
-            if (at, to) not in cables:
-                violations.append(f"{subject} takes a cable that does not exist: {at}>{to}")
-            loads[f"{at}>{to}"] += rate * sizes[size]
-            if back:
-                loads[f"{to}>{at}"] += rate * sizes["result"]
-
+    check = _Check(network, levels)
     for tree in plan["trees"]:
+        check.add_tree(tree)
+    check.compare_with_capacities()
+    check.compare_with_rate(plan)
+    return dict(sorted(check.loads.items())), check.violations
+
+
+class _Check:
+    """Loads and violations of the trees so far."""
+
+    def __init__(self, network: Mapping[str, Any], levels: int | None):
+        self.levels, self.job = levels, network["graph"]
+        self.nodes = {node["id"]: node for node in network["nodes"]}
+        self.cables: dict[tuple[str, str], float] = {}
+        for edge in network["edges"]:
+            for a, b in ((edge["source"], edge["target"]), (edge["target"], edge["source"])):
+                self.cables[a, b] = edge["bw_gbps"] - edge.get("reserved_gbps", 0)
+        overhead = self.job["overhead_bytes"] / self.job["payload_bytes"]
+        partial_sum = self.job["uplink_bytes_per_element"] / 4 + overhead
+        self.sizes = {"gradient": 1 + overhead, "result": 1 + overhead, "sum": partial_sum}
+        self.workers = {name for name, node in self.nodes.items() if node.get("role") == "worker"}
+        self.servers = [name for name, node in self.nodes.items() if node.get("role") == "ps"]
+        self.rate = 0.0
+        self.loads: dict[str, float] = defaultdict(float)
+        self.violations: list[str] = []
+
+    def add_tree(self, tree: Mapping[str, Any]) -> None:
+        """Add the loads of a tree, and check its structure."""
         rate, root, homes, parents = tree["rate_gbps"], tree["root"], tree["homes"], tree["parents"]
-        multicast = job["return_path"] == "multicast"
-        total += rate
+        self.rate += rate
         if not rate > 0:
-            violations.append(f"a tree's rate must be above 0, not {rate}")
-        if homes.keys() != workers:
-            violations.append(f"workers of the tree are not those of the topology: {sorted(homes.keys() ^ workers)}")
-        if servers and root != servers[0]:
-            violations.append(f"the root must be the ps, not {root}")
+            self.violations.append(f"a tree's rate must be above 0, not {rate}")
+        if homes.keys() != self.workers:
+            difference = sorted(homes.keys() ^ self.workers)
+            self.violations.append(f"workers of the tree are not those of the topology: {difference}")
+        if self.servers and root != self.servers[0]:
+            self.violations.append(f"the root must be the ps, not {root}")
         if root in parents:
-            violations.append(f"the root {root} has a parent")
+            self.violations.append(f"the root {root} has a parent")
+        returning = self.job["return_path"] == "multicast"
         members: dict[str, int] = defaultdict(int)
         for worker, home in homes.items():
-            add_stream(
-                f"the gradient of {worker}", tree["up"].get(worker, []), worker, home, "gradient", rate, multicast
-            )
-            loads[f"sum {home}"] += rate * sizes["gradient"]
+            path = tree["up"].get(worker, [])
+            self._add_stream(f"the gradient of {worker}", path, worker, home, "gradient", rate, returning)
+            self.loads[f"sum {home}"] += rate * self.sizes["gradient"]
             members[home] += 1
-            seen: list[str] = []
-            while home != root and home in parents and home not in seen:
-                seen.append(home)
-                home = parents[home]
-            if home != root:
-                violations.append(f"the gradient of {worker} does not reach the root: {seen} ends at {home}")
-            if levels is not None and len(seen) > levels:
-                violations.append(
-                    f"the gradient of {worker} is summed by {len(seen)} switches before the root, not {levels} at most"
-                )
+            self._check_levels(worker, home, root, parents)
         for switch, parent in parents.items():
-            add_stream(f"the sum of {switch}", tree["up"].get(switch, []), switch, parent, "sum", rate, multicast)
-            loads[f"sum {parent}"] += rate * sizes["sum"]
+            path = tree["up"].get(switch, [])
+            self._add_stream(f"the sum of {switch}", path, switch, parent, "sum", rate, returning)
+            self.loads[f"sum {parent}"] += rate * self.sizes["sum"]
             members[parent] += 1
-        if extra := tree["up"].keys() - homes.keys() - parents.keys():
-            violations.append(f"paths of unknown nodes: {sorted(extra)}")
-        if job["return_path"] == "unicast":
-            for worker in homes:
-                add_stream(f"the result of {worker}", tree["down"].get(worker, []), root, worker, "result", rate, False)
+        if unknown := tree["up"].keys() - homes.keys() - parents.keys():
+            self.violations.append(f"paths of unknown nodes: {sorted(unknown)}")
+        self._add_results(tree)
+        for node in sorted({*parents, *homes.values(), *parents.values(), root}):
+            self._check_sum(node, members[node], rate, root)
+
+    def _check_levels(self, worker: str, home: str, root: str, parents: Mapping[str, str]) -> None:
+        """Follow parents from a worker's home to the root."""
+        summed_by: list[str] = []
+        while home != root and home in parents and home not in summed_by:
+            summed_by.append(home)
+            home = parents[home]
+        if home != root:
+            self.violations.append(f"the gradient of {worker} does not reach the root: {summed_by} ends at {home}")
+        if self.levels is not None and len(summed_by) > self.levels:
+            self.violations.append(
+                f"the gradient of {worker} is summed by {len(summed_by)} switches before the root, "
+                f"not {self.levels} at most"
+            )
+
+    def _add_results(self, tree: Mapping[str, Any]) -> None:
+        """Add results that have paths of their own."""
+        if self.job["return_path"] == "unicast":
+            for worker in tree["homes"]:
+                path = tree["down"].get(worker, [])
+                name = f"the result of {worker}"
+                self._add_stream(name, path, tree["root"], worker, "result", tree["rate_gbps"], False)
         elif tree["down"]:
-            violations.append("results must not have paths of their own")
-        for switch in sorted({*parents, *homes.values(), *parents.values(), root}):
-            node = nodes[switch]
-            if switch in servers or (not servers and node["kind"] == "host" and switch == root):
-                continue
-            if not node.get("aggregates"):
-                violations.append(f"{switch} does not aggregate")
-            if members[switch] > node.get("members", members[switch]):
-                violations.append(f"{switch} can have {node['members']} members, not {members[switch]}")
-            loads[f"slots {switch}"] += rate
-    for name, load in loads.items():
-        kind, _, switch = name.partition(" ")
+            self.violations.append("results must not have paths of their own")
+
+    def _add_stream(
+        self, name: str, path: list[str], start: str, end: str, size: str, rate: float, returning: bool
+    ) -> None:
+        """Check the path of a stream and add its load; if `returning`, also that of results in the other direction."""
+        if not path or path[0] != start or path[-1] != end:
+            self.violations.append(f"{name} must go from {start} to {end}, not {path}")
+            return
+        if any(self.nodes[node]["kind"] == "host" for node in path[1:-1]):
+            self.violations.append(f"{name} passes through a host: {path}")
+        if len(set(path)) != len(path):
+            self.violations.append(f"{name} visits a node twice: {path}")
+        for at, to in pairwise(path):
+            if (at, to) not in self.cables:
+                self.violations.append(f"{name} takes a cable that does not exist: {at}>{to}")
+            self.loads[f"{at}>{to}"] += rate * self.sizes[size]
+            if returning:
+                self.loads[f"{to}>{at}"] += rate * self.sizes["result"]
+
+    def _check_sum(self, name: str, members: int, rate: float, root: str) -> None:
+        """Check that a node can sum so many members, and add the load of its slots. The ps has no slots."""
+        node = self.nodes[name]
+        if name in self.servers or (not self.servers and node["kind"] == "host" and name == root):
+            return
+        if not node.get("aggregates"):
+            self.violations.append(f"{name} does not aggregate")
+        if members > node.get("members", members):
+            self.violations.append(f"{name} can have {node['members']} members, not {members}")
+        self.loads[f"slots {name}"] += rate
+
+    def compare_with_capacities(self) -> None:
+        """Report every load above its capacity."""
+        for name, load in self.loads.items():
+            capacity = self._capacity(name)
+            if load > capacity * (1 + SLACK):
+                self.violations.append(f"{name} carries {load:.6g} of {capacity:.6g} Gb/s")
+
+    def _capacity(self, name: str) -> float:
+        """Return the Gb/s of the resource that a load's name means."""
         if ">" in name:
             at, _, to = name.partition(">")
-            capacity = cables.get((at, to), float("inf"))
-        elif kind == "sum":
-            capacity = nodes[switch].get(
-                "capacity_gbps" if nodes[switch]["kind"] == "switch" else "ingress_gbps", float("inf")
+            return self.cables.get((at, to), float("inf"))
+        kind, _, node_name = name.partition(" ")
+        node = self.nodes[node_name]
+        if kind == "sum":
+            return float(node.get("capacity_gbps" if node["kind"] == "switch" else "ingress_gbps", float("inf")))
+        slots, round_trip_us = node.get("slots"), self.job["round_trip_us"]
+        if not slots or not round_trip_us:
+            return float("inf")
+        return float(slots * self.job["payload_bytes"] * 8e-3 / round_trip_us)
+
+    def compare_with_rate(self, plan: Mapping[str, Any]) -> None:
+        """Report a rate that is not the sum over the trees, or is above its bound."""
+        if abs(self.rate - plan["rate_gbps"]) > SLACK * max(self.rate, 1):
+            self.violations.append(
+                f"the rate must be {self.rate:.6g}, the sum over the trees, not {plan['rate_gbps']:.6g}"
             )
-        else:
-            slots = nodes[switch].get("slots")
-            capacity = (
-                slots * job["payload_bytes"] * 8e-3 / job["round_trip_us"]
-                if slots and job["round_trip_us"]
-                else float("inf")
-            )
-        if load > capacity * (1 + SLACK):
-            violations.append(f"{name} carries {load:.6g} of {capacity:.6g} Gb/s")
-    if abs(total - plan["rate_gbps"]) > SLACK * max(total, 1):
-        violations.append(f"the rate must be {total:.6g}, the sum over the trees, not {plan['rate_gbps']:.6g}")
-    bound = plan.get("bound_gbps")
-    if bound is not None and total > bound * (1 + SLACK):
-        violations.append(f"the rate {total:.6g} is above its bound, {bound:.6g}")
-    return dict(sorted(loads.items())), violations
+        bound = plan.get("bound_gbps")
+        if bound is not None and self.rate > bound * (1 + SLACK):
+            self.violations.append(f"the rate {self.rate:.6g} is above its bound, {bound:.6g}")

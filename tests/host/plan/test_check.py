@@ -23,53 +23,53 @@ def change(*path, to):
     return changed
 
 
-def faster(plan):
+def raise_rate(plan):
     plan["trees"][0]["rate_gbps"] *= 1.001
     plan["rate_gbps"] *= 1.001
 
 
-def lost(plan):
+def remove_worker(plan):
     del plan["trees"][0]["homes"]["W5"], plan["trees"][0]["up"]["W5"]
 
 
-def circle(plan):
+def make_parent_cycle(plan):
     plan["trees"][0]["parents"] |= {"S1": "S2", "S2": "S1"}
     plan["trees"][0]["up"] |= {"S1": ["S1", "S2"], "S2": ["S2", "S1"]}
 
 
-def boast(plan):
+def lower_bound(plan):
     plan["bound_gbps"] = 2.9
 
 
-def deeper(plan):
+def add_level(plan):
     plan["trees"][0]["parents"]["S2"] = "S3"
     plan["trees"][0]["up"]["S2"] = ["S2", "S3"]
 
 
-def nearer(plan):
+def overload_home(plan):
     plan["trees"][0]["homes"]["W4"], plan["trees"][0]["up"]["W4"] = "S1", ["W4", "S1"]
 
 
-BAD = {
-    "faster": (faster, "carries"),
-    "a rate that is not the trees'": (lambda plan: plan.update(rate_gbps=2.9), "the sum over the trees"),
-    "a worker left out": (lost, "not those of the topology"),
-    "a home nearer, too much for it": (nearer, "sum S1 carries"),
-    "a way that ends elsewhere": (change("up", "W4", to=["W4", "S1"]), "must go from W4 to S2"),
-    "a way that begins elsewhere": (change("up", "W4", to=["S1", "S2"]), "must go from W4 to S2"),
-    "no way": (change("up", "W4", to=[]), "must go from W4 to S2"),
+INVALID = {
+    "a rate above the capacities": (raise_rate, "carries"),
+    "a rate that is not the sum of the trees'": (lambda plan: plan.update(rate_gbps=2.9), "the sum over the trees"),
+    "a worker left out": (remove_worker, "not those of the topology"),
+    "a home without the capacity": (overload_home, "sum S1 carries"),
+    "a path that ends elsewhere": (change("up", "W4", to=["W4", "S1"]), "must go from W4 to S2"),
+    "a path that begins elsewhere": (change("up", "W4", to=["S1", "S2"]), "must go from W4 to S2"),
+    "no path": (change("up", "W4", to=[]), "must go from W4 to S2"),
     "a cable that does not exist": (change("up", "S1", to=["S1", "PS"]), "a cable that does not exist"),
-    "a way through a worker": (change("up", "S1", to=["S1", "W1", "S3", "PS"]), "passes through a host"),
-    "a way that goes round": (change("up", "S3", to=["S3", "S1", "S3", "PS"]), "visits a node twice"),
-    "a way over a full cable": (change("up", "S1", to=["S1", "S2", "S3", "PS"]), "S2>S3 carries"),
-    "parents in a circle": (circle, "does not reach the root"),
+    "a path through a worker": (change("up", "S1", to=["S1", "W1", "S3", "PS"]), "passes through a host"),
+    "a path that visits a node twice": (change("up", "S3", to=["S3", "S1", "S3", "PS"]), "visits a node twice"),
+    "a path over a full cable": (change("up", "S1", to=["S1", "S2", "S3", "PS"]), "S2>S3 carries"),
+    "parents in a cycle": (make_parent_cycle, "does not reach the root"),
     "a switch without parent": (lambda plan: plan["trees"][0]["parents"].pop("S1"), "does not reach the root"),
     "another root": (change("root", to="S3"), "the root must be the ps"),
-    "a way of nobody": (change("up", "X", to=["S1", "S2"]), "paths of unknown nodes"),
-    "ways of results": (change("down", to={"W1": ["PS", "S3", "S1", "W1"]}), "must not have paths of their own"),
+    "a path of an unknown node": (change("up", "X", to=["S1", "S2"]), "paths of unknown nodes"),
+    "paths of results": (change("down", to={"W1": ["PS", "S3", "S1", "W1"]}), "must not have paths of their own"),
     "no rate": (change("rate_gbps", to=0.0), "above 0"),
-    "a bound below the rate": (boast, "is above its bound, 2.9"),
-    "one more sum": (deeper, "summed by 2 switches"),
+    "a bound below the rate": (lower_bound, "is above its bound, 2.9"),
+    "one more sum": (add_level, "summed by 2 switches"),
 }
 
 
@@ -83,17 +83,17 @@ def test_a_valid_plan_passes(seed):
     assert check_plan(*seed, levels=1)[1] == []
 
 
-@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("name", INVALID)
 def test_an_invalid_plan_is_reported(seed, name):
     network, plan = seed
-    spoil, complaint = BAD[name]
+    mutate, violation = INVALID[name]
     plan = copy.deepcopy(plan)
-    spoil(plan)
-    assert complaint in "\n".join(check_plan(network, plan, levels=1)[1])
+    mutate(plan)
+    assert violation in "\n".join(check_plan(network, plan, levels=1)[1])
 
 
 @pytest.mark.parametrize(
-    ("node", "key", "value", "complaint"),
+    ("node", "key", "value", "violation"),
     [
         ("S2", "aggregates", False, "S2 does not aggregate"),
         ("S2", "capacity_gbps", 8.9, "sum S2 carries 9 of 8.9"),
@@ -102,18 +102,18 @@ def test_an_invalid_plan_is_reported(seed, name):
         ("PS", "ingress_gbps", 8.9, "sum PS carries 9 of 8.9"),
     ],
 )
-def test_a_weaker_switch_is_noticed(seed, node, key, value, complaint):
+def test_a_weaker_switch_is_noticed(seed, node, key, value, violation):
     network, plan = copy.deepcopy(seed[0]), seed[1]
     next(entry for entry in network["nodes"] if entry["id"] == node)[key] = value
-    assert complaint in "\n".join(check_plan(network, plan, levels=1)[1])
+    assert violation in "\n".join(check_plan(network, plan, levels=1)[1])
 
 
 def test_a_slower_or_reserved_cable_is_noticed(seed):
-    for spoil in ({"bw_gbps": 2.9}, {"reserved_gbps": 0.1}):
+    for mutate in ({"bw_gbps": 2.9}, {"reserved_gbps": 0.1}):
         for number, edge in enumerate(seed[0]["edges"]):
             if {edge["source"], edge["target"]} == {"W7", "S3"}:
                 network = copy.deepcopy(seed[0])
-                network["edges"][number] |= spoil
+                network["edges"][number] |= mutate
                 assert "W7>S3 carries 3 of 2.9 Gb/s" in check_plan(network, seed[1])[1]
 
 

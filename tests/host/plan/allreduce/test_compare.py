@@ -113,7 +113,7 @@ def test_overlapping_does_not_bring_greedy_to_the_learned_schedule():
     )
 
 
-def anything(seed):
+def random_network(seed):
     """Return a random graph: three to five switches, and four to eight hosts with one to three cables each, to switches
     and sometimes to each other."""
     draw = random.Random(seed)
@@ -134,7 +134,7 @@ def anything(seed):
 @pytest.mark.parametrize("seed", range(12))
 def test_networks_of_any_shape_get_schedules_that_sum_above_the_bound(seed):
     """`compare_schedulers` replays what it returns."""
-    graph = anything(seed)
+    graph = random_network(seed)
     found = compare_schedulers(graph, k=2)
     network = Network(graph)
     assert all(schedule.length >= found.bounds.best for schedule in found.schedules.values())

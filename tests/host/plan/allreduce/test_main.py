@@ -80,9 +80,8 @@ def test_schedule_writes_files_that_sum(tmp_path):
         str(paths["png"]),
     )
     assert result.exit_code == 0, result.output
-    said = result.output
-    assert "best: learned, 8 rounds; no schedule has fewer than 8 (gap 0.0 %)" in said
-    assert "parameter server, merging    32 rounds" in said, "the table's column `merging`, not its `PS`"
+    assert "best: learned, 8 rounds; no schedule has fewer than 8 (gap 0.0 %)" in result.output
+    assert "parameter server, merging    32 rounds" in result.output, "the table's column `merging`, not its `PS`"
     schedule, hosts, aggregating = from_json(paths["json"].read_text())
     replay(build_topology("BCube(3,1)"), schedule)
     assert schedule.length == 8 and len(hosts) == 9 and aggregating == []

@@ -29,8 +29,8 @@ def options(arguments, name):
 
 def board(number):
     """Return a stand-in for a board that records its parents."""
-    made = SimpleNamespace(mac=bytes([2, 0, 0, 0, 0, number]), ip=bytes([10, 0, 0, 1 + number]), said={})
-    made.parent = lambda job, **said: made.said.update({job: said})
+    made = SimpleNamespace(mac=bytes([2, 0, 0, 0, 0, number]), ip=bytes([10, 0, 0, 1 + number]), parents={})
+    made.parent = lambda job, **settings: made.parents.update({job: settings})
     return made
 
 
@@ -56,12 +56,12 @@ def test_the_emulated_boards_get_the_parents_of_the_plan(kind, spines):
         and built.members >= len(topology.workers)
     )
     for name, switch in made["switches"].items():
-        said = boards[switch["number"]].said
+        parents = boards[switch["number"]].parents
         for job, role in switch["jobs"].items():
-            assert (role["role"] == "leaf") == (int(job) in said), name
+            assert (role["role"] == "leaf") == (int(job) in parents), name
             if role["parent"]:
                 parent = role["parent"]
-                assert said[int(job)] == {
+                assert parents[int(job)] == {
                     "port": parent["port"],
                     "mac": bytes.fromhex(parent["mac"].replace(":", "")),
                     "ip": bytes(map(int, parent["ip"].split("."))),
@@ -94,8 +94,8 @@ def test_the_emulators_window_is_that_of_the_switches(more):
     plan = plan_single_tree(topology, adjacent=True)
     rate = topology.job.slots_gbps(8) * (1 + more)
     made = make_configuration(topology, replace(plan, trees=(replace(plan.trees[0], rate_gbps=rate),)))
-    told = {role["window"] for switch in made["switches"].values() for role in switch["jobs"].values()}
-    assert told == {int(*options(made["emulator"]["arguments"], "--window"))} == {16 if more > 1e-6 else 8}
+    windows = {role["window"] for switch in made["switches"].values() for role in switch["jobs"].values()}
+    assert windows == {int(*options(made["emulator"]["arguments"], "--window"))} == {16 if more > 1e-6 else 8}
 
 
 def test_every_rank_is_below_its_switch_once():

@@ -19,7 +19,7 @@ def all_trees(topology):
     """Yield all trees of the triangle: every home of every worker, and both paths of every stream."""
     ring = {"S1": ("S2", "S3"), "S2": ("S1", "S3"), "S3": ("S1", "S2")}
 
-    def ways(a, b):
+    def paths_between(a, b):
         inner = [[a]] if a == b else [[a, b], [a, *(set(ring) - {a, b}), b]]
         return inner
 
@@ -29,14 +29,14 @@ def all_trees(topology):
         [
             (home, (worker, *path, *(("PS",) if home == "PS" else ())))
             for home in (*ring, "PS")
-            for path in ways(at[worker], "S3" if home == "PS" else home)
+            for path in paths_between(at[worker], "S3" if home == "PS" else home)
         ]
         for worker in workers
     ]
     for choice in product(*choices):
         homes = {worker: home for worker, (home, _) in zip(workers, choice)}
         used = sorted({home for home in homes.values() if home != "PS"})
-        for above in product(*([(*path, "PS") for path in ways(switch, "S3")] for switch in used)):
+        for above in product(*([(*path, "PS") for path in paths_between(switch, "S3")] for switch in used)):
             up = {worker: path for worker, (_, path) in zip(workers, choice)} | dict(zip(used, above))
             yield Tree(rate_gbps=1.0, root="PS", homes=homes, parents=dict.fromkeys(used, "PS"), up=up)
 

@@ -27,12 +27,12 @@ def fastest(topology, levels):
     sites = [node for node, data in graph.nodes(data=True) if data.get("aggregates")]
     workers = [node for node, data in graph.nodes(data=True) if data.get("role") == "worker"]
     switches = {node for node, kind in graph.nodes(data="kind") if kind == "switch"}
-    ways = {}
+    known_paths = {}
 
     def paths(a, b):
-        if (a, b) not in ways:
-            ways[a, b] = list(nx.all_simple_paths(graph.subgraph(switches | {a, b}), a, b)) if a != b else [[a]]
-        return ways[a, b]
+        if (a, b) not in known_paths:
+            known_paths[a, b] = list(nx.all_simple_paths(graph.subgraph(switches | {a, b}), a, b)) if a != b else [[a]]
+        return known_paths[a, b]
 
     best = [float("inf")]
 

@@ -134,8 +134,8 @@ def test_a_mistake_is_reported_with_its_line(old, new, line, why):
     assert old in GOOD
     with pytest.raises(TopologyError) as caught:
         parse_yaml(GOOD.replace(old, new, 1), "fabric.yaml")
-    file, said, rest = str(caught.value).split(":", 2)
-    assert (file, int(said)) == ("fabric.yaml", line), caught.value
+    file, at, rest = str(caught.value).split(":", 2)
+    assert (file, int(at)) == ("fabric.yaml", line), caught.value
     assert why in rest, caught.value
 
 

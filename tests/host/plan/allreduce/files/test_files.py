@@ -64,7 +64,7 @@ def test_only_json_expresses_switches_that_sum():
         to_xml(network.graph, schedule)
 
 
-def good():
+def small_schedule():
     network = Network(build_topology("BCube(2,1)"))
     return network.graph, fixed_trees(network)
 
@@ -85,7 +85,7 @@ def good():
     ],
 )
 def test_json_wrong(change, message):
-    data = json.loads(to_json(*good()))
+    data = json.loads(to_json(*small_schedule()))
     change(data)
     with pytest.raises(ValueError, match=message):
         from_json(json.dumps(data))
@@ -99,7 +99,7 @@ def test_nodes_to_export_wrong():
 
 
 def edited(change):
-    algo = ElementTree.fromstring(to_xml(*good()))
+    algo = ElementTree.fromstring(to_xml(*small_schedule()))
     change(algo)
     return ElementTree.tostring(algo, encoding="unicode")
 
@@ -183,7 +183,7 @@ def test_a_program_that_does_not_sum_is_refused(change, message):
 
 def test_dependencies_are_needed():
     """Without dependencies some order of the thread blocks sums wrongly, so the random order of `run` is a test."""
-    text = re.sub(r'depid="\d+" deps="\d+"', 'depid="-1" deps="-1"', to_xml(*good())).replace(
+    text = re.sub(r'depid="\d+" deps="\d+"', 'depid="-1" deps="-1"', to_xml(*small_schedule())).replace(
         'hasdep="1"', 'hasdep="0"'
     )
     program, failed = parse(text), 0
@@ -203,12 +203,12 @@ def test_sending_an_empty_place_is_refused():
     algo = ElementTree.fromstring(to_xml(graph, held))
     for step in algo.iter("step"):
         step.set("depid", "-1"), step.set("deps", "-1"), step.set("hasdep", "0")
-    program, told = parse(ElementTree.tostring(algo, encoding="unicode")), set()
+    program, messages = parse(ElementTree.tostring(algo, encoding="unicode")), set()
     for seed in range(10):
         with pytest.raises(AlgorithmError) as raised:
             run(program, seed=seed)
-        told.add(re.sub(r"\d+", "#", str(raised.value)))
-    assert any("which is empty" in text for text in told)
+        messages.add(re.sub(r"\d+", "#", str(raised.value)))
+    assert any("which is empty" in text for text in messages)
 
 
 def test_adding_to_an_empty_place_is_refused():

@@ -106,13 +106,13 @@ def test_mutants_are_killed(name, maker):
     assert alive == []
 
 
-def good():
+def small_schedule():
     network = Network(build_topology("BCube(2,1)"))
     return network.graph, fixed_trees(network)
 
 
 def broken(flow, *, at=0):
-    graph, schedule = good()
+    graph, schedule = small_schedule()
     rounds = [list(flows) for flows in schedule.rounds]
     rounds[at].append(flow)
     return graph, replace(schedule, rounds=rounds)
@@ -134,7 +134,7 @@ def test_flow_wrong(flow, rule):
 
 
 def test_a_link_used_twice_is_refused():
-    graph, schedule = good()
+    graph, schedule = small_schedule()
     with pytest.raises(ScheduleError, match="carries two units"):
         replay(*broken(replace(schedule.rounds[0][0], chunk=3)))
 
@@ -152,7 +152,7 @@ def test_copy_beside_another_value_is_refused_in_either_order():
 
 
 def test_operation_and_chunks_wrong():
-    graph, schedule = good()
+    graph, schedule = small_schedule()
     with pytest.raises(ScheduleError, match="unknown operation"):
         replay(graph, changed(schedule, 0, 0, replace(schedule.rounds[0][0], op="swap")))
     with pytest.raises(ScheduleError, match="3 chunks for 4 hosts"):
