@@ -181,7 +181,7 @@ def main(
     """Learn with asynchronous PPO. The switch averages the gradients that are ready first."""
     console, addresses, key = Console(), parse_addresses(switch), secrets.randbits(63)
     threshold = threshold or -(-options.workers // 2)
-    with ProcessGroup("examples.async_ppo") as group, Display(console) as display:
+    with ProcessGroup(__name__) as group, Display(console) as display:
         for rank in range(options.workers):
             address = addresses[rank % len(addresses)]
             group.start(rank, f"worker {rank}", work, rank, address, key, threshold, staleness, options)

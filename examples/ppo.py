@@ -76,9 +76,7 @@ class Options:
     max_grad_norm: Annotated[float, Option(help="Gradients are clipped to this norm.")] = 0.5
     hidden: Annotated[int, Option(min=1, help="Units of each hidden layer.")] = 64
     solved_return: Annotated[float, Option(help="Mean return from which the environment counts as solved.")] = 475.0
-    solved_episodes: Annotated[
-        int, Option(min=1, help="The training stops when as many episodes are solved on average.")
-    ] = 100
+    solved_episodes: Annotated[int, Option(min=1, help="Latest episodes whose mean return decides when to stop.")] = 100
     evaluation_episodes: Annotated[int, Option(min=1, help="Episodes of the evaluation, with seeds of its own.")] = 20
 
     def __post_init__(self) -> None:
