@@ -1,11 +1,12 @@
-"""A port's exit: what waits for it, what goes first, and the addresses stamped on it."""
+"""The exit of a port: its queues, their priorities, and the addresses of results."""
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.egress.stamp import Checksums, Departure, merged, stamp_of
+from hw.egress.header_checksums import HeaderChecksums
+from hw.egress.stamp import Departure, addresses_of, stamped
 from hw.interface.address import Address, Binding
 from hw.interface.forwarded import Forwarding
 from hw.interface.result import ResultMeta
@@ -30,18 +31,34 @@ def body_bytes(config: Config, header: data.View) -> Value:
 
 
 class OutputPort(wiring.Component):
-    """Three stores (results, replies, ordinary frames), two priorities, and an address stamp for results; replies come
-    stamped.
+    """Sends results, replies and ordinary frames by one port.
 
-    Results and replies take turns and go before ordinary frames. A result is stored once and shown once for each of its
-    recipients at this port (as of its first word), each time with the addresses and checksums of who has that index
-    when it leaves; the rest of the frame is the same for all. 9 cycles from the first word of a result to its exit, 5
-    of another frame; 5 idle cycles before a result, 1 before another frame, else one word per cycle. The inputs never
-    stall: a frame that does not fit is dropped whole and counted. `tx` may stall.
+    Each kind has a queue, and the inputs never stall: a frame for which its queue has no room is dropped and counted.
+    Results and replies alternate and go before ordinary frames.
 
-    A frame that has begun never pauses: `tx.valid` falls after its last word only, so a MAC behind a memory of a few
-    words need not store whole frames. That holds as long as the inputs themselves bring a frame's words in consecutive
-    cycles, for here nothing comes between them.
+    A result is stored once and sent once to each of its recipients behind this port, as they are at its first word.
+    Each copy has the address and the checksums of the recipient; the rest of the frame is the same. Replies arrive with
+    addresses.
+
+    The first word of a result leaves 9 cycles after it entered, the first word of another frame 5 cycles after. Before
+    a result 5 cycles are idle, before another frame 1; otherwise a word leaves in each cycle. `tx` may stall.
+
+    `tx.valid` does not fall between the first word of a frame and the last, so that a MAC with a memory of a few words
+    need not store frames. This holds as long as the words of a frame enter in consecutive cycles.
+
+    Parameters
+    ----------
+    config : Config
+        The switch.
+    port : int
+        Number of the port.
+
+    Members
+    -------
+    bind : stream of Binding, in
+        Address and port of a member, when it joins.
+    stat_drop_result, stat_drop_reply, stat_drop_ordinary, stat_frame : 1, out
+        A frame is dropped, or has left.
     """
 
     def __init__(self, config: Config, *, port: int):
@@ -67,52 +84,137 @@ class OutputPort(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        bus_bits, bus_bytes = config.bus_bits, config.bus_bytes
-
-        # Members behind this port, and their addresses.
         hosts = config.members + config.uplinks
-        mine = Array(Signal(hosts, name=f"mine_{job}") for job in range(config.jobs))
+
+        delivery_shape = data.StructLayout({"job": range(config.jobs), "recipients": hosts, "length": LENGTH_BITS})
+        local, reader = self._addresses(m, hosts)
+        queues = self._queues(m, local, delivery_shape)
+        results, replies, ordinary = queues
+
+        # The frame that is sent, and for a result the recipients that it has not been sent to.
+        source, reply_next, repeats = Signal(2), Signal(), Signal()
+        current = Signal(delivery_shape)
+        offered = data.View(delivery_shape, results.o.payload.data[: delivery_shape.size])
+        chosen = Signal(range(hosts))
+        for member in reversed(range(hosts)):
+            with m.If(current.recipients[member]):
+                m.d.comb += chosen.eq(member)
+        m.d.comb += reader.addr.eq(current.job * hosts + chosen)
+
+        index = Signal(range(config.header_words + 1))
+        m.submodules.checksums = checksums = HeaderChecksums()
+        m.d.comb += [
+            checksums.own_ip.eq(self.own_ip),
+            checksums.length.eq(current.length),
+            checksums.address.eq(reader.data),
+        ]
+        addresses = addresses_of(m, self.own_mac, self.own_ip, reader.data, current.length, checksums)
+        valids = Cat(queue.o.valid for queue in queues)
+        word = Signal(Packet(config.bus_bits))
+        m.d.comb += [
+            word.eq(Array(queue.o.payload for queue in queues)[source]),
+            results.repeat.eq(current.recipients.any()),
+        ]
+        with m.If(source == RESULT):
+            m.d.comb += word.data.eq(stamped(m, results.o.payload.data, addresses, index))
+        moves, sends = Signal(), Signal()
+        m.d.comb += moves.eq(~self.tx.valid | self.tx.ready)
+        with m.If(moves):
+            m.d.sync += [self.tx.valid.eq(sends), self.tx.payload.eq(word)]
+
+        with m.FSM() as fsm:
+            with m.State("PICK"):
+                m.d.sync += index.eq(0)
+                with m.If((repeats | results.o.valid) & (~reply_next | ~replies.o.valid)):
+                    m.d.sync += [source.eq(RESULT), reply_next.eq(1)]
+                    with m.If(~repeats):
+                        m.d.sync += current.eq(offered)
+                    m.next = "READ_ADDRESS"
+                with m.Elif(replies.o.valid):
+                    m.d.sync += [source.eq(REPLY), reply_next.eq(0)]
+                    m.next = "SEND"
+                with m.Elif(ordinary.o.valid):
+                    m.d.sync += source.eq(ORDINARY)
+                    m.next = "SEND"
+            with m.State("READ_ADDRESS"):
+                m.d.sync += current.recipients.eq(current.recipients & (current.recipients - 1))
+                m.next = "ADD_ADDRESS"
+            with m.State("ADD_ADDRESS"):
+                m.next = "ADD_TOTALS"
+            with m.State("ADD_TOTALS"):
+                m.next = "FOLD_CARRIES"
+            with m.State("FOLD_CARRIES"):
+                m.next = "SEND"
+            with m.State("SEND"):
+                m.d.comb += sends.eq(valids.bit_select(source, 1))
+                for k, queue in enumerate(queues):
+                    m.d.comb += queue.o.ready.eq(moves & (source == k))
+                with m.If(sends & moves):
+                    m.d.sync += index.eq(Mux(index == config.header_words, index, index + 1))
+                    with m.If(word.last):
+                        with m.If(source == RESULT):
+                            m.d.sync += repeats.eq(current.recipients.any())
+                        m.next = "PICK"
+            m.d.comb += [
+                reader.en.eq(fsm.ongoing("READ_ADDRESS")),
+                checksums.steps.eq(
+                    Cat(fsm.ongoing(step) for step in ("READ_ADDRESS", "ADD_ADDRESS", "ADD_TOTALS", "FOLD_CARRIES"))
+                ),
+            ]
+            m.d.comb += self.busy.eq(
+                ~fsm.ongoing("PICK") | Cat(*(queue.busy for queue in queues)).any() | self.tx.valid
+            )
+        m.d.comb += self.stat_frame.eq(self.tx.valid & self.tx.ready & self.tx.payload.last)
+        return m
+
+    def _addresses(self, m, hosts: int):
+        """Return the set of members behind this port, for each job, and a read port of their addresses."""
+        config = self.config
+        local = Array(Signal(hosts, name=f"local_{job}") for job in range(config.jobs))
         m.submodules.addresses = table = Memory(shape=Address, depth=config.jobs * hosts, init=[])
-        learn, look = table.write_port(), table.read_port()
+        writer, reader = table.write_port(), table.read_port()
         bound = self.bind.payload
         here = self.bind.valid & (bound.port == self.port)
-        # Within the table even when nothing is bound: CXXRTL does not forgive what others never look at.
+        # The address is inside the table even if nothing is bound, because CXXRTL fails on an access outside.
         m.d.comb += [
-            learn.addr.eq(Mux(self.bind.valid, bound.job * hosts + bound.member, 0)),
-            learn.data.eq(bound.address),
-            learn.en.eq(here),
+            writer.addr.eq(Mux(self.bind.valid, bound.job * hosts + bound.member, 0)),
+            writer.data.eq(bound.address),
+            writer.en.eq(here),
         ]
         for job in range(config.jobs):
             for member in range(hosts):
                 with m.If(self.bind.valid & (bound.job == job) & (bound.member == member)):
-                    m.d.sync += mine[job][member].eq(here)
+                    m.d.sync += local[job][member].eq(here)
+        return local, reader
 
-        # The three stores. What must be known of a result before it leaves stands in its first word, where the
-        # addresses will.
-        noted = data.StructLayout({"job": range(config.jobs), "recipients": hosts, "length": LENGTH_BITS})
-        assert noted.size <= min(bus_bits, 8 * ADDRESSES.itemsize)
+    def _queues(self, m, local, delivery_shape: data.StructLayout):
+        """Return the queues of results, replies and ordinary frames, filled by the inputs.
+
+        The first word of a result begins with its `delivery`, in the place of the addresses.
+        """
+        config, bus_bits = self.config, self.config.bus_bits
+        assert delivery_shape.size <= min(bus_bits, 8 * ADDRESSES.itemsize)
         m.submodules.results = results = CutThroughQueue(bus_bits=bus_bits, depth=config.queue_words)
         m.submodules.replies = replies = CutThroughQueue(
             bus_bits=bus_bits, depth=config.queue_words if config.replay else REPLY_FRAMES * 2 * config.header_words
         )
         m.submodules.ordinary = ordinary = CutThroughQueue(bus_bits=bus_bits, depth=config.queue_words)
-        stores = [results, replies, ordinary]
         result, reply, forwarded = self.results.payload, self.replies.payload, self.forwarded.payload
         header = result.meta.header
-        note = Signal(noted)
-        # A member may be bound elsewhere while a result passes: what is decided at its first word holds to its last.
-        takes, took = Signal(), Signal()
-        m.d.comb += takes.eq(Mux(result.first, note.recipients.any(), took))
+        delivery = Signal(delivery_shape)
+        # A member may be bound to another port while a result enters: the decision at the first word holds to the last.
+        stores, stored = Signal(), Signal()
+        m.d.comb += stores.eq(Mux(result.first, delivery.recipients.any(), stored))
         with m.If(self.results.valid):
-            m.d.sync += took.eq(takes)
+            m.d.sync += stored.eq(stores)
         m.d.comb += [
-            note.job.eq(header.job),
-            note.recipients.eq(header.recipients & mine[header.job]),
-            note.length.eq(FRAME_BYTES + Mux(header.length == 0, 0, body_bytes(config, header))),
-            results.i.valid.eq(self.results.valid & takes),
+            delivery.job.eq(header.job),
+            delivery.recipients.eq(header.recipients & local[header.job]),
+            delivery.length.eq(FRAME_BYTES + Mux(header.length == 0, 0, body_bytes(config, header))),
+            results.i.valid.eq(self.results.valid & stores),
             word_of(results.i.payload).eq(word_of(result)),
             results.i.payload.first.eq(result.first),
-            results.length.eq(result.meta.words * bus_bytes),
+            results.length.eq(result.meta.words * config.bus_bytes),
             replies.i.valid.eq(self.replies.valid & (reply.meta.port == self.port)),
             word_of(replies.i.payload).eq(word_of(reply)),
             replies.i.payload.first.eq(reply.first),
@@ -126,74 +228,5 @@ class OutputPort(wiring.Component):
             self.stat_drop_ordinary.eq(ordinary.stat_drop),
         ]
         with m.If(result.first):
-            m.d.comb += results.i.payload.data[: noted.size].eq(note)
-
-        # Choice of a frame, and of one recipient.
-        source, reply_next, rewound = Signal(2), Signal(), Signal()
-        now = Signal(noted)
-        shown = data.View(noted, results.o.payload.data[: noted.size])
-        chosen = Signal(range(hosts))
-        for member in reversed(range(hosts)):
-            with m.If(now.recipients[member]):
-                m.d.comb += chosen.eq(member)
-        m.d.comb += look.addr.eq(now.job * hosts + chosen)
-
-        index = Signal(range(config.header_words + 1))
-        m.submodules.checksums = checksums = Checksums()
-        m.d.comb += [checksums.own_ip.eq(self.own_ip), checksums.length.eq(now.length), checksums.address.eq(look.data)]
-        stamp = stamp_of(m, self.own_mac, self.own_ip, look.data, now.length, checksums)
-        valids = Cat(store.o.valid for store in stores)
-        word = Signal(Packet(bus_bits))
-        m.d.comb += [
-            word.eq(Array(store.o.payload for store in stores)[source]),
-            results.repeat.eq(now.recipients.any()),
-        ]
-        with m.If(source == RESULT):
-            m.d.comb += word.data.eq(merged(m, results.o.payload.data, stamp, index))
-        moves, sends = Signal(), Signal()
-        m.d.comb += moves.eq(~self.tx.valid | self.tx.ready)
-        with m.If(moves):
-            m.d.sync += [self.tx.valid.eq(sends), self.tx.payload.eq(word)]
-
-        with m.FSM() as fsm:
-            with m.State("PICK"):
-                m.d.sync += index.eq(0)
-                with m.If((rewound | results.o.valid) & (~reply_next | ~replies.o.valid)):
-                    m.d.sync += [source.eq(RESULT), reply_next.eq(1)]
-                    with m.If(~rewound):
-                        m.d.sync += now.eq(shown)
-                    m.next = "LOOK"
-                with m.Elif(replies.o.valid):
-                    m.d.sync += [source.eq(REPLY), reply_next.eq(0)]
-                    m.next = "SEND"
-                with m.Elif(ordinary.o.valid):
-                    m.d.sync += source.eq(ORDINARY)
-                    m.next = "SEND"
-            with m.State("LOOK"):
-                m.d.sync += now.recipients.eq(now.recipients & (now.recipients - 1))
-                m.next = "HOST"
-            with m.State("HOST"):
-                m.next = "TOTAL"
-            with m.State("TOTAL"):
-                m.next = "FOLD"
-            with m.State("FOLD"):
-                m.next = "SEND"
-            with m.State("SEND"):
-                m.d.comb += sends.eq(valids.bit_select(source, 1))
-                for k, store in enumerate(stores):
-                    m.d.comb += store.o.ready.eq(moves & (source == k))
-                with m.If(sends & moves):
-                    m.d.sync += index.eq(Mux(index == config.header_words, index, index + 1))
-                    with m.If(word.last):
-                        with m.If(source == RESULT):
-                            m.d.sync += rewound.eq(now.recipients.any())
-                        m.next = "PICK"
-            m.d.comb += [
-                look.en.eq(fsm.ongoing("LOOK")),
-                checksums.steps.eq(Cat(fsm.ongoing(step) for step in ("LOOK", "HOST", "TOTAL", "FOLD"))),
-            ]
-            m.d.comb += self.busy.eq(
-                ~fsm.ongoing("PICK") | Cat(*(store.busy for store in stores)).any() | self.tx.valid
-            )
-        m.d.comb += self.stat_frame.eq(self.tx.valid & self.tx.ready & self.tx.payload.last)
-        return m
+            m.d.comb += results.i.payload.data[: delivery_shape.size].eq(delivery)
+        return results, replies, ordinary

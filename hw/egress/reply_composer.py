@@ -1,4 +1,4 @@
-"""Composes acknowledgements and notices, and what a leaf says to its parent beside its sums."""
+"""Composes the frames of replies: acknowledgements, notices, and a leaf's requests and receipts to its parent."""
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -15,11 +15,11 @@ __all__ = ["ReplyComposer"]
 
 
 class ReplyComposer(wiring.Component):
-    """Turns a Reply into the words of a frame whose UDP payload sums to zero; addresses are stamped at the port.
+    """Turns a `Reply` into the words of a frame whose UDP payload sums to zero. `Stamp` writes the addresses.
 
-    The complement stands before the body, so the words are looked at twice: once to be added up, once to be sent.
-    Latency is as many cycles as the frame has words that are not addresses alone, plus 5; one reply at a time; `o` may
-    stall.
+    The checksum complement is in the header, before the body. So the words are read twice, once to be summed and once
+    to be sent. The first word appears 5 cycles after the reply was taken, and one more for each word that holds more
+    than addresses. One reply at a time. `o` may stall.
     """
 
     def __init__(self, *, bus_bits: int):
@@ -41,18 +41,18 @@ class ReplyComposer(wiring.Component):
         octets = Cat(Const(0, 8 * ADDRESSES.itemsize), image)
         words = Array(octets[first : first + self.bus_bits] for first in range(0, len(octets), self.bus_bits))
         begin = ADDRESSES.itemsize // bus_bytes
-        asked, payload = self.replies.payload, self.o.payload
+        reply, payload = self.replies.payload, self.o.payload
         receipt = Signal()
         acknowledges, at, word = Signal(), Signal(range(len(words) + 1)), Signal(self.bus_bits)
         part, total = Signal(22), Signal(22)
-        through = at == Mux(acknowledges, len(words), header_words)
+        ends = at == Mux(acknowledges, len(words), header_words)
         m.d.comb += [
             payload.data.eq(word),
             payload.count.eq(bus_bytes),
-            payload.last.eq(through),
+            payload.last.eq(ends),
             payload.meta.length.eq(Mux(acknowledges, 2 * FRAME_BYTES, FRAME_BYTES)),
         ]
-        port, address = Signal.like(asked.port), Signal(Address, reset_less=True)
+        port, address = Signal.like(reply.port), Signal(Address, reset_less=True)
         m.d.comb += [payload.meta.port.eq(port), payload.meta.address.eq(address)]
         with m.FSM() as fsm:
             m.d.comb += self.busy.eq(~fsm.ongoing("IDLE"))
@@ -60,45 +60,45 @@ class ReplyComposer(wiring.Component):
                 m.d.comb += self.replies.ready.eq(1)
                 with m.If(self.replies.valid):
                     m.d.sync += [
-                        image.header.eq(asked.header),
-                        image.header.behind.eq(Mux(asked.receipt, asked.header.behind, 0)),
-                        receipt.eq(asked.receipt),
-                        image.body.eq(asked.body),
-                        acknowledges.eq(asked.acknowledges),
-                        port.eq(asked.port),
-                        address.eq(asked.address),
+                        image.header.eq(reply.header),
+                        image.header.behind.eq(Mux(reply.receipt, reply.header.behind, 0)),
+                        receipt.eq(reply.receipt),
+                        image.body.eq(reply.body),
+                        acknowledges.eq(reply.acknowledges),
+                        port.eq(reply.port),
+                        address.eq(reply.address),
                         at.eq(begin),
                         part.eq(0),
                         total.eq(0),
                         word.eq(0),
                     ]
-                    m.next = "ADD"
-            with m.State("ADD"):
+                    m.next = "SUM_WORDS"
+            with m.State("SUM_WORDS"):
                 m.d.sync += [
                     word.eq(words[at]),
                     at.eq(at + 1),
                     part.eq(sum_halves(word, 0, bus_bytes)),
                     total.eq(total + part),
                 ]
-                with m.If(through):
-                    m.next = "REST"
-            with m.State("REST"):
+                with m.If(ends):
+                    m.next = "SUM_LAST"
+            with m.State("SUM_LAST"):
                 m.d.sync += total.eq(total + part)
-                m.next = "FOLD"
-            with m.State("FOLD"):
+                m.next = "WRITE_COMPLEMENT"
+            with m.State("WRITE_COMPLEMENT"):
                 complement = ~fold_carries(m, total)
                 with m.If(receipt):
                     m.d.sync += image.header.members.eq(complement)
                 with m.Else():
                     m.d.sync += image.header.behind.eq(complement)
-                m.next = "LOAD"
-            with m.State("LOAD"):
+                m.next = "REWIND"
+            with m.State("REWIND"):
                 m.d.sync += [word.eq(words[0]), at.eq(1)]
                 m.next = "SEND"
             with m.State("SEND"):
                 m.d.comb += self.o.valid.eq(1)
                 with m.If(self.o.ready):
                     m.d.sync += [word.eq(words[at]), at.eq(at + 1)]
-                    with m.If(through):
+                    with m.If(ends):
                         m.next = "IDLE"
         return m

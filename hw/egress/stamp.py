@@ -1,16 +1,14 @@
-"""Addresses and checksums before our header, of frames whose UDP payload sums to zero."""
+"""Writes addresses and checksums into the first bytes of frames that the switch sends."""
 
-from itertools import pairwise
-
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.interface.address import Address
+from hw.egress.header_checksums import IP_AT, STEPS, UDP_AT, HeaderChecksums, swapped
 from hw.interface.layout import layout
 from hw.interface.reply import ReplyRoute
-from hw.stream.checksum import fold_carries
-from hw.stream.packet import LENGTH_BITS, Packet, first_of, require_bus, word_of
+from hw.stream.packet import LENGTH_BITS, Packet, first_of, require_bus
+from hw.stream.stages import Stages, record
 from iswitch.wire import (
     ADDRESSES,
     ETHERTYPE_IPV4,
@@ -22,87 +20,11 @@ from iswitch.wire import (
     UDP_PORT,
 )
 
-__all__ = ["Checksums", "Departure", "Stamp", "merged", "stamp_of"]
-
-IP_AT, UDP_AT = (ADDRESSES.fields[name][1] for name in ("ip_version_ihl", "udp_src"))
+__all__ = ["Departure", "Stamp", "addresses_of", "stamped"]
 
 
-def swapped(half):
-    """A 16-bit number as it goes out, or the number that came: the upper byte comes first, in the lowest bits."""
-    return Cat(half[8:16], half[:8])
-
-
-def halves(octets):
-    """Sum of two big-endian halves."""
-    return swapped(octets[:16]) + swapped(octets[16:])
-
-
-class Checksums(wiring.Component):
-    """IPv4's and UDP's of a frame, in wire order. IPv4: RFC 791. UDP: RFC 768; header and payload of ours sum to zero,
-    so addresses, ports, protocol and lengths are all there is.
-
-    Four steps, each done in a cycle in which its strobe is set, in the order of `steps`; those of different frames may
-    meet. `length` is looked at in the first, `address` in the second; `ip` and `udp` stand from the cycle after the
-    fourth to the next fourth. No step adds more than two numbers.
-    """
-
-    def __init__(self):
-        super().__init__(
-            {
-                "own_ip": In(32),
-                "length": In(LENGTH_BITS),
-                "address": In(Address),
-                "steps": In(4),
-                "ip": Out(16),
-                "udp": Out(16),
-            }
-        )
-
-    def elaborate(self, platform):
-        m = Module()
-        registers = iter(
-            Signal(20, name=name, reset_less=True)
-            for name in (
-                "own_ip_part",
-                "own_udp_part",
-                "ip_part",
-                "udp_part",
-                "hosts",
-                "ports",
-                "rest",
-                "ip_total",
-                "udp_total",
-            )
-        )
-        own_ip_part, own_udp_part, ip_part, udp_part, hosts, ports, rest, ip_total, udp_total = registers
-        # The length of the frame stands once in IPv4's header, and twice in what UDP sums.
-        m.d.sync += [
-            own_ip_part.eq(
-                halves(self.own_ip)
-                + ((IPV4_VERSION_IHL << 8) + IPV4_DONT_FRAGMENT + (IP_TTL << 8 | IP_PROTOCOL_UDP) - IP_AT)
-            ),
-            own_udp_part.eq(halves(self.own_ip) + (IP_PROTOCOL_UDP + UDP_PORT - 2 * UDP_AT)),
-        ]
-        with m.If(self.steps[0]):
-            m.d.sync += [ip_part.eq(own_ip_part + self.length), udp_part.eq(own_udp_part + (self.length << 1))]
-        with m.If(self.steps[1]):
-            m.d.sync += [
-                hosts.eq(halves(self.address.ip)),
-                ports.eq(udp_part + swapped(self.address.udp)),
-                rest.eq(ip_part),
-            ]
-        with m.If(self.steps[2]):
-            m.d.sync += [ip_total.eq(rest + hosts), udp_total.eq(ports + hosts)]
-
-        ip_sum, udp_sum = fold_carries(m, ip_total), fold_carries(m, udp_total)
-        with m.If(self.steps[3]):
-            # A UDP checksum of 0 says that there is none: 0xFFFF goes out instead.
-            m.d.sync += [self.ip.eq(~swapped(ip_sum)), self.udp.eq(Mux(udp_sum == 0xFFFF, 0xFFFF, ~swapped(udp_sum)))]
-        return m
-
-
-def stamp_of(m, own_mac, own_ip, address, length, checksums):
-    """The first bytes of a frame, up to our header."""
+def addresses_of(m, own_mac, own_ip, address, length, checksums: HeaderChecksums) -> Value:
+    """Return the first bytes of a frame, up to our header: `iswitch.wire.ADDRESSES`."""
     image = Signal(layout(ADDRESSES))
     number = lambda value: Const(value, 16)
     ip_length, udp_length = Signal(16), Signal(16)
@@ -129,16 +51,16 @@ def stamp_of(m, own_mac, own_ip, address, length, checksums):
     return image.as_value()
 
 
-def merged(m, word, stamp, index):
-    """The data of word `index` of a frame, stamped bytes in the place of those before our header."""
-    bus_bits, made = len(word), Signal.like(word)
-    m.d.comb += made.eq(word)
+def stamped(m, word: Value, addresses: Value, index: Value) -> Value:
+    """Return the data of word `index` of a frame, with the addresses in its first bytes."""
+    bus_bits, result = len(word), Signal.like(word)
+    m.d.comb += result.eq(word)
     with m.Switch(index):
-        for low in range(0, len(stamp), bus_bits):
-            part = stamp[low : low + bus_bits]
+        for low in range(0, len(addresses), bus_bits):
+            part = addresses[low : low + bus_bits]
             with m.Case(low // bus_bits):
-                m.d.comb += made[: len(part)].eq(part)
-    return made
+                m.d.comb += result[: len(part)].eq(part)
+    return result
 
 
 class Departure(data.Struct):
@@ -149,10 +71,12 @@ class Departure(data.Struct):
 
 
 class Stamp(wiring.Component):
-    """Puts addresses and checksums into replies, whose words say where they go.
+    """Writes the addresses of `ReplyRoute` and the checksums into replies. Their UDP payload sums to zero.
 
-    Latency 5 cycles, one word per cycle, never stalls.
+    A word leaves 5 cycles after it entered; one word per cycle, never stalls.
     """
+
+    LATENCY = STEPS + 1
 
     def __init__(self, *, bus_bits: int):
         require_bus("Stamp", bus_bits)
@@ -170,42 +94,31 @@ class Stamp(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         header_words = FRAME_BYTES * 8 // self.bus_bits
-        stages = [
-            Signal(Packet(self.bus_bits, meta=ReplyRoute, first=True), name=f"stage_{k}", reset_less=True)
-            for k in range(5)
-        ]
-        valids = Signal(len(stages))
-        m.d.sync += valids.eq(Cat(self.i.valid, valids))
-        first, asked = first_of(m, self.i), self.i.payload
-        with m.If(self.i.valid):
-            m.d.sync += [
-                word_of(stages[0]).eq(word_of(asked)),
-                stages[0].first.eq(first),
-                stages[0].meta.eq(asked.meta),
-            ]
-        for k, (before, after) in enumerate(pairwise(stages)):
-            with m.If(valids[k]):
-                m.d.sync += after.eq(before)
+        shape = Packet(self.bus_bits, meta=ReplyRoute, first=True)
+        Waiting = record("Waiting", **{name: field.shape for name, field in shape})
+        pipe, valid = Stages(m, (Waiting,) * self.LATENCY), Signal(self.LATENCY)
+        m.d.sync += valid.eq(Cat(self.i.valid, valid))
+        word = self.i.payload
+        stages = [pipe.then(Waiting, first=first_of(m, self.i), **{name: word[name] for name, _ in word.shape()})]
+        stages += [pipe.then(Waiting) for _ in range(self.LATENCY - 1)]
 
-        m.submodules.checksums = checksums = Checksums()
-        index, ready = Signal(range(header_words + 1)), stages[-1]
+        m.submodules.checksums = checksums = HeaderChecksums()
         m.d.comb += [
             checksums.own_ip.eq(self.own_ip),
             checksums.length.eq(stages[0].meta.length),
             checksums.address.eq(stages[1].meta.address),
-            checksums.steps.eq(Cat(valid & stage.first for valid, stage in zip(valids, stages[:4], strict=False))),
+            checksums.steps.eq(Cat(valid[k] & stages[k].first for k in range(STEPS))),
         ]
-        with m.If(valids[3]):
-            m.d.sync += index.eq(Mux(stages[3].first, 0, Mux(index == header_words, index, index + 1)))
-        stamp = stamp_of(m, self.own_mac, self.own_ip, ready.meta.address, ready.meta.length, checksums)
-        out = self.o.payload
+        index, last, out = Signal(range(header_words + 1)), stages[-1], self.o.payload
+        with m.If(valid[-2]):
+            m.d.sync += index.eq(Mux(stages[-2].first, 0, Mux(index == header_words, index, index + 1)))
+        addresses = addresses_of(m, self.own_mac, self.own_ip, last.meta.address, last.meta.length, checksums)
         m.d.comb += [
-            self.o.valid.eq(valids[-1]),
-            word_of(out).eq(word_of(ready)),
-            out.first.eq(ready.first),
-            out.meta.port.eq(ready.meta.port),
-            out.meta.length.eq(ready.meta.length),
-            self.busy.eq(valids.any()),
+            self.o.valid.eq(valid[-1]),
+            out.data.eq(stamped(m, last.data, addresses, index)),
+            *(out[name].eq(getattr(last, name)) for name in ("count", "last", "error", "first")),
+            out.meta.port.eq(last.meta.port),
+            out.meta.length.eq(last.meta.length),
+            self.busy.eq(valid.any()),
         ]
-        m.d.comb += out.data.eq(merged(m, ready.data, stamp, index))
         return m

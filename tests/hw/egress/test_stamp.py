@@ -7,6 +7,7 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
+import hw.egress.header_checksums
 import hw.egress.stamp
 from hw.egress.stamp import Stamp
 from iswitch.wire import UDP_PORT, Reason, ones_complement_sum
@@ -110,7 +111,7 @@ def test_5_cycles_and_a_word_in_every_cycle(bus_bits):
     assert sink.times == [came + 5 for came in source.times]
 
 
-SLIPS = {
+MUTANTS = {
     "address of the next frame": (
         "checksums.address.eq(stages[1].meta.address)",
         "checksums.address.eq(stages[0].meta.address)",
@@ -119,6 +120,9 @@ SLIPS = {
         "checksums.length.eq(stages[0].meta.length)",
         "checksums.length.eq(self.i.payload.meta.length)",
     ),
+    "first bytes of the next word": ("with m.If(valid[-2]):", "with m.If(valid[-3]):"),
+}
+CHECKSUM_MUTANTS = {
     "no carry around": ("fold_carries(m, ip_total)", "(ip_total[:16] + ip_total[16:])[:16]"),
     "a checksum of zero": ("Mux(udp_sum == 0xFFFF, 0xFFFF, ~swapped(udp_sum))", "~swapped(udp_sum)"),
     "a later step of another frame": (
@@ -129,9 +133,22 @@ SLIPS = {
 
 
 @pytest.mark.mutant
-@pytest.mark.parametrize("slip", SLIPS)
-def test_mutant_is_noticed(slip):
-    expected, _, sink = stamped(512, stamp=mutant(hw.egress.stamp, *SLIPS[slip]).Stamp)
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutant_is_noticed(name):
+    broken = mutant(hw.egress.stamp, *MUTANTS[name]).Stamp
+    for bus_bits, gap in ((512, 0.0), (64, 0.5)):
+        expected, _, sink = stamped(bus_bits, stamp=broken, gap=gap)
+        if from_words(sink.items, bus_bits) != expected:
+            return
+    raise AssertionError("the mutant lives")
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize("name", CHECKSUM_MUTANTS)
+def test_mutant_of_the_checksums_is_noticed(name, monkeypatch):
+    broken = mutant(hw.egress.header_checksums, *CHECKSUM_MUTANTS[name]).HeaderChecksums
+    monkeypatch.setattr(hw.egress.stamp, "HeaderChecksums", broken)
+    expected, _, sink = stamped(512)
     assert from_words(sink.items, 512) != expected
 
 
