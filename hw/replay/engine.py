@@ -1,53 +1,54 @@
-"""The replay service: requests in, one after another, and what they are answered with."""
+"""The replay service: reads requests one after another, decides on each, has it executed and answered."""
 
-from types import SimpleNamespace
-
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Array, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
-from amaranth.utils import bits_for
 
 from hw.interface.axi import Axi4, address_bits_of
-from hw.interface.layout import layout
 from hw.interface.replay_request import Arrived
 from hw.interface.reply import ReplyRoute
-from hw.replay.execute.sampling import commands, samples
-from hw.replay.execute.settling import send, settle
-from hw.replay.execute.transfers import loads, memory, stores
+from hw.replay.execute.acknowledge import Acknowledgement, Closing, PrioritySummary
+from hw.replay.execute.bookkeeping import Bookkeeping
+from hw.replay.execute.execution import Execution
 from hw.replay.memory.units import UnitReader, UnitWriter
 from hw.replay.reply.answers import AnswerSender
-from hw.replay.reply.cache import ReplyCache
-from hw.replay.reply.framer import FrameHead, ReplyFramer, queue_words
-from hw.replay.request.admission import PARAMETER_ROWS, Admission, HeaderCheck, TableState, kind_of, view_as
+from hw.replay.reply.cache import ReplyCache, scratch_list
+from hw.replay.reply.framer import ReplyFramer, queue_words
+from hw.replay.request.admission import Admission
+from hw.replay.request.reader import RequestReader
 from hw.replay.request.receiver import RequestReceiver
+from hw.replay.request.record import TableState, kind_of, view_as
 from hw.replay.request.sessions import Session, Sessions
-from hw.replay.sampling.fractions import RandomFractions
 from hw.replay.sampling.samplers import Samplers
 from hw.stream.packet import Packet
 from hw.stream.store_and_forward import StoreAndForward
 from iswitch.config import Config
-from iswitch.wire import FRAME_BYTES
-from iswitch.wire.replay import LIMITS, LIST, LOAD, OPEN, PUBLISH, REPLAY_FRAME, ROW_BYTES, SAMPLE, WRITE, Fate, Kind
+from iswitch.wire.replay import LOAD, OPEN, Fate, Kind
 
 __all__ = ["Engine"]
 
-ROW_BITS = 8 * ROW_BYTES
-HEAD_ROWS = FRAME_BYTES // ROW_BYTES
+NOT_EXECUTED = (Fate.AHEAD, Fate.OLD, Fate.TICKET, Fate.ITEMS, Fate.EMPTY, Fate.RATE, Fate.RANGE, Fate.MEMORY)
+"""Fates of requests that are answered without being executed."""
+BOOKKEEPING_ONLY = (Kind.CLOSE, Kind.PUBLISH, Kind.LIMIT, Kind.SKIP, Kind.LOOK)
+"""Kinds that move no data."""
+MOVES_DATA = (Kind.WRITE, Kind.ADD, Kind.UPDATE, Kind.SAMPLE, Kind.LIST, Kind.FETCH, Kind.LOAD, Kind.SHOUT)
+"""Kinds that are executed step by step; OPEN is, too, and needs no admission."""
 
 
 class Engine(wiring.Component):
-    """Carries out requests in the order in which they came, each whole before the next is looked at.
+    """Executes requests in the order in which they arrive, each completely before the next.
 
-    Frames come as words that cannot be held up, with `first` and `arrived`; one for which there is no room is dropped,
-    with `stat_drop`. `o` are the frames that leave, whole and without their addresses. `memory` has records and logs as
-    `Config.replay` lays them out. `fate` says in the cycle of `fated` what became of a request; `saturated` marks a
-    priority that was too large, `memory_error` an error of the memory. Not ready after a reset until slots are wiped.
+    `words` are frames with `first` and, constant over a frame, `arrived`; the entry never stalls. A frame without room is
+    dropped whole, and `stat_drop` is 1 for one cycle. `o` are complete frames without addresses, which the port fills in; it
+    may stall. `memory` holds records and logs as `Config.replay` lays them out. `fate` is the fate of a request in the cycle in
+    which `fated` is 1; `saturated` is 1 for each priority that was too large, `memory_error` for each error response of the
+    memory. After a reset requests wait until sessions and slots are wiped. `busy`: a request or a reply is inside.
 
-    A request takes 18 cycles, 8 of which are its header's, and 1 for each row of its body, each draw and each item that
-    it adds; a row of an UPDATE 3 while `times` is set. Then OPEN takes 1 more and 2 for each place, UPDATE the
-    sampler's `latency` and 2, SAMPLE that and 10 (8 if the switch counts no draws; 4 more for each draw while `times`
-    is set); ADD, WRITE and what reads as long as memory needs. Answers leave while the next request is carried out. The
-    truth is `sim/model/replay/service.py`, the rules are docs/replay.md.
+    A request takes 18 cycles, 8 of them for its header, and 1 for each row of its body, each sample and each item that it adds;
+    a row of an UPDATE takes 3 while `times` is set. OPEN takes 1 more and 2 for each session, UPDATE the sampler's `latency`
+    and 2, SAMPLE that and 10 (8 if the switch counts no samples; 4 more for each sample while `times` is set); ADD, WRITE and
+    kinds that read take as long as memory needs. Answers are sent while the next request is executed. The golden model is
+    `sim/model/replay/service.py`, the rules are in docs/replay.md.
     """
 
     def __init__(self, config: Config):
@@ -71,311 +72,294 @@ class Engine(wiring.Component):
                 "busy": Out(1),
             }
         )
+        replay = self.replay
+        self.receiver = RequestReceiver(bus_bits=config.bus_bits, depth=config.queue_words)
+        self.reader, self.admission = RequestReader(replay), Admission(replay)
+        self.bookkeeping, self.execution, self.acknowledgement = (
+            Bookkeeping(replay),
+            Execution(replay),
+            Acknowledgement(replay),
+        )
+        self.sessions = Sessions(sessions=replay.sessions, kept=replay.kept)
+        self.samplers, self.cache = Samplers(replay), ReplyCache(replay)
+        self.answer_sender = AnswerSender(replay)
+        self.framer = ReplyFramer(bus_bits=config.bus_bits)
+        self.complete_frames = StoreAndForward(
+            bus_bits=config.bus_bits, depth=queue_words(config.bus_bits), meta=ReplyRoute
+        )
+        self.unit_reader, self.unit_writer = UnitReader(self.address_bits), UnitWriter(self.address_bits)
 
     def elaborate(self, platform):
         m = Module()
-        parts = self._parts(m)
-        s = self._state(m, parts)
-        commands(m, s)
-        memory(m, s)
-        send(m, s)
-        with m.FSM() as fsm:
-            m.d.comb += self.busy.eq(
-                ~(fsm.ongoing("HEAD") & (s.at == 0)) | s.inlet.busy | s.outlet.busy | s.answerer.busy | s.whole.busy
-            )
-            with m.State("WIPE"):
-                with m.If(s.sessions.wiped & s.tables.ready):
-                    m.next = "HEAD"
-            self._take(m, s)
-            self._open(m, s)
-            with m.State("ACT"):
-                m.next = "SETTLE"
-                with m.Switch(s.fate):
-                    with m.Case(Fate.SESSION):
-                        m.next = "FAULT"
-                    with m.Case(Fate.REPEATED):
-                        m.next = "KEPT"
-                    with m.Case(Fate.OVERWRITTEN):
-                        m.d.sync += [s.answers.eq(0), s.gone.eq(1), s.frame.count.eq(0)]
-                        m.next = "DATA"
-                    with m.Case(Fate.DONE):
-                        self._begin(m, s)
-            stores(m, s)
-            samples(m, s)
-            loads(m, s)
-            settle(m, s)
+        for name in (
+            "receiver",
+            "reader",
+            "admission",
+            "bookkeeping",
+            "execution",
+            "acknowledgement",
+            "sessions",
+            "samplers",
+            "cache",
+            "answer_sender",
+            "framer",
+            "complete_frames",
+            "unit_reader",
+            "unit_writer",
+        ):
+            m.submodules[name] = getattr(self, name)
+        # The rows of the request's session and table while it is carried out, written back when it is recorded.
+        session, table, fate = Signal(Session), Signal(TableState), Signal(Fate)
+        m.d.comb += [
+            self.fate.eq(fate),
+            self.fated.eq(self.acknowledgement.fated),
+            self.saturated.eq(self.execution.saturated),
+            self.busy.eq(
+                ~self.reader.idle
+                | self.receiver.busy
+                | self.answer_sender.busy
+                | self.framer.busy
+                | self.complete_frames.busy
+            ),
+        ]
+        self._connect_entry(m)
+        self._connect_request(m, session, table, fate)
+        self._connect_sessions(m, session)
+        self._connect_sampler(m, table)
+        self._connect_lists(m)
+        self._connect_memory(m)
+        self._connect_exit(m)
+        self._sequence(m, session, table, fate)
         return m
 
-    def _parts(self, m):
-        replay = self.replay
-        parts = SimpleNamespace(
-            inlet=RequestReceiver(bus_bits=self.config.bus_bits, depth=self.config.queue_words),
-            outlet=ReplyFramer(bus_bits=self.config.bus_bits),
-            whole=StoreAndForward(
-                bus_bits=self.config.bus_bits, depth=queue_words(self.config.bus_bits), meta=ReplyRoute
-            ),
-            form=HeaderCheck(replay),
-            judge=Admission(replay),
-            sessions=Sessions(sessions=replay.sessions, kept=replay.kept),
-            tables=Samplers(replay),
-            draws=RandomFractions(),
-            kept=ReplyCache(replay),
-            reader=UnitReader(self.address_bits),
-            writer=UnitWriter(self.address_bits),
+    def _sequence(self, m, session, table, fate):
+        """Carry out one request after another: read it, look up its rows, decide, execute, acknowledge."""
+        reader, admission, bookkeeping, execution, acknowledgement = (
+            self.reader,
+            self.admission,
+            self.bookkeeping,
+            self.execution,
+            self.acknowledgement,
         )
-        parts.answerer = AnswerSender(replay, parts.kept)
-        for name, part in vars(parts).items():
-            m.submodules[name] = part
-        connect(m, flipped(self.words), parts.inlet.words)
-        connect(m, parts.outlet.o, parts.whole.i)
-        connect(m, parts.whole.o, flipped(self.o))
-        m.d.comb += self.memory_error.eq(parts.reader.error | parts.writer.error)
-        for channel, part in (
-            ("ar", parts.reader),
-            ("r", parts.reader),
-            ("aw", parts.writer),
-            ("w", parts.writer),
-            ("b", parts.writer),
-        ):
-            connect(m, getattr(part, channel), flipped(getattr(self.memory, channel)))
-        return parts
-
-    def _state(self, m, parts):
-        """The request, whom and what it is about, how far it is."""
-        replay = self.replay
-        place = range(replay.sessions)
-        s = SimpleNamespace(
-            **vars(parts),
-            replay=replay,
-            address_bits=self.address_bits,
-            fated=self.fated,
-            saturated=self.saturated,
-            frame=Signal(layout(REPLAY_FRAME), reset_less=True),
-            lead=Signal(ROW_BITS * PARAMETER_ROWS, reset_less=True),
-            arrived=Signal(Arrived),
-            now=Signal(32),
-            fate=Signal(Fate),
-            place=Signal(place),
-            session=Signal(Session),
-            table=Signal(TableState),
-            product=Signal(48),
-            states=[Signal(TableState, init={"ticket": 1}, name=f"table_{k}") for k in range(replay.tables)],
-            counts=Signal(),
-            enough=Signal(),
-            answers=Signal(),  # its number is used up; enough items; it is answered
-            ended=Signal(),
-            heads=Signal(),  # its last row was taken; an ADD's item is next
-            left=Signal(16),
-            at=Signal(16),  # rows or such to go; the one to come
-            done=Signal(16),
-            stale=Signal(16),
-            drawn=Signal(64),
-            lowest=Signal(8),
-            highest=Signal(8),  # results; the total that was drawn from
-            units=Signal(8),
-            unit=Signal(32),
-            log=Signal(place),
-            record=Signal(range(replay.capacity)),  # to go in memory, and where
-            gone=Signal(32),
-            recipient=Signal(place),
-            to=Signal(Session),
-            answer=Signal.like(parts.kept.answer),
-            list=Signal.like(parts.kept.at),
-            list_at=Signal.like(parts.kept.at),
-            head=stream.Signature(FrameHead).create(),
-            data=stream.Signature(ROW_BITS).create(),
-            looked=Signal(2),
-            spent=Signal(),
-            adding=Signal(),  # at 2 it is known whether an update's item was drawn too often; one is added
-            noticed=Signal(),
-            noticed_us=Signal(32),
-        )
-        for name, value in vars(s).items():
-            if isinstance(value, Signal) and value.name.startswith("$"):
-                value.name = name
-        s.kind, s.count, s.row = kind_of(s.frame), s.frame.count, parts.inlet.rows.payload
-        for name, record in (
-            ("sample", SAMPLE),
-            ("write", WRITE),
-            ("publish", PUBLISH),
-            ("limits", LIMITS),
-            ("load", LOAD),
-        ):
-            setattr(s, name, view_as(record, s.lead))
+        request, kind = reader.request, kind_of(reader.request.frame)
+        tables = [Signal(TableState, init={"ticket": 1}, name=f"table_{k}") for k in range(self.replay.tables)]
+        counts, enough, product = Signal(), Signal(), Signal(48)
         m.d.comb += [
-            s.inlet.first.eq(self.first),
-            s.inlet.arrived.eq(self.arrived),
-            self.stat_drop.eq(s.inlet.stat_drop),
-            self.fate.eq(s.fate),
-            s.form.frame.eq(s.frame),
-            s.form.length.eq(s.arrived.length),
-            s.judge.frame.eq(s.frame),
-            s.judge.lead.eq(s.lead),
-            s.judge.session.eq(s.session),
-            s.judge.other.eq(s.sessions.row),
-            s.judge.table.eq(s.table),
-            s.judge.filled.eq(s.tables.filled),
-            s.judge.product.eq(s.product),
-            s.judge.ordered.eq(s.form.ordered),
-            s.tables.table.eq(Mux(s.frame.table < replay.tables, s.frame.table, 0)),
-            s.sessions.index.eq(s.place),
-            s.sessions.row_next.eq(s.session),
-            s.sessions.now_us.eq(self.now_us),
-            s.sessions.nonce.eq(view_as(OPEN, s.lead).nonce),
-            s.kept.index.eq(s.place * replay.kept + (s.frame.seq & replay.kept - 1)),
+            admission.product.eq(product),
+            bookkeeping.product.eq(product),
+            bookkeeping.enough.eq(enough),
+            acknowledgement.counts.eq(counts),
         ]
-        with m.If(s.inlet.rows.valid & s.inlet.rows.ready & s.row.last):
-            m.d.sync += s.ended.eq(1)
-        return s
 
-    def _take(self, m, s):
-        """The header, what stands first in the body, and what is to become of it."""
-        rows = s.inlet.rows
-        known = lambda index: Mux(index < s.replay.sessions, index, 0)
-        with m.State("HEAD"):
-            m.d.comb += rows.ready.eq(1)
-            with m.If(rows.valid):
-                m.d.sync += [
-                    s.frame.eq(Cat(s.frame.as_value()[ROW_BITS:], s.row.data)),
-                    s.at.eq(s.at + 1),
-                    s.ended.eq(s.row.last),
-                    s.arrived.eq(s.inlet.arrived_o),
-                ]
-                with m.If(s.at == HEAD_ROWS - 1):
-                    m.d.sync += s.now.eq(self.now_us)
-                    m.next = "FORM"
-        with m.State("FORM"):
-            m.d.sync += [
-                s.at.eq(0),
-                s.left.eq(s.form.leads),
-                s.place.eq(known(s.frame.session)),
-                s.answers.eq(1),
-                s.counts.eq(0),
-                s.done.eq(0),
-                s.stale.eq(0),
-                s.units.eq(0),
-                s.unit.eq(0),
-                s.gone.eq(0),
-                s.answer.eq(0),
-                s.session.eq(0),
+        def close(closing: Closing) -> None:
+            m.d.comb += [acknowledgement.start.eq(1), acknowledgement.closing.eq(closing)]
+            m.next = "ACKNOWLEDGE"
+
+        def execute() -> None:
+            m.d.comb += execution.start.eq(1)
+            m.next = "EXECUTE"
+
+        with m.FSM():
+            with m.State("READ"):
+                m.d.comb += execution.clear.eq(reader.done)
+                m.d.sync += [table.eq(Array(tables)[request.table]), fate.eq(reader.fate), counts.eq(0)]
+                with m.If(reader.done):
+                    m.next = "LOOK_UP"
+                    with m.If(reader.fate != Fate.DONE):
+                        close(Closing.FAULT)
+            with m.State("LOOK_UP"):
+                load = view_as(LOAD, request.parameters)
+                m.d.comb += self.sessions.index.eq(Mux(load.session < self.replay.sessions, load.session, 0))
+                m.d.sync += [session.eq(self.sessions.row), product.eq(request.frame.count * table.ratio)]
+                m.next = "WAIT_ROW"
+                with m.If(kind == Kind.OPEN):
+                    execute()
+            with m.State("WAIT_ROW"):
+                # Now `admission` sees the requester's session, and the session whose log is read.
+                m.next = "ADMIT"
+            with m.State("ADMIT"):
+                m.d.sync += [fate.eq(admission.fate), counts.eq(admission.counts), enough.eq(admission.enough)]
+                with m.If(admission.known):
+                    m.d.sync += session.heard.eq(request.now_us)
+                m.next = "START"
+            with m.State("START"):
+                with m.Switch(fate):
+                    with m.Case(Fate.SESSION):
+                        close(Closing.FAULT)
+                    with m.Case(Fate.REPEATED):
+                        close(Closing.REPEAT)
+                    with m.Case(*NOT_EXECUTED):
+                        close(Closing.RECORD)
+                    with m.Case(Fate.OVERWRITTEN):
+                        execute()
+                    with m.Case(Fate.DONE):
+                        m.d.sync += [session.eq(bookkeeping.session_next), table.eq(bookkeeping.table_next)]
+                        with m.Switch(kind):
+                            with m.Case(*MOVES_DATA):
+                                execute()
+                            with m.Case(*BOOKKEEPING_ONLY):
+                                close(Closing.RECORD)
+            with m.State("EXECUTE"):
+                with m.If(execution.done):
+                    close(Closing.RECORD)
+                    with m.If(execution.fate_changes):  # no session is free
+                        m.d.comb += acknowledgement.closing.eq(Closing.FAULT)
+                with m.If(execution.fate_changes):
+                    m.d.sync += fate.eq(execution.fate_next)
+                with m.If(execution.opened):
+                    m.d.sync += session.eq(execution.session_next)
+                with m.If(execution.added):
+                    m.d.sync += table.adds.eq(table.adds + 1)
+                with m.If(execution.total_changed):
+                    m.d.sync += table.total.eq(execution.total)
+            with m.State("ACKNOWLEDGE"):
+                with m.If(acknowledgement.settle):
+                    m.d.sync += [session.eq(acknowledgement.session_next), table.eq(acknowledgement.table_next)]
+                for k, row in enumerate(tables):
+                    with m.If(acknowledgement.record & (request.table == k)):
+                        m.d.sync += row.eq(table)
+                with m.If(acknowledgement.done):
+                    m.d.comb += reader.release.eq(1)
+                    m.next = "READ"
+        m.d.comb += [
+            self.sessions.write.eq(acknowledgement.write_session),
+            self.cache.write.eq(acknowledgement.record & counts),
+        ]
+
+    def _connect_entry(self, m):
+        """Frames to the reader, and a request's body to its executor."""
+        receiver, reader, execution = self.receiver, self.reader, self.execution
+        connect(m, flipped(self.words), receiver.words)
+        connect(m, receiver.rows, reader.rows)
+        connect(m, reader.body, execution.body)
+        m.d.comb += [
+            receiver.first.eq(self.first),
+            receiver.arrived.eq(self.arrived),
+            self.stat_drop.eq(receiver.stat_drop),
+            reader.enable.eq(self.sessions.wiped & self.samplers.ready),
+            reader.arrived.eq(receiver.arrived_o),
+            reader.now_us.eq(self.now_us),
+            reader.start_body.eq(execution.start),
+            execution.ended.eq(reader.ended),
+        ]
+
+    def _connect_request(self, m, session, table, fate):
+        """The request and its rows to the components that decide by them."""
+        request = self.reader.request
+        for component in (self.bookkeeping, self.acknowledgement):
+            m.d.comb += [component.request.eq(request), component.session.eq(session), component.table.eq(table)]
+        m.d.comb += [
+            self.admission.frame.eq(request.frame),
+            self.admission.parameters.eq(request.parameters),
+            self.admission.ordered.eq(self.reader.ordered),
+            self.admission.session.eq(session),
+            self.admission.table.eq(table),
+            self.execution.request.eq(request),
+            self.execution.fate.eq(fate),
+            self.execution.table.eq(table),
+            self.acknowledgement.fate.eq(fate),
+            self.acknowledgement.results_done.eq(self.execution.results_done),
+            self.acknowledgement.results_stale.eq(self.execution.results_stale),
+        ]
+
+    def _connect_sessions(self, m, session):
+        """The rows of sessions, and the search for a nonce or a free session."""
+        sessions, execution, reader = self.sessions, self.execution, self.reader
+        m.d.comb += [
+            sessions.index.eq(Mux(execution.needs_session, execution.index, reader.request.session)),
+            sessions.row_next.eq(session),
+            sessions.now_us.eq(self.now_us),
+            sessions.nonce.eq(view_as(OPEN, reader.request.parameters).nonce),
+            sessions.search.eq(execution.search),
+            execution.found.eq(sessions.found),
+            execution.found_index.eq(sessions.place),
+            execution.found_open.eq(sessions.opened),
+            execution.full.eq(sessions.full),
+            execution.session_row.eq(sessions.row),
+            self.admission.other.eq(sessions.row),
+            reader.opened.eq(execution.opened),
+            reader.opened_session.eq(sessions.place),
+        ]
+
+    def _connect_sampler(self, m, table):
+        """Commands to the sampler of the request's table, and its priorities."""
+        samplers, execution, acknowledgement = self.samplers, self.execution, self.acknowledgement
+        priorities, sampled_from = Signal(PrioritySummary), Signal(PrioritySummary)
+        connect(m, execution.commands, samplers.commands)
+        connect(m, samplers.results, execution.results)
+        m.d.comb += [
+            samplers.table.eq(self.reader.request.table),
+            execution.pending.eq(samplers.pending),
+            priorities.total.eq(table.total),
+            priorities.lowest.eq(samplers.lowest),
+            priorities.highest.eq(samplers.highest),
+            acknowledgement.priorities.eq(priorities),
+            acknowledgement.sampled_from.eq(sampled_from),
+        ]
+        with m.If(execution.start):
+            m.d.sync += sampled_from.eq(priorities)
+        for component in (self.admission, execution, acknowledgement):
+            m.d.comb += component.filled.eq(samplers.filled)
+
+    def _connect_lists(self, m):
+        """Cached answers and their lists, which are an answer's that is being sent, else the request's."""
+        request, cache, execution, acknowledgement, sender = (
+            self.reader.request,
+            self.cache,
+            self.execution,
+            self.acknowledgement,
+            self.answer_sender,
+        )
+        kept, samples, list_begin = self.replay.kept, self.replay.draws, Signal.like(cache.row_address)
+        connect(m, acknowledgement.answers, sender.answers)
+        m.d.sync += list_begin.eq(
+            Mux(kind_of(request.frame) == Kind.LIST, scratch_list(self.replay), cache.index * samples)
+        )
+        m.d.comb += [
+            cache.index.eq(request.session * kept + (request.frame.seq & kept - 1)),
+            cache.answer_next.eq(acknowledgement.answer),
+            cache.row_address.eq(Mux(sender.busy, sender.row_address, execution.row_address)),
+            cache.write_row.eq(execution.write_row),
+            cache.write_row_address.eq(execution.write_row_address),
+            cache.row_next.eq(execution.row_next),
+            acknowledgement.cached.eq(cache.answer),
+            acknowledgement.list.eq(list_begin),
+            execution.list.eq(list_begin),
+            execution.row.eq(cache.row),
+            execution.sending.eq(sender.busy),
+            execution.sending_list.eq(sender.list),
+            sender.row.eq(cache.row),
+        ]
+
+    def _connect_memory(self, m):
+        """Units that are read and written, as AXI4."""
+        reader, writer, execution, bus = self.unit_reader, self.unit_writer, self.execution, self.memory
+        connect(m, execution.reads, reader.units)
+        connect(m, reader.beats, execution.read_beats)
+        connect(m, execution.writes, writer.units)
+        connect(m, execution.write_beats, writer.beats)
+        for inner, outer in (
+            (reader.ar, bus.ar),
+            (reader.r, bus.r),
+            (writer.aw, bus.aw),
+            (writer.w, bus.w),
+            (writer.b, bus.b),
+        ):
+            connect(m, inner, flipped(outer))
+        m.d.comb += [execution.writer_busy.eq(writer.busy), self.memory_error.eq(reader.error | writer.error)]
+
+    def _connect_exit(self, m):
+        """Frames of answers, and of data while no answer is being sent."""
+        framer, sender, execution = self.framer, self.answer_sender, self.execution
+        connect(m, framer.o, self.complete_frames.i)
+        connect(m, self.complete_frames.o, flipped(self.o))
+        for answer, data, frames in (
+            (sender.heads, execution.heads, framer.heads),
+            (sender.rows, execution.rows, framer.rows),
+        ):
+            m.d.comb += [
+                frames.payload.eq(Mux(sender.busy, answer.payload, data.payload)),
+                frames.valid.eq(Mux(sender.busy, answer.valid, data.valid)),
+                answer.ready.eq(frames.ready & sender.busy),
+                data.ready.eq(frames.ready & ~sender.busy),
             ]
-            m.next = "LEAD"
-        with m.State("LEAD"):
-            m.d.sync += [s.table.eq(Array(s.states)[s.tables.table]), s.fate.eq(s.form.fate)]
-            with m.If(s.form.fault):
-                m.next = "FAULT"
-            with m.Elif(s.left[: bits_for(PARAMETER_ROWS)] == 0):
-                m.d.sync += s.at.eq(0)
-                m.next = "LOOK_UP"
-            with m.Else():
-                m.d.comb += rows.ready.eq(1)
-                with m.If(rows.valid):
-                    m.d.sync += [
-                        s.lead.word_select(s.at[:2], ROW_BITS).eq(s.row.data),
-                        s.at.eq(s.at + 1),
-                        s.left.eq(s.left - 1),
-                    ]
-        with m.State("LOOK_UP"):
-            m.d.sync += [s.session.eq(s.sessions.row), s.product.eq(s.count * s.table.ratio)]
-            m.d.comb += s.sessions.index.eq(known(s.load.session))
-            m.next = "OTHER"
-            with m.If(s.kind == Kind.OPEN):
-                m.d.comb += s.sessions.search.eq(1)
-                m.next = "SEARCH"
-        with m.State("OTHER"):
-            # The judge looks at the session, and at the other one as it is shown.
-            m.next = "JUDGE"
-        with m.State("JUDGE"):
-            m.d.sync += [s.fate.eq(s.judge.fate), s.counts.eq(s.judge.counts), s.enough.eq(s.judge.enough)]
-            with m.If(s.judge.known):
-                m.d.sync += s.session.heard.eq(s.now)
-            m.next = "ACT"
-
-    def _begin(self, m, s):
-        """The first step of what is carried out; the rest is in the kind's own states."""
-        table, count = s.table, s.count
-        with m.Switch(s.kind):
-            with m.Case(Kind.CLOSE):
-                m.d.sync += s.session.open.eq(0)
-            with m.Case(Kind.WRITE):
-                m.d.sync += [
-                    s.units.eq(count),
-                    s.unit.eq(s.write.start),
-                    s.log.eq(s.place),
-                    s.session.oldest.eq(s.write.oldest),
-                    s.session.written.eq(s.session.written + count),
-                ]
-                m.next = "WRITE"
-            with m.Case(Kind.ADD):
-                with m.If((table.ratio != 0) & s.enough):
-                    m.d.sync += table.credit.eq(table.credit + s.product)
-                m.d.sync += s.heads.eq(1)
-                m.next = "ADD"
-            with m.Case(Kind.SAMPLE):
-                m.d.sync += [
-                    s.drawn.eq(table.total),
-                    s.lowest.eq(s.tables.lowest),
-                    s.highest.eq(s.tables.highest),
-                    table.draws.eq(table.draws + count),
-                    s.left.eq(count),
-                    s.list.eq(s.kept.index * s.replay.draws),
-                ]
-                with m.If(table.ratio != 0):
-                    m.d.sync += table.credit.eq(table.credit - (count << 16))
-                m.next = "BATCH"
-            with m.Case(Kind.UPDATE):
-                m.next = "UPDATE"
-            with m.Case(Kind.PUBLISH):
-                m.d.sync += [
-                    table.publisher.eq(s.place),
-                    table.version.eq(s.publish.version),
-                    table.start.eq(s.publish.start),
-                    table.units.eq(s.publish.units),
-                ]
-            with m.Case(Kind.LIMIT):
-                m.d.sync += [
-                    getattr(table, name).eq(getattr(s.limits, name))
-                    for name in ("size", "ratio", "behind", "ahead", "times")
-                ]
-                m.d.sync += table.credit.eq(0)
-            with m.Case(Kind.FETCH):
-                m.d.sync += s.left.eq(0)
-                m.next = "FETCH"
-            with m.Case(Kind.LOAD):
-                m.d.sync += [s.answers.eq(0), s.to.eq(s.session)]
-                m.next = "DATA"
-            with m.Case(Kind.SHOUT):
-                m.d.sync += s.recipient.eq(0)
-                m.d.comb += s.sessions.index.eq(0)
-                m.next = "SHOUT"
-            with m.Case(Kind.LIST):
-                m.d.sync += [s.left.eq(count), s.record.eq(view_as(LIST, s.lead).slot), s.list.eq(s.kept.scratch)]
-                m.next = "LIST"
-
-    def _open(self, m, s):
-        session = s.session
-        with m.State("SEARCH"):
-            m.d.sync += s.place.eq(s.sessions.place)
-            with m.If(s.sessions.found):
-                m.next = "PLACE"
-                with m.If(s.sessions.full):
-                    m.d.sync += s.fate.eq(Fate.FULL)
-                    m.next = "FAULT"
-        with m.State("PLACE"):
-            m.next = "ENTER"
-        with m.State("ENTER"):
-            row, frame = s.sessions.row, s.frame
-            m.d.sync += [session.eq(row), session.heard.eq(s.now)]
-            with m.If(~s.sessions.opened):
-                m.d.sync += [
-                    session.open.eq(1),
-                    session.nonce.eq(s.sessions.nonce),
-                    session.next.eq(row.next + s.replay.kept),
-                    session.kept.eq(0),
-                    session.port.eq(s.arrived.port),
-                    session.address.mac.eq(frame.eth_src),
-                    session.address.ip.eq(frame.ip_src),
-                    session.address.udp.eq(frame.udp_src),
-                ]
-            m.d.sync += frame.session.eq(s.place)
-            m.next = "SETTLE"

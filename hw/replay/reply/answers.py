@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.interface.address import Address
 from hw.interface.layout import layout
-from hw.replay.reply.cache import Answer, ReplyCache
+from hw.replay.reply.cache import Answer, list_rows
 from hw.replay.reply.framer import FrameHead
 from iswitch.config import Replay
 from iswitch.wire import Type, version_type
@@ -20,7 +20,7 @@ ROW_BITS, STATUS_ROWS = 8 * ROW_BYTES, STATUS.itemsize // ROW_BYTES
 class OutgoingAnswer(data.StructLayout):
     """An answer on its way to who asked: with the set of fragments that are wanted, and where its list is."""
 
-    def __init__(self, kept: ReplyCache):
+    def __init__(self, replay: Replay):
         super().__init__(
             {
                 "answer": Answer,
@@ -30,7 +30,7 @@ class OutgoingAnswer(data.StructLayout):
                 "seq": 32,
                 "token": 32,
                 "fragments": 16,
-                "list": range(kept.rows),
+                "list": range(list_rows(replay)),
             }
         )
 
@@ -43,16 +43,16 @@ class AnswerSender(wiring.Component):
     are those of `ReplyCache`, which this has for itself while it is busy.
     """
 
-    def __init__(self, replay: Replay, kept: ReplyCache):
+    def __init__(self, replay: Replay):
         self.replay = replay
         super().__init__(
             {
-                "answers": In(stream.Signature(OutgoingAnswer(kept))),
-                "at": Out(range(kept.rows)),
+                "answers": In(stream.Signature(OutgoingAnswer(replay))),
+                "row_address": Out(range(list_rows(replay))),
                 "row": In(layout(SAMPLED_ROW)),
                 "heads": Out(stream.Signature(FrameHead)),
                 "rows": Out(stream.Signature(ROW_BITS)),
-                "list": Out(range(kept.rows)),
+                "list": Out(range(list_rows(replay))),
                 "busy": Out(1),
             }
         )
@@ -63,7 +63,10 @@ class AnswerSender(wiring.Component):
         answer, head = asked.answer, self.heads.payload
         fragment, rest, at = Signal(range(self.replay.fragments + 1)), Signal(16), Signal(range(STATUS_ROWS))
         rows, left = Signal(8), Signal(8)  # of the list in this fragment; of those to go
-        begin, place = Signal.like(self.at), Signal.like(self.at)  # of the fragment's list; of its row that is there
+        begin, place = (
+            Signal.like(self.row_address),
+            Signal.like(self.row_address),
+        )  # of the fragment's list; of its row that is there
         least = lambda count: Mux(count > SAMPLES_PER_FRAGMENT, SAMPLES_PER_FRAGMENT, count)
         sampled = (answer.kind == Kind.SAMPLE) & (answer.rows != 0)
         header = head.header
@@ -107,7 +110,7 @@ class AnswerSender(wiring.Component):
                 m.d.comb += [
                     self.rows.valid.eq(1),
                     self.rows.payload.eq(answer.status.as_value().word_select(at, ROW_BITS)),
-                    self.at.eq(begin),
+                    self.row_address.eq(begin),
                 ]
                 m.d.sync += [place.eq(begin), left.eq(rows - 1)]
                 with m.If(self.rows.ready):
@@ -121,9 +124,9 @@ class AnswerSender(wiring.Component):
                 m.d.comb += [
                     self.rows.valid.eq(1),
                     self.rows.payload.eq(self.row),
-                    self.at.eq(place + (self.rows.ready & ~ends)),
+                    self.row_address.eq(place + (self.rows.ready & ~ends)),
                 ]
-                m.d.sync += place.eq(self.at)
+                m.d.sync += place.eq(self.row_address)
                 with m.If(self.rows.ready):
                     m.d.sync += left.eq(left - 1)
                     with m.If(ends):

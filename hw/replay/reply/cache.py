@@ -1,4 +1,4 @@
-"""Answers that may be asked for again."""
+"""Answers that a client may ask for again, and the lists that belong to them."""
 
 from amaranth.hdl import Module, Mux
 from amaranth.lib import data, wiring
@@ -10,11 +10,26 @@ from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
 from iswitch.config import Replay
 from iswitch.wire.replay import SAMPLED_ROW, SAMPLES_PER_FRAGMENT, STATUS
 
-__all__ = ["Answer", "ReplyCache"]
+__all__ = ["Answer", "ReplyCache", "cached_answers", "list_rows", "scratch_list"]
+
+
+def cached_answers(replay: Replay) -> int:
+    """Return how many answers are kept: the last `kept` of each session."""
+    return replay.sessions * replay.kept
+
+
+def scratch_list(replay: Replay) -> int:
+    """Return the first row of the list that is not kept. It stands behind the lists of `draws` rows of all answers."""
+    return cached_answers(replay) * replay.draws
+
+
+def list_rows(replay: Replay) -> int:
+    """Return the number of rows of all lists."""
+    return scratch_list(replay) + SAMPLES_PER_FRAGMENT
 
 
 class Answer(data.Struct):
-    """An answer but for its list, which has `rows`."""
+    """An answer without its list, which has `rows` rows."""
 
     status: layout(STATUS)
     kind: 8
@@ -25,45 +40,40 @@ class Answer(data.Struct):
 class ReplyCache(wiring.Component):
     """The last answers of each session, and their lists of items and priorities.
 
-    `index` names an answer: `answer` shows it 1 cycle later, `put` writes `put_answer`. Lists have `draws` rows for
-    each answer, and behind them all comes one of `scratch` that is not kept; `row` shows that at `at` 1 cycle later,
-    `list_put` writes `put_row` at `put_at`.
+    `answer` is the answer number `index`, and `row` the list's row at `row_address`, each of 1 cycle before. `write` makes
+    `answer_next` the answer number `index`; `write_row` writes `row_next` at `write_row_address`. What is read
+    in the cycle of a write to the same place is undefined.
     """
 
     def __init__(self, replay: Replay):
-        self.answers = replay.sessions * replay.kept
-        self.scratch = self.answers * replay.draws
-        """Where the list begins that is not kept."""
-        rows = self.scratch + SAMPLES_PER_FRAGMENT
+        self.answers, self.rows = cached_answers(replay), list_rows(replay)
         super().__init__(
             {
                 "index": In(range(self.answers)),
                 "answer": Out(Answer),
-                "put": In(1),
-                "put_answer": In(Answer),
-                "at": In(range(rows)),
+                "write": In(1),
+                "answer_next": In(Answer),
+                "row_address": In(range(self.rows)),
                 "row": Out(layout(SAMPLED_ROW)),
-                "list_put": In(1),
-                "put_at": In(range(rows)),
-                "put_row": In(layout(SAMPLED_ROW)),
+                "write_row": In(1),
+                "write_row_address": In(range(self.rows)),
+                "row_next": In(layout(SAMPLED_ROW)),
             }
         )
-        self.rows = rows
 
     def elaborate(self, platform):
         m = Module()
-        # Within the table even when nothing is put: CXXRTL does not forgive what others never look at.
-        for name, shape, depth, enable, to, what, where, shown in (
-            ("answers", Answer, self.answers, self.put, self.index, self.put_answer, self.index, self.answer),
-            ("lists", layout(SAMPLED_ROW), self.rows, self.list_put, self.put_at, self.put_row, self.at, self.row),
+        answers = Memory(shape=Answer, depth=self.answers, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
+        lists = Memory(shape=layout(SAMPLED_ROW), depth=self.rows, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
+        m.submodules.answers, m.submodules.lists = answers, lists
+        for memory, enable, address, value in (
+            (answers, self.write, self.index, self.answer_next),
+            (lists, self.write_row, self.write_row_address, self.row_next),
         ):
-            m.submodules[name] = memory = Memory(shape=shape, depth=depth, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
-            put, get = memory.write_port(), memory.read_port()
-            m.d.comb += [
-                put.addr.eq(Mux(enable, to, 0)),
-                put.data.eq(what),
-                put.en.eq(enable),
-                get.addr.eq(where),
-                shown.eq(get.data),
-            ]
+            port = memory.write_port()
+            # CXXRTL checks the address even when nothing is written.
+            m.d.comb += [port.addr.eq(Mux(enable, address, 0)), port.data.eq(value), port.en.eq(enable)]
+        for memory, address, shown in ((answers, self.index, self.answer), (lists, self.row_address, self.row)):
+            port = memory.read_port()
+            m.d.comb += [port.addr.eq(address), shown.eq(port.data)]
         return m

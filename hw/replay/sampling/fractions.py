@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.replay.sampling.multiplier import LATENCY, multiply_high
 
-__all__ = ["Batch", "RandomFractions"]
+__all__ = ["Batch", "Fraction", "RandomFractions"]
 
 ZERO = 0x9E3779B97F4A7C15
 
@@ -19,6 +19,13 @@ class Batch(data.Struct):
     count: 16
     stride: 64
     seed: 128
+
+
+class Fraction(data.Struct):
+    """A fraction of 2^64; `last` of its batch."""
+
+    fraction: 64
+    last: 1
 
 
 class RandomFractions(wiring.Component):
@@ -32,7 +39,7 @@ class RandomFractions(wiring.Component):
     """
 
     batches: In(stream.Signature(Batch))
-    fractions: Out(stream.Signature(data.StructLayout({"fraction": 64, "last": 1})))
+    fractions: Out(stream.Signature(Fraction))
 
     def elaborate(self, platform):
         m = Module()

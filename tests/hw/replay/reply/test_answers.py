@@ -9,7 +9,7 @@ from amaranth.hdl import Value
 
 import hw.replay.reply.answers
 from hw.replay.reply.answers import AnswerSender
-from hw.replay.reply.cache import ReplyCache
+from hw.replay.reply.cache import list_rows
 from iswitch.config import Replay
 from iswitch.wire.replay import ALL_FRAGMENTS, END, REPLAY_HEADER, STATUS, Kind
 from sim.bench.mutant import mutant
@@ -59,9 +59,8 @@ def expected(asked, contents):
 
 def check(answers, *, answerer=AnswerSender, asked=0.0, heads=0.0, rows=0.0):
     """stalls: of who asks, who takes heads, who takes rows."""
-    kept = ReplyCache(REPLAY)
-    contents = np.random.default_rng(7).integers(0, 2**64, kept.rows, "<u8").tolist()
-    dut = answerer(REPLAY, kept)
+    contents = np.random.default_rng(7).integers(0, 2**64, list_rows(REPLAY), "<u8").tolist()
+    dut = answerer(REPLAY)
     bench = Bench(dut)
     source = bench.source(dut.answers, answers, stalls=asked)
     head_sink, row_sink = (
@@ -70,9 +69,9 @@ def check(answers, *, answerer=AnswerSender, asked=0.0, heads=0.0, rows=0.0):
     )
 
     async def memory(ctx):
-        """As `ReplyCache` is: what stands at `at` comes behind the edge."""
-        async for _, _, at in ctx.tick().sample(dut.at):
-            assert at < kept.rows, "rows are asked for that there are not"
+        """Answer as `ReplyCache` does: a row comes 1 cycle after its address."""
+        async for _, _, at in ctx.tick().sample(dut.row_address):
+            assert at < list_rows(REPLAY), "rows are asked for that there are not"
             ctx.set(Value.cast(dut.row), contents[at])
 
     async def follow(ctx):
@@ -211,8 +210,8 @@ def test_a_row_a_cycle_and_1_cycle_from_what_is_asked_to_its_head():
         ("place + (self.rows.ready & ~ends)", "place"),
         ("self.rows.ready & ~ends", "self.rows.ready"),
         ("place.eq(begin)", "place.eq(asked.list)"),
-        ("self.at.eq(begin)]", "self.at.eq(asked.list)]"),
-        ("self.at.eq(begin)]", "self.at.eq(0)]"),
+        ("self.row_address.eq(begin)]", "self.row_address.eq(asked.list)]"),
+        ("self.row_address.eq(begin)]", "self.row_address.eq(0)]"),
         ("left.eq(rows - 1)", "left.eq(rows)"),
         ("rows.eq(least(after))", "rows.eq(rows)"),
         ("with m.If(rows == 0):", "with m.If(0):"),

@@ -1,12 +1,12 @@
 # amaranth: UnusedElaboratable=no
-"""ReplyCache answers and lists: what was put last is shown."""
+"""The reply cache: a read shows what was written last."""
 
 import random
 
 import pytest
 from amaranth.hdl import Value
 
-from hw.replay.reply.cache import Answer, ReplyCache
+from hw.replay.reply.cache import Answer, ReplyCache, cached_answers, list_rows, scratch_list
 from iswitch.config import Replay
 from sim.bench.stream import Bench
 
@@ -14,30 +14,30 @@ REPLAYS = [Replay(capacity=16, sessions=2, kept=1, draws=16), Replay(capacity=16
 
 
 @pytest.mark.parametrize("replay", REPLAYS, ids=str)
-def test_places_of_answers_and_lists(replay):
-    kept = ReplyCache(replay)
-    assert kept.answers == replay.sessions * replay.kept
-    assert kept.scratch == kept.answers * replay.draws and kept.rows == kept.scratch + 160
+def test_every_answer_has_a_list_and_one_list_is_free(replay):
+    assert cached_answers(replay) == replay.sessions * replay.kept
+    assert scratch_list(replay) == cached_answers(replay) * replay.draws
+    assert list_rows(replay) == scratch_list(replay) + 160
 
 
 @pytest.mark.parametrize("replay", REPLAYS, ids=str)
-def test_what_was_put_last_is_shown_a_cycle_after_it_was_asked_for(replay):
-    """Both at once, in any place: what is put while the same is asked for may be seen or not."""
-    rng, dut = random.Random(1), ReplyCache(replay)
+def test_a_read_shows_what_was_written_last(replay):
+    """Read and write any rows in each cycle; what is read while it is written is undefined."""
+    rng, dut, scratch = random.Random(1), ReplyCache(replay), scratch_list(replay)
     answers: dict[int, int] = {}
     lists: dict[int, int] = {}
-    bits = Value.cast(dut.put_answer).shape().width
+    bits = Value.cast(dut.answer_next).shape().width
     assert bits == Answer.as_shape().size
 
     async def drive(ctx):
-        asked = None
+        expected_reads = None
         for _ in range(3000):
-            index, at, put_at = (
+            index, at, write_at = (
                 rng.randrange(dut.answers),
-                rng.choice([0, dut.scratch - 1, dut.scratch, dut.rows - 1, rng.randrange(dut.rows)]),
-                rng.choice([0, dut.scratch - 1, dut.scratch, dut.rows - 1, rng.randrange(dut.rows)]),
+                rng.choice([0, scratch - 1, scratch, dut.rows - 1, rng.randrange(dut.rows)]),
+                rng.choice([0, scratch - 1, scratch, dut.rows - 1, rng.randrange(dut.rows)]),
             )
-            put, list_put, answer, row = (
+            write, write_row, answer, row = (
                 rng.getrandbits(1),
                 rng.getrandbits(1),
                 rng.getrandbits(bits),
@@ -45,22 +45,25 @@ def test_what_was_put_last_is_shown_a_cycle_after_it_was_asked_for(replay):
             )
             for signal, value in (
                 (dut.index, index),
-                (dut.at, at),
-                (dut.put, put),
-                (dut.list_put, list_put),
-                (dut.put_at, put_at),
+                (dut.row_address, at),
+                (dut.write, write),
+                (dut.write_row, write_row),
+                (dut.write_row_address, write_at),
             ):
                 ctx.set(signal, value)
-            ctx.set(Value.cast(dut.put_answer), answer)
-            ctx.set(Value.cast(dut.put_row), row)
-            if asked is not None:
-                for shown, expected in zip((dut.answer, dut.row), asked):
+            ctx.set(Value.cast(dut.answer_next), answer)
+            ctx.set(Value.cast(dut.row_next), row)
+            if expected_reads is not None:
+                for shown, expected in zip((dut.answer, dut.row), expected_reads):
                     assert expected is None or ctx.get(Value.cast(shown)) == expected
-            asked = None if put else answers.get(index), None if list_put and put_at == at else lists.get(at)
-            if put:
+            expected_reads = (
+                None if write else answers.get(index),
+                None if write_row and write_at == at else lists.get(at),
+            )
+            if write:
                 answers[index] = answer
-            if list_put:
-                lists[put_at] = row
+            if write_row:
+                lists[write_at] = row
             await ctx.tick()
 
     Bench(dut).drive(drive)

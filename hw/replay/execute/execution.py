@@ -1,0 +1,317 @@
+"""Execution of admitted requests: one executor for each kind that moves data, and what they share."""
+
+from amaranth.hdl import Cat, Module, Mux
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.utils import exact_log2
+
+from hw.interface.axi import address_bits_of
+from hw.interface.layout import layout
+from hw.replay.execute.commands import CommandEncoder, ResultRecorder, sampler_shape
+from hw.replay.execute.open_session import OpenSession
+from hw.replay.execute.sample import ListItems, SampleItems
+from hw.replay.execute.sample_limit import RetireItems, SampleCounts
+from hw.replay.execute.send import Broadcast, FetchList, SendData
+from hw.replay.execute.store import AddItems, UpdatePriorities, WriteLog
+from hw.replay.memory.sequencer import UnitSequencer
+from hw.replay.memory.units import Beat
+from hw.replay.reply.cache import list_rows
+from hw.replay.reply.framer import FrameHead
+from hw.replay.request.record import ROW_BITS, Request, TableState, kind_of, view_as
+from hw.replay.request.sessions import Session
+from hw.replay.sampling.fractions import RandomFractions
+from hw.replay.sampling.sampler import Result
+from hw.replay.sampling.slots import Command
+from iswitch.config import Replay
+from iswitch.wire.replay import SAMPLED_ROW, UPDATE_ROW, Fate, Kind
+
+__all__ = ["Execution"]
+
+
+def any_of(bits):
+    """Return whether any of the bits is 1."""
+    return Cat(bits).any()
+
+
+class Execution(wiring.Component):
+    """Executes a request of a kind that moves data: OPEN, WRITE, ADD, UPDATE, SAMPLE, LIST, FETCH, LOAD or SHOUT; or sends the
+    header that says that a log is overwritten, if `fate` is OVERWRITTEN.
+
+    `start` begins, and `done` is 1 for one cycle at the end. In between `request`, `fate` and `list` must stay. `clear`, before
+    `start`, sets the counts of results to 0. `fate_changes` is 1 for one cycle when the fate becomes `fate_next`: no session is
+    free (`done` comes in the same cycle), or a FETCH has stale handles. `opened`: an OPEN ends, and `session_next` is its row.
+    `added` counts an item in `table.adds`, and `total_changed` gives the sum of all priorities.
+
+    The streams and memories around it: `body` with the request's rows until `ended`; `index` while `needs_session`, for
+    `session_row` 1 cycle later; `commands` and `results` of the table's sampler, where `pending` says that a result is awaited;
+    rows of lists, read and written, where `sending` and `sending_list` say which list an answer is being sent from; addresses
+    and beats of units in memory; and `heads` and `rows` of DATA frames. All may stall but `results`.
+    """
+
+    def __init__(self, replay: Replay):
+        self.replay = replay
+        address_bits = address_bits_of(replay.memory_bytes)
+        super().__init__(
+            {
+                "start": In(1),
+                "done": Out(1),
+                "clear": In(1),
+                "request": In(Request(replay)),
+                "fate": In(Fate),
+                "fate_changes": Out(1),
+                "fate_next": Out(Fate),
+                "body": In(stream.Signature(ROW_BITS)),
+                "ended": In(1),
+                # sessions
+                "needs_session": Out(1),
+                "index": Out(range(replay.sessions)),
+                "session_row": In(Session),
+                "search": Out(1),
+                "found": In(1),
+                "found_index": In(range(replay.sessions)),
+                "found_open": In(1),
+                "full": In(1),
+                "opened": Out(1),
+                "session_next": Out(Session),
+                # the table and its sampler
+                "table": In(TableState),
+                "filled": In(range(replay.capacity + 1)),
+                "added": Out(1),
+                "total_changed": Out(1),
+                "total": Out(64),
+                "commands": Out(stream.Signature(Command(*sampler_shape(replay)))),
+                "saturated": Out(1),
+                "pending": In(1),
+                "results": In(stream.Signature(Result(*sampler_shape(replay)), always_ready=True)),
+                "results_done": Out(16),
+                "results_stale": Out(16),
+                # lists
+                "list": In(range(list_rows(replay))),
+                "sending": In(1),
+                "sending_list": In(range(list_rows(replay))),
+                "row_address": Out(range(list_rows(replay))),
+                "row": In(layout(SAMPLED_ROW)),
+                "write_row": Out(1),
+                "write_row_address": Out(range(list_rows(replay))),
+                "row_next": Out(layout(SAMPLED_ROW)),
+                # memory
+                "reads": Out(stream.Signature(address_bits)),
+                "read_beats": In(stream.Signature(Beat)),
+                "writes": Out(stream.Signature(address_bits)),
+                "write_beats": Out(stream.Signature(ROW_BITS)),
+                "writer_busy": In(1),
+                # data frames
+                "heads": Out(stream.Signature(FrameHead)),
+                "rows": Out(stream.Signature(ROW_BITS)),
+            }
+        )
+        self.open_session, self.write_log, self.add_items = OpenSession(replay), WriteLog(replay), AddItems(replay)
+        self.update, self.sample, self.list_items = UpdatePriorities(replay), SampleItems(replay), ListItems(replay)
+        self.fetch_list, self.send_data, self.broadcast = FetchList(replay), SendData(replay), Broadcast(replay)
+        self.retire = RetireItems(replay) if replay.times_bits else None
+
+    def elaborate(self, platform):
+        m = Module()
+        for name in (
+            "open_session",
+            "write_log",
+            "add_items",
+            "update",
+            "sample",
+            "list_items",
+            "fetch_list",
+            "send_data",
+            "broadcast",
+        ):
+            m.submodules[name] = getattr(self, name)
+        for executor in (self.open_session, self.write_log, self.sample, self.list_items, self.send_data):
+            m.d.comb += executor.request.eq(self.request)
+        self._start(m)
+        self._finish(m)
+        self._share_body(m)
+        self._share_sessions(m)
+        self._share_commands(m)
+        if self.retire is not None:
+            m.submodules.retire = self.retire
+            self._count_samples(m)
+        self._share_memory(m)
+        self._send(m)
+        return m
+
+    def _start(self, m):
+        """Start the executor of the request's kind, and the sender of data when there is something to send."""
+        kind, overwritten = kind_of(self.request.frame), self.fate == Fate.OVERWRITTEN
+        for executor, of in (
+            (self.open_session, Kind.OPEN),
+            (self.write_log, Kind.WRITE),
+            (self.add_items, Kind.ADD),
+            (self.update, Kind.UPDATE),
+            (self.sample, Kind.SAMPLE),
+            (self.list_items, Kind.LIST),
+            (self.fetch_list, Kind.FETCH),
+        ):
+            m.d.comb += executor.start.eq(self.start & (kind == of))
+        m.d.comb += [
+            self.broadcast.start.eq(self.start & (kind == Kind.SHOUT) & ~overwritten),
+            self.send_data.start.eq(
+                self.start & ((kind == Kind.LOAD) | overwritten) | self.fetch_list.done | self.broadcast.send
+            ),
+        ]
+
+    def _finish(self, m):
+        """The request is done with its last executor."""
+        sampled = self.sample.done
+        if self.retire is not None:
+            m.d.comb += self.retire.start.eq(self.sample.done)
+            sampled = self.retire.done
+        alone = (self.open_session, self.write_log, self.add_items, self.update, self.list_items, self.broadcast)
+        m.d.comb += [
+            self.done.eq(
+                any_of(executor.done for executor in alone) | sampled | self.send_data.done & ~self.broadcast.active
+            ),
+            self.opened.eq(self.open_session.done & ~self.open_session.failed),
+            self.session_next.eq(self.open_session.session),
+            self.fate_changes.eq(self.open_session.failed | self.fetch_list.done & (self.fetch_list.overwritten != 0)),
+            self.fate_next.eq(Mux(self.open_session.failed, Fate.FULL, Fate.OVERWRITTEN)),
+        ]
+
+    def _share_body(self, m):
+        """Offer the body's rows to the executors, of which at most one is ready."""
+        executors = (self.write_log, self.add_items, self.update, self.fetch_list)
+        for executor in executors:
+            m.d.comb += [
+                executor.body.payload.eq(self.body.payload),
+                executor.body.valid.eq(self.body.valid),
+                executor.ended.eq(self.ended),
+            ]
+        m.d.comb += self.body.ready.eq(any_of(executor.body.ready for executor in executors))
+
+    def _share_sessions(self, m):
+        m.d.comb += [
+            self.needs_session.eq(self.open_session.active | self.broadcast.active),
+            self.index.eq(Mux(self.open_session.active, self.found_index, self.broadcast.index)),
+            self.search.eq(self.open_session.search),
+            self.open_session.found.eq(self.found),
+            self.open_session.opened.eq(self.found_open),
+            self.open_session.full.eq(self.full),
+            self.open_session.row.eq(self.session_row),
+            self.broadcast.row.eq(self.session_row),
+            self.broadcast.requester.eq(self.request.session),
+        ]
+
+    def _share_commands(self, m):
+        """Commands of the active executor to the sampler, and its results to the list and the counts."""
+        m.submodules.encoder = encoder = CommandEncoder(self.replay)
+        m.submodules.recorder = recorder = ResultRecorder(self.replay)
+        m.submodules.fractions = fractions = RandomFractions()
+        connect(m, self.sample.batches, fractions.batches)
+        connect(m, fractions.fractions, self.sample.fractions)
+        connect(m, encoder.o, flipped(self.commands))
+        connect(m, flipped(self.results), recorder.results)
+        executors = [
+            self.add_items,
+            self.update,
+            self.sample,
+            self.list_items,
+            *([] if self.retire is None else [self.retire]),
+        ]
+        kind, payload = kind_of(self.request.frame), encoder.i.payload
+        m.d.comb += [
+            payload.eq(self.add_items.commands.payload),
+            encoder.i.valid.eq(any_of(executor.commands.valid for executor in executors)),
+        ]
+        with m.If(kind == Kind.UPDATE):
+            m.d.comb += payload.eq(self.update.commands.payload)
+        with m.Elif(kind == Kind.LIST):
+            m.d.comb += payload.eq(self.list_items.commands.payload)
+        with m.Elif(kind == Kind.SAMPLE):
+            m.d.comb += payload.eq(self.sample.commands.payload)
+            if self.retire is not None:
+                with m.If(self.retire.active):
+                    m.d.comb += payload.eq(self.retire.commands.payload)
+        for executor in executors:
+            m.d.comb += [executor.commands.ready.eq(encoder.i.ready), executor.pending.eq(self.pending)]
+        m.d.comb += [
+            self.saturated.eq(encoder.saturated),
+            self.add_items.adds.eq(self.table.adds),
+            self.added.eq(self.add_items.added),
+            self.sample.list_in_use.eq(self.sending & (self.sending_list == self.list)),
+            self.list_items.list_in_use.eq(self.sending),
+            recorder.clear.eq(self.clear),
+            recorder.samples.eq(kind == Kind.SAMPLE),
+            recorder.list.eq(self.list),
+            self.write_row.eq(recorder.write_row),
+            self.write_row_address.eq(recorder.row_address),
+            self.row_next.eq(recorder.row),
+            self.results_done.eq(recorder.done),
+            self.results_stale.eq(recorder.stale),
+            self.total_changed.eq(recorder.total_changed),
+            self.total.eq(recorder.total),
+        ]
+
+    def _count_samples(self, m):
+        """How often items were sampled, counted by `retire`, looked up by `update`, and set to 0 by `add_items`."""
+        m.submodules.counts = counts = SampleCounts(self.replay)
+        updates, slot_bits = kind_of(self.request.frame) == Kind.UPDATE, exact_log2(self.replay.capacity)
+        m.d.comb += [
+            counts.table.eq(self.request.table),
+            counts.times.eq(self.table.times),
+            counts.slot.eq(Mux(updates, view_as(UPDATE_ROW, self.body.payload).item[:slot_bits], self.retire.slot)),
+            counts.count.eq(self.retire.count),
+            counts.clear.eq(self.add_items.added),
+            counts.clear_slot.eq(self.table.adds),
+            self.update.times.eq(self.table.times),
+            self.update.exhausted.eq(counts.exhausted),
+            self.retire.times.eq(self.table.times),
+            self.retire.items.eq(self.request.frame.count),
+            self.retire.last.eq(counts.last),
+            self.retire.row.eq(self.row),
+            self.retire.list_in_use.eq(self.sending),
+            self.row_address.eq(self.list + self.retire.position),
+        ]
+
+    def _share_memory(self, m):
+        """Addresses of the active executor's units, and their beats."""
+        m.submodules.sequencer = sequencer = UnitSequencer(self.replay)
+        connect(m, sequencer.reads, flipped(self.reads))
+        connect(m, sequencer.writes, flipped(self.writes))
+        connect(m, flipped(self.read_beats), self.send_data.beats)
+        kind, writers = kind_of(self.request.frame), (self.write_log, self.add_items)
+        m.d.comb += [
+            sequencer.table.eq(self.request.table),
+            sequencer.load.eq(any_of([*(writer.load for writer in writers), self.send_data.load])),
+            sequencer.range.eq(
+                Mux(
+                    kind == Kind.WRITE,
+                    self.write_log.range,
+                    Mux(kind == Kind.ADD, self.add_items.range, self.send_data.range),
+                )
+            ),
+            self.send_data.last_address.eq(sequencer.last),
+            self.write_beats.payload.eq(self.body.payload),
+            self.write_beats.valid.eq(any_of(writer.beats.valid for writer in writers)),
+        ]
+        for writer in writers:
+            m.d.comb += [
+                writer.sequencer_idle.eq(sequencer.idle),
+                writer.writer_busy.eq(self.writer_busy),
+                writer.beats.ready.eq(self.write_beats.ready),
+            ]
+
+    def _send(self, m):
+        """Data frames, of the records of a FETCH, or to the recipients of a SHOUT."""
+        connect(m, self.send_data.heads, flipped(self.heads))
+        connect(m, self.send_data.rows, flipped(self.rows))
+        m.d.comb += [
+            self.fetch_list.adds.eq(self.table.adds),
+            self.fetch_list.filled.eq(self.filled),
+            self.fetch_list.position.eq(self.send_data.position),
+            self.fetch_list.shift.eq(self.send_data.shift),
+            self.send_data.fate.eq(self.fate),
+            self.send_data.slot.eq(self.fetch_list.slot),
+            self.send_data.overwritten.eq(self.fetch_list.overwritten),
+            self.send_data.to_recipient.eq(self.broadcast.active),
+            self.send_data.recipient.eq(self.broadcast.recipient),
+            self.send_data.recipient_session.eq(self.broadcast.index),
+            self.broadcast.sent.eq(self.send_data.done),
+        ]

@@ -1,0 +1,127 @@
+"""How often each item was sampled, and the end of items that were sampled as often as their table allows."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from hw.interface.layout import layout
+from hw.replay.execute.commands import ItemCommand
+from hw.replay.sampling.slots import CommandKind
+from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
+from iswitch.config import Replay
+from iswitch.wire.replay import SAMPLED_ROW
+
+__all__ = ["RetireItems", "SampleCounts"]
+
+
+class SampleCounts(wiring.Component):
+    """A count for each slot of each table, which stops at its largest value.
+
+    `slot` and `table` choose a count; 2 cycles later `exhausted` says that it has reached `times`, and `last` that it will
+    with one more. With `times` 0 nothing is exhausted. `count` adds 1 to the count that `slot` chose 1 cycle before, and
+    `clear` sets that of `clear_slot` to 0; it may be chosen again 2 cycles later.
+    """
+
+    def __init__(self, replay: Replay):
+        self.replay = replay
+        slots = range(replay.capacity)
+        super().__init__(
+            {
+                "table": In(range(replay.tables)),
+                "slot": In(slots),
+                "times": In(16),
+                "exhausted": Out(1),
+                "last": Out(1),
+                "count": In(1),
+                "clear": In(1),
+                "clear_slot": In(slots),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        replay = self.replay
+        m.submodules.memory = memory = Memory(
+            shape=replay.times_bits, depth=replay.tables * replay.capacity, init=[], attrs=NEVER_READ_BEFORE_WRITTEN
+        )
+        write, read = memory.write_port(), memory.read_port()
+        counted, times_less_1 = Signal(replay.times_bits), Signal.like(self.times)
+        m.d.comb += [
+            read.addr.eq(Cat(self.slot, self.table)),
+            counted.eq(Mux(read.data.all(), read.data, read.data + 1)),
+        ]
+        m.d.sync += [
+            times_less_1.eq(self.times - 1),
+            self.exhausted.eq((self.times != 0) & (read.data >= self.times)),
+            self.last.eq(read.data >= times_less_1),
+            write.en.eq(self.clear | self.count),
+            write.data.eq(Mux(self.clear, 0, counted)),
+            write.addr.eq(Cat(Mux(self.clear, self.clear_slot, self.slot), self.table)),
+        ]
+        return m
+
+
+class RetireItems(wiring.Component):
+    """Executes the end of a SAMPLE: counts each item of its list, and sets the priority of an item to 0 when it was sampled as
+    often as `times` says.
+
+    `position` chooses a row of the request's list, which comes as `row` 1 cycle later; waits while `list_in_use`, when the
+    list's memory is not ours. `slot` goes to the counts, and `count` with it. `active` from
+    the cycle after `start` through `done`. 4 cycles for each item, or 1 in all if `times`
+    is 0; `done` is 1 for one cycle when no command is `pending`.
+    """
+
+    def __init__(self, replay: Replay):
+        self.replay = replay
+        super().__init__(
+            {
+                "start": In(1),
+                "done": Out(1),
+                "active": Out(1),
+                "items": In(16),
+                "times": In(16),
+                "position": Out(16),
+                "row": In(layout(SAMPLED_ROW)),
+                "list_in_use": In(1),
+                "slot": Out(range(replay.capacity)),
+                "last": In(1),
+                "count": Out(1),
+                "commands": Out(stream.Signature(ItemCommand)),
+                "pending": In(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += [
+            self.slot.eq(self.row.item[: exact_log2(self.replay.capacity)]),
+            self.commands.payload.kind.eq(CommandKind.UPDATE),
+            self.commands.payload.item.eq(self.row.item),
+        ]
+        with m.FSM() as fsm:
+            m.d.comb += self.active.eq(~fsm.ongoing("IDLE"))
+            with m.State("IDLE"):
+                m.d.sync += self.position.eq(0)
+                with m.If(self.start):
+                    m.next = "NEXT_ITEM"
+            with m.State("NEXT_ITEM"):
+                with m.If((self.position == self.items) | (self.times == 0)):
+                    m.next = "WAIT_RESULTS"
+                with m.Elif(~self.list_in_use):
+                    m.next = "WAIT_ROW"
+            with m.State("WAIT_ROW"):
+                m.next = "WAIT_COUNT"
+            with m.State("WAIT_COUNT"):
+                m.next = "COUNT"
+            with m.State("COUNT"):
+                m.d.comb += [self.commands.valid.eq(self.last), self.count.eq(self.commands.ready)]
+                with m.If(self.commands.ready):
+                    m.d.sync += self.position.eq(self.position + 1)
+                    m.next = "NEXT_ITEM"
+            with m.State("WAIT_RESULTS"):
+                with m.If(~self.pending):
+                    m.d.comb += self.done.eq(1)
+                    m.next = "IDLE"
+        return m

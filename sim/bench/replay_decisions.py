@@ -1,0 +1,73 @@
+"""What decides on requests of the replay service, asked alone: the golden service without effects, and inputs for the
+gateware."""
+
+from dataclasses import replace
+
+from amaranth.hdl import Value
+
+from iswitch.config import Replay
+from iswitch.wire import FRAME_BYTES
+from iswitch.wire.replay import REPLAY_HEADER, Kind
+from sim.bench.replay_client import record
+from sim.bench.stream import Bench
+from sim.model.replay import frames
+from sim.model.replay.dispatcher import Effect
+from sim.model.replay.service import Service
+
+__all__ = ["LARGE", "PARAMETER_ROWS_OF", "TYPICAL", "Decisions", "frame_of", "number", "outputs"]
+
+TYPICAL = Replay(tables=2, capacity=64, sessions=3, kept=4, log_bytes=4096, draws=256, times_bits=3)
+LARGE = replace(
+    TYPICAL, sessions=5, kept=1, log_bytes=1 << 20, record_bytes=256, times_bits=0, capacity=1 << 12, draws=16
+)
+PARAMETER_ROWS_OF = {
+    Kind.OPEN: 1,
+    Kind.WRITE: 1,
+    Kind.SAMPLE: 4,
+    Kind.PUBLISH: 2,
+    Kind.LIMIT: 3,
+    Kind.LOAD: 1,
+    Kind.LIST: 1,
+    Kind.SHOUT: 1,
+}
+
+
+class Decisions(Service):
+    """The golden service without effects: only its decisions are compared. Tables have as many items as they say."""
+
+    def __init__(self, replay):
+        super().__init__(replay)
+        for kind in (Kind.ADD, Kind.SAMPLE, Kind.UPDATE):
+            self.executors[kind] = lambda asked: Effect()
+        for kind in (Kind.FETCH, Kind.LIST):
+            self.queries[kind] = self.look
+        self.memory.write = lambda session, start, units: None
+        self.memory.read = lambda session, start, units: b""
+
+    def status(self, asked, place, effect):
+        return frames.status(reason=effect.fate)
+
+
+def number(octets):
+    """Return bytes as a number, first byte lowest."""
+    return int.from_bytes(octets, "little")
+
+
+def frame_of(values):
+    """Return the first 64 bytes of a frame as a number; its addresses are arbitrary."""
+    return number(b"\x77" * (FRAME_BYTES - REPLAY_HEADER.itemsize) + record(REPLAY_HEADER, **values))
+
+
+def outputs(part, replay, cases, names):
+    """Return the outputs `names` of a component for each of its inputs, 1 cycle later."""
+    dut, found = part(replay), []
+
+    async def ask(ctx):
+        for case in cases:
+            for name, bits in case.items():
+                ctx.set(Value.cast(getattr(dut, name)), bits)
+            await ctx.tick()
+            found.append(tuple(int(ctx.get(Value.cast(getattr(dut, name)))) for name in names))
+
+    Bench(dut).drive(ask)
+    return found

@@ -1,0 +1,143 @@
+"""Executors together: each kind goes to its own, and ends; every plausible mutant is killed. What a request does to memory and
+tables is the story of tests/hw/replay/test_engine.py."""
+
+import random
+
+import pytest
+
+import hw.replay.execute.execution
+from hw.replay.execute.execution import Execution
+from hw.replay.sampling.slots import CommandKind
+from iswitch.config import Replay
+from iswitch.wire.replay import Fate, Kind
+from sim.bench.mutant import mutant
+from sim.bench.replay_executor import ExecutorBench
+from sim.bench.stream import STALLS
+
+REPLAY = Replay(tables=1, capacity=64, sessions=3, kept=2, log_bytes=4096, draws=16, times_bits=3)
+BODY_ROWS = {Kind.WRITE: 16, Kind.ADD: 18, Kind.UPDATE: 2, Kind.FETCH: 2}
+LATENCY = 9
+
+
+def check(component=Execution, *, kind=Kind.ADD, fate=Fate.DONE, stalls=0.0, full=False):
+    """A request for two units, items or handles of items that were never added; session 2 asks, sessions 0 and 2 are open."""
+    rng, dut = random.Random(kind), component(REPLAY)
+    rows = [rng.getrandbits(64) for _ in range(BODY_ROWS.get(kind, 0))]
+    request = {"frame": {"kind": kind, "count": 2, "session": 2}, "session": 2, "parameters": 1 << 32}
+    inputs = [(dut.request, request), (dut.fate, fate), (dut.list, 32), (dut.table, {"times": 1}), (dut.full, full)]
+    bench = ExecutorBench(dut, rows=rows, inputs=inputs, stalls=stalls)
+    sinks = {
+        name: bench.sink(getattr(dut, name)) for name in ("commands", "reads", "writes", "write_beats", "heads", "rows")
+    }
+    beats = bench.source(dut.read_beats, [{"data": rng.getrandbits(64)} for _ in range(0 if fate else 16)])
+    listed, fates, added = [], [], []
+
+    async def sampler(ctx):
+        """Each command has its result after a while; what was sampled is the item of the list's row."""
+        pending = []
+        async for _, _, valid, ready, command, write, address, row, changes, now, adds in ctx.tick().sample(
+            dut.commands.valid,
+            dut.commands.ready,
+            dut.commands.payload,
+            dut.write_row,
+            dut.write_row_address,
+            dut.row_next,
+            dut.fate_changes,
+            dut.fate_next,
+            dut.added,
+        ):
+            pending = [(left - 1, kind) for left, kind in pending if left]
+            if valid and ready:
+                pending.append((LATENCY, command.kind))
+            if write:
+                listed.append((address, row.priority))
+            if changes:
+                fates.append(now)
+            added.extend([adds] * adds)
+            due = [kind for left, kind in pending if left == 0]
+            ctx.set(dut.results.valid, bool(due))
+            if due:
+                ctx.set(dut.results.payload, {"kind": due[0], "slot": 5, "generation": 1, "priority": 77})
+            ctx.set(dut.pending, bool(pending))
+
+    async def sessions(ctx):
+        left = 0
+        async for _, _, search, index in ctx.tick().sample(dut.search, dut.index):
+            left = 6 if search else max(left - 1, 0)
+            ctx.set(dut.found, left == 1)
+            ctx.set(dut.found_index, 1)
+            ctx.set(dut.session_row, {"open": index in (0, 2), "port": index})
+
+    bench.process(sampler)
+    bench.process(sessions)
+    bench.execute()
+    return {
+        "commands": [item.kind for item in sinks["commands"].items],
+        "reads": len(sinks["reads"].items),
+        "writes": len(sinks["writes"].items),
+        "beats": len(sinks["write_beats"].items),
+        "heads": [(int(head.port), int(head.rows)) for head in sinks["heads"].items],
+        "rows": len(sinks["rows"].items),
+        "listed": listed,
+        "fates": fates,
+        "added": len(added),
+    } | ({} if len(beats.times) <= 16 else {"beats": -1})
+
+
+NOTHING = {
+    "commands": [],
+    "reads": 0,
+    "writes": 0,
+    "beats": 0,
+    "heads": [],
+    "rows": 0,
+    "listed": [],
+    "fates": [],
+    "added": 0,
+}
+ADD, UPDATE, DRAW, READ = CommandKind.ADD, CommandKind.UPDATE, CommandKind.DRAW, CommandKind.READ
+LISTED = [(32, 77), (33, 77)]
+CASES = [
+    ({"kind": Kind.OPEN}, {}),
+    ({"kind": Kind.OPEN, "full": True}, {"fates": [Fate.FULL]}),
+    ({"kind": Kind.WRITE}, {"writes": 2, "beats": 16}),
+    ({"kind": Kind.ADD}, {"commands": [ADD, ADD], "writes": 2, "beats": 16, "added": 2}),
+    ({"kind": Kind.UPDATE}, {"commands": [UPDATE, UPDATE]}),
+    ({"kind": Kind.SAMPLE}, {"commands": [DRAW, DRAW, UPDATE, UPDATE], "listed": LISTED}),
+    ({"kind": Kind.LIST}, {"commands": [READ, READ], "listed": LISTED}),
+    ({"kind": Kind.FETCH}, {"reads": 2, "heads": [(0, 16)], "rows": 16, "fates": [Fate.OVERWRITTEN]}),
+    ({"kind": Kind.LOAD}, {"reads": 2, "heads": [(0, 16)], "rows": 16}),
+    ({"kind": Kind.LOAD, "fate": Fate.OVERWRITTEN}, {"heads": [(0, 0)]}),
+    ({"kind": Kind.SHOUT}, {"reads": 2, "heads": [(0, 16)], "rows": 16}),
+    ({"kind": Kind.SHOUT, "fate": Fate.OVERWRITTEN}, {"heads": [(0, 0)]}),
+]
+
+
+@pytest.mark.parametrize("stalls", STALLS)
+@pytest.mark.parametrize(("case", "expected"), CASES, ids=str)
+def test_each_kind_is_executed(case, expected, stalls):
+    assert check(**case, stalls=stalls) == NOTHING | expected
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("(kind == Kind.SHOUT) & ~overwritten", "(kind == Kind.SHOUT)"),
+        ("(kind == Kind.LOAD) | overwritten", "(kind == Kind.LOAD)"),
+        ("| self.send_data.done & ~self.broadcast.active", "| self.send_data.done"),
+        ("self.fetch_list.done & (self.fetch_list.overwritten != 0)", "0"),
+        ("self.open_session.failed, Fate.FULL, Fate.OVERWRITTEN)", "self.open_session.failed, Fate.FULL, Fate.DONE)"),
+        ("recorder.list.eq(self.list)", "recorder.list.eq(0)"),
+        ("m.d.comb += self.retire.start.eq(self.sample.done)", "pass"),
+        ("payload.eq(self.retire.commands.payload)", "payload.eq(self.sample.commands.payload)"),
+        ("self.broadcast.requester.eq(self.request.session)", "self.broadcast.requester.eq(0)"),
+        ("self.added.eq(self.add_items.added)", "self.added.eq(self.add_items.commands.valid)"),
+    ],
+)
+def test_a_mutant_is_noticed(sound, wrong):
+    broken = mutant(hw.replay.execute.execution, sound, wrong).Execution
+    with pytest.raises(AssertionError):
+        for case, expected in CASES:
+            for stalls in STALLS:
+                assert check(broken, **case, stalls=stalls) == NOTHING | expected

@@ -1,0 +1,125 @@
+"""Counts of samples, and the end of items that were sampled too often, against a list; every plausible mutant is killed."""
+
+import random
+
+import pytest
+
+import hw.replay.execute.sample_limit
+from hw.replay.execute.sample_limit import RetireItems, SampleCounts
+from hw.replay.sampling.slots import CommandKind
+from iswitch.config import Replay
+from sim.bench.mutant import mutant
+from sim.bench.replay_executor import ExecutorBench
+from sim.bench.stream import STALLS, Bench
+
+REPLAY = Replay(tables=2, capacity=16, sessions=2, kept=2, log_bytes=4096, times_bits=2)
+
+
+def check_counts(component=SampleCounts, *, steps=1500):
+    """Look a count up, and count or clear it; counts are 0 only after they were cleared."""
+    rng, dut, model = random.Random(1), component(REPLAY), {}
+
+    async def drive(ctx):
+        for table in range(2):
+            for slot in range(16):
+                ctx.set(dut.table, table)
+                ctx.set(dut.clear, 1)
+                ctx.set(dut.clear_slot, slot)
+                model[table, slot] = 0
+                await ctx.tick()
+        ctx.set(dut.clear, 0)
+        await ctx.tick()
+        for _ in range(steps):
+            table, slot, times = rng.randrange(2), rng.randrange(16), rng.randrange(4)
+            ctx.set(dut.table, table)
+            ctx.set(dut.slot, slot)
+            ctx.set(dut.times, times)
+            await ctx.tick().repeat(2)
+            count = model[table, slot]
+            assert ctx.get(dut.exhausted) == (times != 0 and count >= times)
+            assert times == 0 or ctx.get(dut.last) == (count + 1 >= times)
+            action = rng.choice(["count", "count", "clear"])
+            if action == "clear":
+                slot = rng.randrange(16)
+                ctx.set(dut.clear_slot, slot)
+                ctx.set(dut.clear, 1)
+                model[table, slot] = 0
+            else:
+                ctx.set(dut.count, 1)
+                model[table, slot] = min(count + 1, 3)
+            await ctx.tick()
+            ctx.set(dut.clear, 0)
+            ctx.set(dut.count, 0)
+            await ctx.tick()
+
+    Bench(dut).drive(drive)
+
+
+def check_retire(executor=RetireItems, *, stalls=0.0, times=2, items=9):
+    """Each item is counted once, and every third one reaches `times`."""
+    rng, dut = random.Random(items), executor(REPLAY)
+    rows = [rng.getrandbits(64) for _ in range(items)]
+    bench = ExecutorBench(dut, inputs=[(dut.items, items), (dut.times, times)], stalls=stalls)
+    commands, counted = bench.sink(dut.commands), []
+
+    async def follow(ctx):
+        address = cycle = left = 0
+        ctx.set(dut.list_in_use, 1)
+        async for _, _, position, slot, count, done, asked in ctx.tick().sample(
+            dut.position, dut.slot, dut.count, dut.done, dut.commands.valid & dut.commands.ready
+        ):
+            assert not (done and left), "no command may be pending when it is done"
+            cycle, left = cycle + 1, 12 if asked else max(left - 1, 0)
+            ctx.set(dut.list_in_use, cycle < 20)
+            ctx.set(dut.pending, left > 0)
+            ctx.set(dut.row, dut.row.shape().from_bits(rows[address] if address < items and cycle > 20 else 0))
+            if count:
+                counted.append(slot)
+            address = position
+            ctx.set(dut.last, position % 3 == 0)
+
+    bench.process(follow)
+    cycles, _ = bench.execute()
+    due = rows[::3] if times else []
+    assert counted == ([row % 16 for row in rows] if times else [])
+    assert [(item.kind, item.item, item.priority) for item in commands.items] == [
+        (CommandKind.UPDATE, row % 2**32, 0) for row in due
+    ]
+    assert times or cycles == 2
+
+
+def test_counts_stop_at_their_largest_value():
+    check_counts()
+
+
+@pytest.mark.parametrize("stalls", STALLS)
+@pytest.mark.parametrize(("times", "items"), [(2, 9), (1, 1), (0, 9)])
+def test_each_item_is_counted_and_some_are_retired(stalls, times, items):
+    check_retire(stalls=stalls, times=times, items=items)
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("check", "name", "sound", "wrong"),
+    [
+        (check_counts, "SampleCounts", "(self.times != 0) & ", ""),
+        (check_counts, "SampleCounts", "read.data >= self.times", "read.data > self.times"),
+        (check_counts, "SampleCounts", "read.data >= times_less_1", "read.data > times_less_1"),
+        (check_counts, "SampleCounts", "Mux(read.data.all(), read.data, read.data + 1)", "read.data + 1"),
+        (check_counts, "SampleCounts", "Mux(self.clear, 0, counted)", "counted"),
+        (check_counts, "SampleCounts", "Mux(self.clear, self.clear_slot, self.slot)", "self.slot"),
+        (check_counts, "SampleCounts", "read.addr.eq(Cat(self.slot, self.table))", "read.addr.eq(self.slot)"),
+        (check_retire, "RetireItems", "with m.Elif(~self.list_in_use)", "with m.Else()"),
+        (check_retire, "RetireItems", "self.commands.valid.eq(self.last)", "self.commands.valid.eq(1)"),
+        (check_retire, "RetireItems", "self.count.eq(self.commands.ready)", "self.count.eq(1)"),
+        (check_retire, "RetireItems", "| (self.times == 0)", ""),
+        (check_retire, "RetireItems", "with m.If(~self.pending)", "with m.If(1)"),
+    ],
+)
+def test_a_mutant_is_noticed(check, name, sound, wrong):
+    broken = getattr(mutant(hw.replay.execute.sample_limit, sound, wrong), name)
+    with pytest.raises(AssertionError):
+        check(broken)
+        if check is check_retire:
+            check(broken, stalls=0.5)
+            check(broken, times=0)
