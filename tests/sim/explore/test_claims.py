@@ -125,13 +125,13 @@ def a_repeat_is_a_new_claim(claims, ring, *, member, k, **rest):
     return claims_of.claim(claims, ring, member=member, k=k, **rest)
 
 
-def weights_are_believed(claims, ring, *, member, **rest):
-    """The rule before: all that exists, in updates that are not complete too."""
+def weights_are_not_checked(claims, ring, *, member, **rest):
+    """An earlier rule: all weights that exist are accepted, also those of updates that are not complete."""
     acknowledged = ring.acknowledged[:member] + (claims.base,) + ring.acknowledged[member + 1 :]
     return claims_of.claim(claims, ring._replace(acknowledged=acknowledged), member=member, **rest)
 
 
-def only_what_it_had_before(claims, ring, *, member, weights, **rest):
+def only_what_it_held_before(claims, ring, *, member, weights, **rest):
     if weights == ring.acknowledged[member] and claims.grants:
         return claims_of.Verdict(claims, Outcome.UNHELD)
     return claims_of.claim(claims, ring, member=member, weights=weights, **rest)
@@ -187,7 +187,7 @@ def a_repeat_grants_nothing(claims, ring, *, member, k, **rest):
 
 
 def a_refusal_is_remembered_as_the_last_answer(claims, ring, *, member, k, **rest):
-    """A refused claim that comes again gets no answer."""
+    """The retransmission of a refused claim gets no answer."""
     verdict = claims_of.claim(claims, ring, member=member, k=k, **rest)
     if verdict.outcome == Outcome.REFUSED:
         return verdict._replace(claims=claims_of.with_claimant(claims, member, Claimant(k)))
@@ -203,7 +203,7 @@ def still_waits(claims, member):
 
 
 def keeps_its_number(claims, member):
-    """The next member at the index would have to go on from there."""
+    """The next member at the index would have to continue from that k."""
     k = claims.claimants[member].k
     return claims_of.with_claimant(claims_of.leave(claims, member), member, Claimant(k))
 
@@ -257,23 +257,23 @@ def keeps_its_results(worker, epoch):
 
 
 BOTH = TWO.replace(threshold=2)
-NAMELESS = "a silent worker stops the others and cannot be identified"
+UNIDENTIFIED = "a silent worker stops the others and cannot be identified"
 
 LYING = TWO.replace(staleness=0, lies=True)
 MUTANTS = {
-    "weights are believed": (
-        LYING.replace(rules=ClaimsRules(claim=weights_are_believed)),
+    "weights are not checked": (
+        LYING.replace(rules=ClaimsRules(claim=weights_are_not_checked)),
         "more than S + 1 updates are in flight",
     ),
-    "weights are believed, S=1": (
-        AHEAD.replace(lies=True, rules=ClaimsRules(claim=weights_are_believed)),
+    "weights are not checked, S=1": (
+        AHEAD.replace(lies=True, rules=ClaimsRules(claim=weights_are_not_checked)),
         "more than S + 1 updates are in flight",
     ),
-    "weights that a worker has just said it holds are not believed": (
-        TWO.replace(rules=ClaimsRules(claim=only_what_it_had_before)),
+    "weights that a worker has just acknowledged are rejected": (
+        TWO.replace(rules=ClaimsRules(claim=only_what_it_held_before)),
         "the switch rejects weights whose receipt it has",
     ),
-    "what was sent before a RESET counts": (RESET.replace(epochs=False), "a worker waits forever"),
+    "messages from before a RESET count": (RESET.replace(epochs=False), "a worker waits forever"),
     "a RESET leaves the last k": (
         RESET.replace(rules=ClaimsRules(reset=ks_outlast_a_reset)),
         "a worker is never granted an update",
@@ -305,46 +305,52 @@ MUTANTS = {
         BOTH.replace(workers=3, staleness=0, rules=ClaimsRules(claim=refused_claims_count_towards_h)),
         "an update is granted to too few members",
     ),
-    "H is not lowered to those who live": (
+    "H is not limited to the live members": (
         BOTH.replace(leaves=1, rules=ClaimsRules(claim=as_many_as_there_were)),
         "a worker waits forever",
     ),
     "a repeat grants nothing after a leave": (
         BOTH.replace(leaves=1, rules=ClaimsRules(claim=a_repeat_grants_nothing)),
-        NAMELESS,
+        UNIDENTIFIED,
     ),
     "a repeat grants nothing after SET_H": (
         BOTH.replace(thresholds=(1,), rules=ClaimsRules(claim=a_repeat_grants_nothing)),
-        NAMELESS,
+        UNIDENTIFIED,
     ),
     "only S grants are kept": (
         TWO.replace(rules=ClaimsRules(granted_for_contribution=of_s_grants)),
         "an honest worker is refused with WINDOW",
     ),
-    "all who live are expected": (
+    "all live members are expected": (
         TWO.replace(rules=ClaimsRules(granted_for_contribution=all_members)),
         "a worker waits forever",
     ),
     "a slot ends with H": (BOTH.replace(thresholds=(1, 2), requires_all=False), "a sum differs from its grant"),
-    "a leaver stays in its grants": (
+    "a member that left stays in its grants": (
         TWO.replace(leaves=1, rules=ClaimsRules(leave=stays_granted)),
         "a worker waits forever",
     ),
-    "a leaver's claim waits on": (
+    "the claim of a member that left still waits": (
         BOTH.replace(leaves=1, rules=ClaimsRules(leave=still_waits)),
         "an update is granted to a member that left",
     ),
-    "nobody ends what all have left": (
+    "an update that all its members left is never completed": (
         TWO.replace(leaves=1, rules=ClaimsRules(granted_for_receipt=if_anybody_is_left)),
         "a worker waits forever",
     ),
-    "who waits for H does not say for whom": (BOTH.replace(rules=ClaimsRules(claim=waits_for_nobody)), NAMELESS),
-    "who wants what is granted does not say of whom": (
-        TWO.replace(rules=ClaimsRules(granted_for_receipt=to_nobody)),
-        NAMELESS,
+    "a claim that waits for H does not show for whom": (
+        BOTH.replace(rules=ClaimsRules(claim=waits_for_nobody)),
+        UNIDENTIFIED,
     ),
-    "a newcomer inherits k": (TWO.replace(leaves=1, joins=1, rules=ClaimsRules(leave=keeps_its_number)), NAMELESS),
-    "a newcomer enters between boundaries": (
+    "a receipt that wants a granted segment does not show for whom it waits": (
+        TWO.replace(rules=ClaimsRules(granted_for_receipt=to_nobody)),
+        UNIDENTIFIED,
+    ),
+    "a new member inherits k": (
+        TWO.replace(leaves=1, joins=1, rules=ClaimsRules(leave=keeps_its_number)),
+        UNIDENTIFIED,
+    ),
+    "a joining member is admitted between boundaries": (
         TWO.replace(staleness=0, leaves=1, joins=1, rules=ClaimsRules(admit=at_once)),
         "more than S + 1 updates are in flight",
     ),
@@ -360,22 +366,22 @@ WORKER_MUTANTS = {
         WorkerRules(learn_epoch=keeps_its_results),
         "a worker waits forever",
     ),
-    "a worker claims before it tells what it holds": (
+    "a worker claims before it acknowledges what it holds": (
         TWO.replace(staleness=0),
         WorkerRules(acknowledges=False),
         "a worker is never granted an update",
     ),
-    "a newcomer takes grants of the one before": (
+    "a new member accepts grants of the former one at its index": (
         TWO.replace(leaves=1, joins=1),
         WorkerRules(accepts_grant=any_grant_of_this_index),
         "a worker waits forever",
     ),
-    "a worker takes any grant that names it": (
+    "a worker accepts any grant that names it": (
         TWO,
         WorkerRules(accepts_grant=any_grant),
         "a vector is sent to an update that was not granted to it",
     ),
-    "a worker takes any refusal": (
+    "a worker accepts any refusal": (
         TWO.replace(staleness=0),
         WorkerRules(accepts_refusal=any_refusal),
         "a worker waits forever",
@@ -399,14 +405,14 @@ def test_mutant_worker_is_found(name):
 
 
 class Forgetful(ClaimsSwitch):
-    """Nobody watches what is forgotten."""
+    """A switch that does not check what is forgotten."""
 
     def check_forgotten(self, state):
         pass
 
 
 class Afterwards(ClaimsExplorer):
-    """Looks for progress once the first has left."""
+    """A search that checks progress only once a member has left."""
 
     def check(self, state):
         if self.core(state).ring.live.bit_count() < self.scenario.workers:
@@ -414,8 +420,8 @@ class Afterwards(ClaimsExplorer):
 
 
 @pytest.mark.parametrize("explorer", [ClaimsExplorer, Afterwards])
-def test_who_claims_with_weights_that_it_does_not_have_would_stop_the_job_for_ever_even_if_it_leaves(explorer):
-    scenario = LYING.replace(workers=3, leaves=1, rules=ClaimsRules(claim=weights_are_believed))
+def test_unchecked_weights_let_one_worker_stop_the_job_forever_even_if_it_leaves(explorer):
+    scenario = LYING.replace(workers=3, leaves=1, rules=ClaimsRules(claim=weights_are_not_checked))
     search = explorer(scenario)
     search.switch = Forgetful(scenario)
     with pytest.raises(Violation, match="a worker waits forever"):

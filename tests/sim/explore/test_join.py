@@ -21,7 +21,7 @@ RIGHT = {
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_joins_end_well_in_every_state(name):
+def test_joining_succeeds_from_every_state(name):
     assert JoinExplorer(RIGHT[name]).run().count > 10
 
 

@@ -20,33 +20,33 @@ RIGHT = {
 
 @pytest.mark.parametrize("states_ranks", [True, False], ids=["ranks", "indices"])
 @pytest.mark.parametrize("name", RIGHT)
-def test_joins_end_well_in_every_state(name, states_ranks):
+def test_joining_succeeds_from_every_state(name, states_ranks):
     assert TreeJoinExplorer(TreeJoinScenario(*RIGHT[name], states_ranks=states_ranks)).run().count > 100
 
 
 def in_order_of_arrival(job, wanted, ranks, now_us):
-    """The rule before this one: an index says nothing of ranks."""
+    """An earlier rule: an index is not a rank."""
     free = [k for k, entry in enumerate(job.entries) if entry.state in (EntryState.FREE, EntryState.LEFT)]
     if any(entry.ranks & ranks for k, entry in enumerate(job.entries) if k not in free):
         return None
     return next(((k, 0) for k in free if wanted in (NO_MEMBER, k)), None)
 
 
-def test_indices_in_order_of_arrival_keep_out_who_asks_for_its_rank(monkeypatch):
-    """A leaf that came first has been given what a worker at the root asks for."""
+def test_indices_in_order_of_arrival_keep_out_a_worker_that_asks_for_its_rank(monkeypatch):
+    """A leaf that came first has been given the index that a worker at the root asks for."""
     monkeypatch.setattr(join, "assign_index", in_order_of_arrival)
     with pytest.raises(Violation, match="never told that the job runs"):
         TreeJoinExplorer(TreeJoinScenario(*RIGHT["two at a leaf and one at the root"], states_ranks=False)).run()
 
 
-def test_a_leaf_never_goes_back_to_the_epoch_before_a_reset():
+def test_a_leaf_never_returns_to_the_epoch_before_a_reset():
     states = TreeJoinExplorer(TreeJoinScenario((-1, 0), (0, 1), resets=True)).run().states
     leaf = [state.switches[1].job for state in states]
     assert len({job.epoch for job in leaf if job.state == JobState.RUNNING}) == 2
 
 
 class Hasty(TreeSwitch):
-    """Tells its members that the job runs when those below are there."""
+    """A leaf that tells its members that the job runs once all below are live."""
 
     def decide(self, message, request, now_us):
         verdict = super().decide(message, request, now_us)
@@ -56,14 +56,14 @@ class Hasty(TreeSwitch):
 
 
 class AsksOnce(TreeSwitch):
-    """Sends its Join up only once, without a token."""
+    """A leaf that sends its Join up only once, without a token."""
 
     def request_parent(self, number, *action):
         return [] if self.above[number].token else super().request_parent(number, *action)
 
 
 class Gullible(TreeSwitch):
-    """Adopts whatever epoch it is told."""
+    """A leaf that adopts any epoch."""
 
     def adopt_epoch(self, number, epoch, first_seq):
         if self.jobs[number].epoch != epoch:

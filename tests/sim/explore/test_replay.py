@@ -1,4 +1,4 @@
-"""Every state of the sessions' rules in small cases, and that plausible wrong rules do not survive this."""
+"""The sessions' rules in every state that small cases can reach, and the wrong rules that the explorer must find."""
 
 import pytest
 
@@ -55,7 +55,7 @@ def test_the_rules_hold(scenario):
 
 
 def further(by: int) -> Rules:
-    """A new session's numbers begin `by` behind where those of the one before it ended."""
+    """Return rules by which a new session's numbers start `by` further than its former client's ended."""
     return RULES._replace(
         open_session=lambda place, *about: RULES.open_session(place, *about)._replace(next=(place.next + by) % SERIAL)
     )
@@ -71,8 +71,10 @@ def further(by: int) -> Rules:
     ],
 )
 def test_a_session_that_is_opened_again_by_an_old_open_needs_other_numbers(scenario):
-    """A client whose place was another's for a while gets it back: its requests of before might be next. With `kept`
-    numbers between, none is. Since two sessions were opened meanwhile, half of that would do, and nothing less."""
+    """A client gets a session back that was another client's meanwhile, and its earlier requests might be next.
+
+    With `kept` numbers between, none of them is. Since two sessions were opened meanwhile, half of that is enough, but
+    nothing less."""
     for by in {0, scenario.kept // 2 - 1}:
         with pytest.raises(Violation, match=r"^a request is executed out of order"):
             explore(scenario.replace(rules=further(by)))
@@ -117,7 +119,7 @@ def hands_over_as_it_is(place, nonce, source, now_us, kept):
 
 
 class IsSilentAboutTheOld(ToyDispatcher):
-    """OLD is no answer."""
+    """A dispatcher that does not answer OLD."""
 
     def handle(self, asked: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
         fate, sent = super().handle(asked, source, now_us)
@@ -125,7 +127,7 @@ class IsSilentAboutTheOld(ToyDispatcher):
 
 
 class TakesNoNumber(ToyDispatcher):
-    """Requests of one kind are answered and forgotten."""
+    """A dispatcher that answers requests of one kind and does not count them."""
 
     kind = Kind.SKIP
 
@@ -138,13 +140,13 @@ class TakesNoNumber(ToyDispatcher):
 
 
 class RefusesForNothing(TakesNoNumber):
-    """RANGE does not take the number."""
+    """A dispatcher for which a refused request (RANGE) takes no number."""
 
     kind = Kind.WRITE
 
 
 class WaitsForNothing(ToyDispatcher):
-    """Who must wait is told so, and the number is gone."""
+    """A dispatcher for which a request that must wait takes its number."""
 
     def handle(self, asked: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
         fate, sent = super().handle(asked, source, now_us)
@@ -154,7 +156,7 @@ class WaitsForNothing(ToyDispatcher):
 
 
 class RepeatsItsKind(ToyDispatcher):
-    """A kept answer says the kind of who asks."""
+    """A dispatcher whose cached answer has the kind of the retransmission."""
 
     def handle(self, asked: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
         fate, sent = super().handle(asked, source, now_us)
@@ -165,25 +167,22 @@ class RepeatsItsKind(ToyDispatcher):
 
 
 PROMISES = {
-    "next is reset at OPEN": (
+    "numbers start over at OPEN": (
         GHOSTS.replace(
             rules=RULES._replace(open_session=lambda place, *about: RULES.open_session(place, *about)._replace(next=0))
         ),
         "a request is executed twice",
     ),
-    "a place changes hands with its answers": (
+    "a session changes its client and keeps the cached answers": (
         GHOSTS_OF_TWO.replace(rules=RULES._replace(open_session=hands_over_as_it_is)),
         "an answer is mistaken for that of another execution",
     ),
-    "who asks for what is old is told nothing": (
-        LATE.replace(dispatcher=IsSilentAboutTheOld),
-        "a request is never answered",
-    ),
-    "repeats are carried out": (
+    "an old request is not answered": (LATE.replace(dispatcher=IsSilentAboutTheOld), "a request is never answered"),
+    "retransmissions are executed": (
         ALONE.replace(rules=RULES._replace(check_order=executes_repeats)),
         "a request is executed twice",
     ),
-    "what is ahead is carried out": (
+    "a request ahead of its turn is executed": (
         ALONE.replace(rules=RULES._replace(check_order=executes_what_is_ahead)),
         "a request is executed out of order",
     ),
@@ -191,7 +190,7 @@ PROMISES = {
         WRAPPING.replace(rules=RULES._replace(check_order=compares_as_numbers)),
         "a request is never answered",
     ),
-    "no token is asked for": (
+    "tokens are not checked": (
         RESET.replace(rules=RULES._replace(find_session=asks_no_token)),
         "a request is executed in another client's session",
     ),
@@ -201,39 +200,39 @@ PROMISES = {
         ),
         "a client abandons a session that it holds",
     ),
-    "another nonce is thought the same": (
+    "another nonce is taken for the same": (
         TWO.replace(rules=RULES._replace(find_nonce=lambda places, nonce: 0 if places[0].open else None)),
         "a client is given another client's session",
     ),
-    "anybody's place is given away": (
+    "an active client's session is given away": (
         TWO.replace(rules=RULES._replace(choose_index=takes_any)),
         "a client that was not silent loses its session",
     ),
-    "no silent one's place is given away": (
+    "a silent client's session is never given away": (
         TWO.replace(rules=RULES._replace(choose_index=gives_no_silent)),
         "no client is given a session although all are silent",
     ),
-    "CLOSE does not free the place": (
+    "CLOSE does not free the session": (
         IN_TURN.replace(rules=RULES._replace(close_session=closes_nothing, choose_index=gives_no_silent)),
         "no client is given a session although all are silent",
     ),
     "a refused request takes no number": (ALONE.replace(dispatcher=RefusesForNothing), "a request is never answered"),
     "a request that waits takes its number": (ALONE.replace(dispatcher=WaitsForNothing), "a request is never answered"),
-    "a repeat is answered with its own kind": (
+    "a retransmission is answered with its own kind": (
         GIVES_UP.replace(dispatcher=RepeatsItsKind),
         "an answer is mistaken for that of another execution",
     ),
     "SKIP takes no number": (GIVES_UP.replace(dispatcher=TakesNoNumber), "a request is never answered"),
-    "a client has more under way than is kept": (
+    "a client has more requests in flight than answers are kept": (
         TWO.replace(clients=ClientRules(window=3)),
         "a client abandons a session that it holds",
     ),
-    "a client does not heed OLD": (LATE.replace(clients=ClientRules(ignores_old=True)), "a request is never answered"),
-    "a client heeds OLD of what was answered": (
+    "a client ignores OLD": (LATE.replace(clients=ClientRules(ignores_old=True)), "a request is never answered"),
+    "a client accepts OLD for an answered request": (
         ALONE.replace(clients=ClientRules(gives_up_early=True)),
         "a client abandons a session that it holds",
     ),
-    "a client takes a wait for an answer": (
+    "a client takes a wait for the final answer": (
         ALONE.replace(clients=ClientRules(accepts_waits=True)),
         "an answer is mistaken for that of another execution",
     ),
@@ -245,11 +244,11 @@ PROMISES = {
         GIVES_UP.replace(clients=ClientRules(reuses=True)),
         "an answer is mistaken for that of another execution",
     ),
-    "a client believes that a SKIP skipped": (
+    "a client assumes that a SKIP skipped": (
         GIVES_UP.replace(clients=ClientRules(assumes_skipped=True)),
         "an answer is mistaken for that of another execution",
     ),
-    "a client does not look at seq": (
+    "a client ignores seq": (
         ALONE.replace(clients=ClientRules(ignores_seq=True)),
         "an answer is mistaken for that of another execution",
     ),
@@ -257,7 +256,7 @@ PROMISES = {
 
 
 @pytest.mark.parametrize("name", PROMISES)
-def test_a_wrong_rule_falls(name):
+def test_a_wrong_rule_is_found(name):
     scenario, promise = PROMISES[name]
     with pytest.raises(Violation, match=promise):
         explore(scenario)

@@ -106,11 +106,11 @@ def complete_is_enough(ring, slot) -> bool:
     return slot.state != SlotState.COLLECTING
 
 
-def anything_goes(ring, slot) -> bool:
+def always(ring, slot) -> bool:
     return True
 
 
-def also_to_a_complete_slot(slot, bit) -> bool:
+def adds_to_a_complete_slot(slot, bit) -> bool:
     return not slot.arrived & bit
 
 
@@ -118,7 +118,7 @@ def repeats_change_nothing(slot, threshold, overdue) -> bool:
     return False
 
 
-def also_twice(slot, bit) -> bool:
+def adds_twice(slot, bit) -> bool:
     return slot.state == SlotState.COLLECTING
 
 
@@ -126,12 +126,12 @@ def at_any_result(ring, slot) -> int:
     return ring.joining
 
 
-def whoever_is_live(ring, seq) -> int:
+def every_live_member(ring, seq) -> int:
     return ring.live
 
 
 class Careless(RingSwitch):
-    """Workers for whom the collective after a change is one like others."""
+    """Workers that do not wait for all in the collective after a change."""
 
     def requires_all(self, state, segment) -> bool:
         return False
@@ -154,38 +154,41 @@ MUTANTS = {
     ),
     "no receipts, H < N": (THREE.replace(threshold=2, receipts=False), "a worker waits forever"),
     "a complete slot is added to": (
-        THREE.replace(threshold=2, rules=Rules(may_add=also_to_a_complete_slot)),
+        THREE.replace(threshold=2, rules=Rules(may_add=adds_to_a_complete_slot)),
         "a result changes",
     ),
-    "a worker is added twice": (TWO.replace(rules=Rules(may_add=also_twice)), "a worker is in a sum twice"),
+    "a worker is added twice": (TWO.replace(rules=Rules(may_add=adds_twice)), "a worker is in a sum twice"),
     "H < N, overwritten when complete": (
         THREE.replace(threshold=2, rules=Rules(may_overwrite=complete_is_enough)),
         "an honest worker is refused with WINDOW",
     ),
-    "a repeat does not end a slot that SET_H made complete": (
+    "a retransmission does not complete a slot that has enough since SET_H": (
         TWO.replace(thresholds=(1, 2), rules=Rules(repeat_completes=repeats_change_nothing)),
         "a worker waits forever",
     ),
     "deadline, no receipts": (TWO.replace(deadline=True, receipts=False), "a worker waits forever"),
-    "a repeat does not end a slot whose time is over": (
+    "a retransmission does not complete a slot whose deadline passed": (
         TWO.replace(deadline=True, rules=Rules(repeat_completes=repeats_change_nothing)),
         "a worker waits forever",
     ),
-    "newcomers are let in at any result": (
+    "joining members are admitted at any result": (
         ELASTIC.replace(rules=Rules(admits=at_any_result)),
         "a slot does not wait for a member",
     ),
-    "a slot before the boundary waits for newcomers": (
-        ELASTIC.replace(rules=Rules(expected_members=whoever_is_live)),
+    "a slot before the boundary waits for admitted members": (
+        ELASTIC.replace(rules=Rules(expected_members=every_live_member)),
         "a worker waits forever",
     ),
-    "workers go on before they hold all up to the boundary": (ELASTIC.replace(eager=True), "a worker waits forever"),
+    "workers continue before they hold every result up to the boundary": (
+        ELASTIC.replace(eager=True),
+        "a worker waits forever",
+    ),
     "the collective after a change is forced": (
         ELASTIC.replace(forces=True, any_forced=True),
         "an honest worker is refused with WINDOW",
     ),
     "H < N, overwritten always": (
-        THREE.replace(threshold=2, rules=Rules(may_overwrite=anything_goes)),
+        THREE.replace(threshold=2, rules=Rules(may_overwrite=always)),
         "an honest worker is refused with WINDOW",
     ),
 }
@@ -199,7 +202,7 @@ def test_mutant_is_found(name):
 
 
 class Blind(RingSwitch):
-    """A switch that does not see for whom a repeat waits, so that nobody is ever evicted."""
+    """A switch that does not see for whom a retransmission waits, so no member is ever evicted."""
 
     def transition(self, state, event):
         state, sent = super().transition(state, event)
@@ -207,7 +210,7 @@ class Blind(RingSwitch):
 
 
 @pytest.mark.parametrize("threshold", [1, 2])
-def test_the_dead_must_be_noticed_by_who_waits_for_them(threshold):
+def test_a_dead_worker_is_evicted_because_others_wait_for_it(threshold):
     scenario = RingScenario(workers=2, window=1, segments=4, threshold=threshold, leaves=1)
     RingExplorer(scenario).run()
     with pytest.raises(Violation, match="a worker waits forever"):
@@ -221,7 +224,7 @@ def test_the_collective_after_a_change_must_wait_for_all():
 
 @pytest.mark.parametrize("scenario", [TWO, THREE, TWO.replace(window=2, segments=6)])
 def test_with_all_contributing_the_window_implies_the_rule_of_overwriting(scenario):
-    RingExplorer(scenario.replace(rules=Rules(may_overwrite=anything_goes))).run()
+    RingExplorer(scenario.replace(rules=Rules(may_overwrite=always))).run()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Links with single kinds of faults: nothing happens there that the explorer's network cannot do.
+"""Links with single kinds of faults reach no state that the network that remembers everything does not reach.
 
 In the normal run: N = 2 and 3, W = 1, one message under way on each link, three or four segments. Reordering on a link
 needs room for two: few segments at N = 2, more in `make test-all`.

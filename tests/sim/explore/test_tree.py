@@ -95,7 +95,7 @@ def sent_up_too(ring, slot) -> bool:
     return slot.state == SlotState.SENT_UP or flat.may_overwrite(ring, slot)
 
 
-def also_to_what_was_sent_up(slot, bit) -> bool:
+def adds_to_what_was_sent_up(slot, bit) -> bool:
     return slot.state in (SlotState.COLLECTING, SlotState.SENT_UP) and not slot.arrived & bit
 
 
@@ -129,16 +129,16 @@ MUTANTS = {
         PAIR.replace(deadlines=(1,), rules=Rules(ring=flat.Rules(may_overwrite=complete_is_enough))),
         "a worker waits forever",
     ),
-    "a leaf tells what the best of its members holds": (
+    "a leaf reports what the fastest of its members holds": (
         PAIR.replace(threshold=1, rules=Rules(lowest_acknowledged=best)),
         "a leaf refuses its parent's result with SLOT_HELD",
     ),
-    "a leaf tells nothing but by uplinks": (
+    "a leaf sends no receipts": (
         TWO.replace(**EARLY, reports=False, silent=(frozenset({0}),)),
         "a worker waits forever",
     ),
-    "a leaf adds who is late to what it sent up": (
-        PAIR.replace(deadlines=(1,), rules=Rules(ring=flat.Rules(may_add=also_to_what_was_sent_up))),
+    "a leaf adds a late contribution to what it sent up": (
+        PAIR.replace(deadlines=(1,), rules=Rules(ring=flat.Rules(may_add=adds_to_what_was_sent_up))),
         "a partial sum changes",
     ),
     "a leaf adds a repeat to what it sent up": (
@@ -146,11 +146,11 @@ MUTANTS = {
         "a worker is in a sum twice",
     ),
     "a leaf does not send up again": (TWO.replace(rules=Rules(repeats_uplink=never)), "a worker waits forever"),
-    "a leaf takes no result for what it sent up": (
+    "a leaf installs no result in a slot that it sent up": (
         TWO.replace(rules=Rules(may_install=only_before_it_closes)),
         "a worker waits forever",
     ),
-    "a leaf takes a result only for what it sent up": (
+    "a leaf installs results only in slots that it sent up": (
         PAIR.replace(**EARLY, silent=(frozenset({0, 1}),), rules=Rules(may_install=only_after_it_closed)),
         "a worker waits forever",
     ),
@@ -184,8 +184,8 @@ def test_with_all_contributing_no_switch_is_a_window_behind_what_it_sends_up(sce
 @pytest.mark.parametrize(
     "scenario", [PAIR.replace(deadlines=(1,), segments=3), PAIR.replace(**EARLY), TWO.replace(leaves=1, evicted=(1,))]
 )
-def test_nobody_asks_a_leaf_to_reuse_a_slot_that_it_sent_up(scenario):
-    """Whoever could open the next lap holds the result of this one, and got it from the leaf."""
+def test_no_message_makes_a_leaf_reuse_a_slot_that_it_sent_up(scenario):
+    """A worker that could open the next lap holds the result of this one, which the leaf sent."""
     wrong = scenario.replace(rules=Rules(ring=flat.Rules(may_overwrite=sent_up_too)))
     assert TreeExplorer(wrong).run().count == TreeExplorer(scenario).run().count
 
@@ -270,7 +270,7 @@ def test_links_with_messages_stay_within_what_the_explorer_found(scenario):
 
 
 class Forgetful(TreeExplorer):
-    """Mutant: an uplink arrives while its segment is the worst's next, or never."""
+    """Mutant: an uplink arrives while its segment is the next one of the slowest member, or never."""
 
     def sent_by_leaf(self, switch, low, sent_up):
         return (

@@ -20,7 +20,7 @@ SERIAL = 1 << 32
 
 
 class Bench:
-    """A switch, members of one job at a port each, and what each was sent since `heard` was asked last."""
+    """A switch, members of one job at a port each, and the frames that each received since the last `heard`."""
 
     def __init__(
         self, workers: int = 3, *, staleness: int = 1, segments: int = 3, first_seq: int = 0, **settings: int
@@ -45,7 +45,7 @@ class Bench:
         self.workers = [AsynchronousWorker(client, segments=segments or 1) for client in self.clients]
 
     def send(self, client: Client, frame: bytes) -> Outcome:
-        """The frame's one outcome."""
+        """Send a frame and return its outcome."""
         before = list(self.switch.outcomes)
         for _, copy in self.switch.receive(client.port, frame, self.now_us):
             for other in self.clients:
@@ -61,13 +61,13 @@ class Bench:
         return [parse(frame).type for frame in self.heard(client)]
 
     def deliver(self) -> None:
-        """Everybody takes all that was sent to them."""
+        """Deliver all frames to their workers."""
         for worker in self.workers:
             for frame in self.heard(worker.client):
                 worker.take(frame)
 
     def newcomer(self, index: int) -> Client:
-        """Somebody with a new address who has asked, and has confirmed."""
+        """Return a new client, with an address of its own, that has joined and confirmed."""
         client = Client.numbered(index, port=index % CONFIG.ports)
         self.clients.append(client)
         self.log[client.mac] = []
@@ -176,7 +176,7 @@ def finish(bench: Bench, *members: int) -> None:
             bench.send(worker.client, worker.receipt())
 
 
-def test_the_set_is_fixed_by_the_grant_and_everybody_hears_of_it():
+def test_a_grant_fixes_the_members_of_an_update_and_goes_to_all():
     bench = Bench(3, threshold=2)
     one, two, three = bench.clients
     assert bench.send(one, one.claim(1, 0)) == bench.send(two, two.claim(1, 0)) == Outcome.CONTROL
@@ -262,7 +262,7 @@ def test_claim_of_a_future_version_is_a_violation_of_the_window():
     assert not bench.heard(one)
 
 
-def test_claim_with_weights_that_its_sender_has_not_said_it_holds_waits_for_the_receipt():
+def test_a_claim_with_weights_that_its_sender_has_not_acknowledged_waits_for_the_receipt():
     bench = Bench(3, threshold=1, staleness=0)
     claims(bench, 0)
     for frame in bench.workers[0].contributions():
@@ -281,7 +281,7 @@ def test_claim_with_weights_that_its_sender_has_not_said_it_holds_waits_for_the_
     assert bench.send(one, one.claim(2, 3)) == Outcome.CONTROL
 
 
-def test_a_member_that_claims_with_weights_it_does_not_have_stops_nobody():
+def test_a_member_that_claims_with_weights_it_does_not_have_does_not_stop_the_others():
     """It would be granted updates until the first of them, which it has not even begun, was forgotten."""
     bench = Bench(2, threshold=1, staleness=1)
     liar, honest = bench.workers
@@ -310,7 +310,7 @@ def test_claim_carries_nothing():
     assert bench.send(one, one.frame(Type.CLAIM, bytes(4), seq=1)) == Outcome.LENGTH
 
 
-def test_leaver_is_waited_for_no_longer_and_its_update_ends_without_it():
+def test_a_member_that_left_is_not_awaited_and_its_update_completes_without_it():
     bench = Bench(3, threshold=3)
     one, two, gone = bench.clients
     claims(bench, 0, 1, 2)
@@ -343,7 +343,7 @@ def test_lowered_threshold_acts_with_the_next_claim():
     assert 0 in bench.workers[0].granted
 
 
-def test_update_that_all_have_left_ends_with_zeros_for_who_asks():
+def test_an_update_that_all_members_left_completes_with_zeros_when_asked_for():
     bench = Bench(3, threshold=1)
     claims(bench, 2)
     bench.send(bench.clients[2], bench.clients[2].leave())
@@ -359,7 +359,7 @@ def test_update_that_all_have_left_ends_with_zeros_for_who_asks():
 
 
 @pytest.mark.parametrize("opened", [False, True])
-def test_the_silent_are_evicted_when_a_receipt_asks_for_what_was_granted_to_them(opened):
+def test_silent_members_are_evicted_when_a_receipt_asks_for_what_was_granted_to_them(opened):
     bench = Bench(3, threshold=3 if opened else 1)
     one, two, dead = bench.workers
     claims(bench, *((0, 1, 2) if opened else (2,)))
@@ -373,7 +373,7 @@ def test_the_silent_are_evicted_when_a_receipt_asks_for_what_was_granted_to_them
     assert bench.send(dead.client, dead.receipt()) == Outcome.MEMBER
 
 
-def test_who_does_not_claim_is_evicted_by_who_waits_and_is_silent_for_long():
+def test_a_silent_member_that_does_not_claim_is_evicted_because_others_wait():
     bench = Bench(2, threshold=2)
     one, _ = bench.workers
     bench.send(one.client, one.claim())
@@ -385,7 +385,7 @@ def test_who_does_not_claim_is_evicted_by_who_waits_and_is_silent_for_long():
     assert 0 in one.granted
 
 
-def test_nothing_is_granted_while_a_newcomer_waits_and_it_begins_at_the_next_update():
+def test_nothing_is_granted_while_a_member_joins_and_it_starts_at_the_next_update():
     bench = Bench(3, threshold=1)
     gone = bench.clients[2]
     claims(bench, 0)
@@ -408,7 +408,7 @@ def test_nothing_is_granted_while_a_newcomer_waits_and_it_begins_at_the_next_upd
     assert bench.workers[2].granted[6] == (1, 6)
 
 
-def test_newcomer_at_a_boundary_is_let_in_at_once():
+def test_a_joining_member_is_admitted_at_once_at_a_boundary():
     bench = Bench(3, threshold=1)
     bench.send(bench.clients[2], bench.clients[2].leave())
     new = bench.newcomer(9)
@@ -416,7 +416,7 @@ def test_newcomer_at_a_boundary_is_let_in_at_once():
     assert new.first_seq == 0
 
 
-def test_a_silent_member_that_keeps_newcomers_out_is_evicted_by_their_joins():
+def test_a_silent_member_that_delays_a_boundary_is_evicted_by_the_joins_of_others():
     bench = Bench(3, threshold=1)
     claims(bench, 0)
     bench.send(bench.clients[2], bench.clients[2].leave())
@@ -473,7 +473,7 @@ def test_deadline_and_boundary_mean_nothing_in_an_asynchronous_job():
         ({"staleness": 0, "segments": 0}, Reason.STALENESS),
     ],
 )
-def test_join_names_the_setting_that_is_not_the_jobs(settings, reason):
+def test_a_join_is_refused_with_the_setting_that_differs_from_the_jobs(settings, reason):
     bench = Bench(3)
     new = Client.numbered(7, port=3)
     bench.clients.append(new)

@@ -1,5 +1,4 @@
-"""A job that goes on while its members change, wait no longer, or are told to pause: frames in, frames out, of the
-golden switch."""
+"""A job whose members change, whose slots are forced, or that is halted: frames in, frames out of the golden switch."""
 
 import numpy as np
 import pytest
@@ -25,7 +24,7 @@ EVICT_US = 40 * SILENCE_TICK_US
 
 
 class Bench:
-    """A switch, workers of one int32 job at a port each, and what each was sent since `heard` was asked last."""
+    """A switch, workers of one int32 job at a port each, and the frames that each received since the last `heard`."""
 
     def __init__(self, workers: int = 3, **settings: int) -> None:
         self.switch = Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=3)
@@ -41,7 +40,7 @@ class Bench:
             self.heard(client)
 
     def send(self, client: Client, frame: bytes) -> Outcome:
-        """The frame's one outcome."""
+        """Send a frame and return its outcome."""
         before = list(self.switch.outcomes)
         for _, copy in self.switch.receive(client.port, frame, self.now_us):
             for other in self.clients:
@@ -61,7 +60,7 @@ class Bench:
         )
 
     def newcomer(self, index: int) -> Client:
-        """Somebody with a new address who has asked, and has confirmed."""
+        """Return a new client, with an address of its own, that has joined and confirmed."""
         client = Client.numbered(index, port=index % CONFIG.ports)
         self.clients.append(client)
         self.log[client.mac] = []
@@ -70,7 +69,7 @@ class Bench:
         return client
 
 
-def test_a_newcomer_is_let_in_when_a_collective_ends_and_not_before():
+def test_a_joining_member_is_admitted_when_a_collective_ends_and_not_before():
     bench = Bench()
     one, two, gone = bench.clients
     first = one.first_seq
@@ -94,7 +93,7 @@ def test_a_newcomer_is_let_in_when_a_collective_ends_and_not_before():
     assert bench.switch.counters()["stat.ADMITTED"] == 1
 
 
-def test_the_result_of_the_boundary_says_change_for_ever():
+def test_the_result_of_a_boundary_always_has_the_flag_members_changed():
     bench = Bench()
     one, two, gone = bench.clients
     bench.send(gone, gone.leave())
@@ -106,7 +105,7 @@ def test_the_result_of_the_boundary_says_change_for_ever():
     assert [reply.flags for reply in bench.heard(one)] == [ResultFlag.MEMBERS_CHANGED | ResultFlag.RESENT]
 
 
-def test_a_slot_before_the_boundary_does_not_wait_for_newcomers():
+def test_a_slot_before_the_boundary_does_not_wait_for_admitted_members():
     bench = Bench()
     one, two, gone = bench.clients
     first = one.first_seq
@@ -121,7 +120,7 @@ def test_a_slot_before_the_boundary_does_not_wait_for_newcomers():
 
 
 @pytest.mark.parametrize("how", ["repeat", "held", "want"])
-def test_the_silent_are_evicted_when_somebody_waits_for_them(how):
+def test_silent_members_are_evicted_when_another_waits_for_them(how):
     bench = Bench(threshold=2 if how == "held" else 3)
     one, two, dead = bench.clients
     first, rounds = one.first_seq, 1 + 4 * (how == "held")
@@ -147,7 +146,7 @@ def test_the_silent_are_evicted_when_somebody_waits_for_them(how):
     assert bench.add(dead, first) == Outcome.MEMBER
 
 
-def test_the_merely_slow_are_not_evicted():
+def test_slow_members_are_not_evicted():
     bench = Bench()
     one, two, slow = bench.clients
     bench.add(one, one.first_seq)
@@ -159,7 +158,7 @@ def test_the_merely_slow_are_not_evicted():
     assert bench.switch.counters()["stat.EVICTED"] == 0
 
 
-def test_nobody_is_evicted_who_is_not_waited_for():
+def test_a_member_that_is_not_awaited_is_not_evicted():
     bench = Bench()
     for client in bench.clients:
         bench.add(client, client.first_seq)
@@ -170,7 +169,7 @@ def test_nobody_is_evicted_who_is_not_waited_for():
     assert bench.switch.counters()["stat.EVICTED"] == 0
 
 
-def test_without_evict_us_nobody_is_evicted():
+def test_without_evict_us_no_member_is_evicted():
     bench = Bench(evict_us=0)
     one = bench.clients[0]
     bench.add(one, one.first_seq)
@@ -179,7 +178,7 @@ def test_without_evict_us_nobody_is_evicted():
     assert bench.switch.counters()["stat.EVICTED"] == 0
 
 
-def test_a_job_of_which_only_newcomers_remain_ends():
+def test_a_job_ends_when_only_newly_admitted_members_remain():
     bench = Bench(2)
     one, gone = bench.clients
     bench.send(gone, gone.leave())
@@ -193,7 +192,7 @@ def test_a_job_of_which_only_newcomers_remain_ends():
     assert bench.heard(new)[0].reason == Reason.TOKEN
 
 
-def test_after_its_first_collective_a_newcomer_is_one_like_others():
+def test_after_its_first_collective_an_admitted_member_is_like_the_others():
     bench = Bench(2)
     one, gone = bench.clients
     bench.send(gone, gone.leave())
@@ -208,7 +207,7 @@ def test_after_its_first_collective_a_newcomer_is_one_like_others():
     assert [int(reply.header["members"]) for reply in bench.heard(new)] == [0b10]
 
 
-def test_while_a_job_forms_the_silent_yield_their_seats():
+def test_while_a_job_forms_silent_members_yield_their_indices():
     switch = Bench(1).switch
     dead, restarted = Client.numbered(1, job=1), Client.numbered(2, job=1)
     settings = {"world": 2, "elements": 16, "evict_us": EVICT_US}
@@ -241,7 +240,7 @@ def test_a_slot_completes_when_its_deadline_has_passed(ends):
     assert again.header["members"] == reply.header["members"]
 
 
-def test_what_waits_for_all_knows_neither_threshold_nor_deadline():
+def test_a_segment_that_requires_all_ignores_threshold_and_deadline():
     bench = Bench(deadline_us=1000, threshold=1)
     one, two, three = bench.clients
     bench.add(one, one.first_seq, flags=REQUIRES_ALL)
@@ -260,7 +259,7 @@ def test_segments_of_different_collectives_are_not_added_up(flags):
     assert bench.add(two, one.first_seq, flags=flags) == Outcome.FORMAT
 
 
-def test_fbcast_completes_an_open_segment_and_a_repeat_does_nothing():
+def test_fbcast_completes_an_open_segment_and_its_retransmission_changes_nothing():
     bench = Bench()
     one, two, three = bench.clients
     seq = one.first_seq
@@ -289,7 +288,7 @@ def test_fbcast_is_refused_and_its_number_is_not_used_up(kind):
     assert bench.send(one, one.fbcast(seq + 1, seq=1)) == Outcome.CONTROL
 
 
-def test_a_halted_job_takes_no_contributions_until_it_is_resumed():
+def test_a_halted_job_accepts_no_contributions_until_it_is_resumed():
     bench = Bench(2)
     one, two = bench.clients
     seq = one.first_seq
@@ -303,7 +302,7 @@ def test_a_halted_job_takes_no_contributions_until_it_is_resumed():
     assert [bench.add(client, seq) for client in (one, two)] == [Outcome.ADDED] * 2
 
 
-def test_a_halted_job_takes_newcomers_at_the_boundary_after_it_goes_on():
+def test_a_halted_job_admits_members_at_the_first_boundary_after_it_resumes():
     bench = Bench(2)
     one, gone = bench.clients
     bench.send(gone, gone.leave())
@@ -315,8 +314,8 @@ def test_a_halted_job_takes_newcomers_at_the_boundary_after_it_goes_on():
     assert bench.switch.jobs[0].live == 0b11
 
 
-def test_captured_frames_change_nothing_when_they_are_played_again():
-    """Everything a member has ever sent, after it left and somebody else has its seat, from its own port."""
+def test_replayed_frames_change_nothing():
+    """Everything a member ever sent comes again from its port, after it left and another worker has its index."""
     bench = Bench(2)
     one, gone = bench.clients
     captured, plain = [], bench.switch.receive

@@ -1,4 +1,4 @@
-"""The golden model against sums made otherwise, and every counter of every scenario, zeros too."""
+"""The golden model against sums computed in another way, and every counter of every scenario, zeros included."""
 
 import struct
 
@@ -32,7 +32,7 @@ RNG = np.random.default_rng(1)
 
 
 class Bench:
-    """A switch and some workers; `log` holds each worker's replies since it was last emptied."""
+    """A switch and some workers. `log` holds each worker's replies since it was last emptied."""
 
     def __init__(
         self, workers: int = 2, *, seed: int = 7, ports: dict[int, int] | None = None, **settings: int
@@ -61,7 +61,7 @@ class Bench:
         return self.forget()
 
     def forget(self) -> "Bench":
-        """Empties the logs and makes `changes` count from here."""
+        """Empty the logs, and let `changes` count from now on."""
         for replies in self.log.values():
             replies.clear()
         self.counted = self.switch.counters()
@@ -72,7 +72,7 @@ class Bench:
         return replies
 
     def changes(self) -> dict[str, int]:
-        """Every counter that has moved since `forget`."""
+        """Return every counter that has changed since `forget`."""
         return {
             name: count - self.counted[name]
             for name, count in self.switch.counters().items()
@@ -80,7 +80,7 @@ class Bench:
         }
 
 
-def test_joins_make_a_running_job():
+def test_a_job_runs_when_all_have_joined():
     bench = Bench(3, ports={2: 1})
     answers = []
     for client in bench.clients * 2:
@@ -147,7 +147,7 @@ def test_fp32_adds_in_order_of_arrival():
     assert bench.replies(bench.clients[0])[0].numbers.view(np.float32)[0] == 0.0
 
 
-def test_sums_go_on_over_the_end_of_seq_and_round_the_ring():
+def test_sums_continue_when_seq_and_the_ring_wrap():
     first_seq = 2**32 - 2 * CONFIG.slots
     bench = Bench(2, seed=seed_for_first_seq(first_seq, epoch=0xFFFF), format=Format.INT32).join()
     assert [client.first_seq for client in bench.clients] == [first_seq] * 2
@@ -161,7 +161,7 @@ def test_sums_go_on_over_the_end_of_seq_and_round_the_ring():
     assert bench.changes()["outcome.ADDED"] == 10 * CONFIG.slots
 
 
-def test_repeats_are_not_added_and_get_a_lost_result_again():
+def test_retransmissions_are_not_added_and_get_a_lost_result_again():
     bench = Bench(2, format=Format.INT32).join()
     one, other = bench.clients
     frame = one.contribution(one.first_seq, np.array([5], np.int32))
@@ -192,7 +192,7 @@ def test_repeats_are_not_added_and_get_a_lost_result_again():
     }
 
 
-def test_partial_results_and_latecomers():
+def test_partial_results_and_late_contributions():
     bench = Bench(3, threshold=2, format=Format.INT32).join()
     first_seq, (slow, *fast) = bench.clients[0].first_seq, bench.clients
     for k in range(CONFIG.slots + 1):
@@ -219,7 +219,7 @@ def test_partial_results_and_latecomers():
     }
 
 
-def test_leave_completes_what_waits_and_a_repeat_is_done_once_more():
+def test_a_leave_completes_waiting_slots_and_its_retransmission_is_acknowledged_again():
     bench = Bench(3, format=Format.INT32).join()
     stays, also, leaves = bench.clients
     for client in (stays, also):
@@ -259,7 +259,7 @@ def test_leave_completes_what_waits_and_a_repeat_is_done_once_more():
 
 
 @pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf, 2.0**14])
-def test_quarantine_leaves_the_whole_contribution_out(poison):
+def test_quarantine_excludes_the_contribution(poison):
     bench = Bench(3).join()
     bad, *good = bench.clients
     for client in (bad, *good):
@@ -303,7 +303,7 @@ def test_workers_of_one_port_each_get_a_copy_in_order():
     assert [(port, copy[5]) for port, copy in sent] == [(1, 1), (1, 3), (2, 0), (2, 2)]
 
 
-def test_reset_empties_and_tells_by_notice():
+def test_a_reset_empties_slots_and_is_announced_by_notices():
     bench = Bench(2, format=Format.INT32).join()
     one, other = bench.clients
     bench.send(other, other.contribution(other.first_seq, np.array([9], np.int32)))
@@ -320,7 +320,7 @@ def test_reset_empties_and_tells_by_notice():
     assert list(bench.replies(one)[0].numbers) == [2]
 
 
-def test_a_job_ends_by_its_key():
+def test_a_reset_with_the_key_ends_a_job():
     bench = Bench(2).join()
     stranger = Client.numbered(3)
     bench.clients.append(stranger)
@@ -346,7 +346,7 @@ def test_set_h_acts_on_the_next_contribution():
     assert bench.replies(one)[-1].reason == Reason.NUMBER
 
 
-def test_after_set_h_a_repeat_ends_a_slot_that_has_enough():
+def test_after_set_h_a_retransmission_completes_a_slot_that_has_enough():
     bench = Bench(3, format=Format.INT32).join()
     one, other, third = bench.clients
     for client in (one, other):
@@ -574,7 +574,7 @@ def test_bad_frames_vanish_at_the_port(frame, error, counter):
 
 
 def almost_ours() -> dict[str, bytes]:
-    """Nothing of ours, and to a station that nobody has seen."""
+    """An ordinary frame to an unknown station."""
     client = Client.numbered(1)
     frame = client.contribution(0, ONE)
     frames = {
@@ -592,7 +592,7 @@ def almost_ours() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kind", almost_ours())
-def test_ordinary_frames_to_nobody_known_go_everywhere_else_unchanged(kind):
+def test_ordinary_frames_to_an_unknown_station_are_flooded_unchanged(kind):
     switch = Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1)
     frame = almost_ours()[kind]
     assert switch.receive(1, frame, 0) == [(0, frame), (2, frame), (3, frame)]
@@ -625,7 +625,7 @@ def test_sender_of_any_frame_is_learnt_after_its_own_frame_was_switched():
     assert switch.counters()["outcome.FILTERED"] == 1
 
 
-def test_questions_are_answered_to_their_port_alone():
+def test_host_requests_are_answered_at_their_port_only():
     switch = Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1)
     host = Host(bytes([2, 0, 0, 0, 0, 77]), bytes([10, 0, 0, 77]), 2)
     for frame in (arp_request(host, SWITCH_IP), echo_request(host, b"ping")):
@@ -651,7 +651,7 @@ def test_read_returns_the_registers():
     assert read(2**32 - 1)[1] == MAGIC
 
 
-def test_the_generator_can_be_turned_back():
+def test_the_generator_can_be_inverted():
     bench = Bench(2, seed=seed_for_first_seq(2**32 - 8, epoch=0x1234)).join()
     assert (bench.clients[0].first_seq, bench.clients[0].epoch) == (2**32 - 8, 0x1234)
 

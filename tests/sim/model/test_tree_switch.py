@@ -70,7 +70,7 @@ def test_a_tree_gives_the_bits_of_one_switch_and_of_exact_fractions(shape, rates
 
 
 @pytest.mark.parametrize("shape", TREES.values(), ids=TREES)
-def test_sequence_numbers_wrap_all_over_the_tree(shape):
+def test_sequence_numbers_wrap_at_every_switch(shape):
     payloads = adverse(np.random.default_rng(10), 8, 12)
     tree = Tree(shape, seed=seed_for_first_seq(2**32 - 8), **BAD).join()
     assert {client.first_seq for client in tree.clients} == {2**32 - 8}
@@ -81,7 +81,7 @@ def test_sequence_numbers_wrap_all_over_the_tree(shape):
     ]
 
 
-def test_receipts_go_up_as_the_worst_of_the_members():
+def test_receipts_go_up_with_the_lowest_acknowledgement_of_the_members():
     tree = Tree().join()
     root, leaf, first = tree.switches[0].jobs[0], tree.switches[1], tree.clients[0].first_seq
     seat = next(m for m, entry in enumerate(root.entries) if entry.ranks == 0x0F)
@@ -122,7 +122,7 @@ def test_fp32_adds_partial_sums():
 @pytest.mark.parametrize("shape", TREES.values(), ids=TREES)
 @pytest.mark.parametrize("mode", [Mode.QUARANTINE, Mode.PROPAGATE])
 @pytest.mark.parametrize("bad", [(1,), (0, 1, 2, 3), tuple(range(8))], ids=["one", "four", "all"])
-def test_what_is_tainted_is_named_by_rank_all_over_the_tree(shape, mode, bad):
+def test_tainted_contributions_are_named_by_rank_at_every_switch(shape, mode, bad):
     payloads = adverse(np.random.default_rng(6), 8, 3)
     payloads[bad, 1, 5] = 0x7F800000
     tree = Tree(shape).join(mode=mode)
@@ -185,7 +185,7 @@ def test_the_model_sends_and_reads_the_vector_typed_by_hand():
     assert parse_uplink(message)[1:] == (ResultFlag.PARTIAL, 0b10)
 
 
-def test_no_member_is_told_that_the_job_runs_before_all_ranks_are_there():
+def test_no_member_is_told_that_the_job_runs_before_all_ranks_are_live():
     tree = Tree()
     for _ in range(4):
         for rank, client in enumerate(tree.clients[:7]):
@@ -214,8 +214,8 @@ def test_a_rank_has_one_place(rank, ranks, reason):
 
 
 @pytest.mark.parametrize("shape", TREES.values(), ids=TREES)
-def test_who_asks_for_its_rank_need_not_say_that_it_is_one(shape):
-    """The Joins of a driver that knows of no trees."""
+def test_a_worker_that_asks_for_its_rank_need_not_state_it(shape):
+    """The Joins come from a driver that knows of no trees."""
     payloads = adverse(np.random.default_rng(10), 8, 2)
     tree = Tree(shape)
     for rank, client in enumerate(tree.clients):
@@ -234,7 +234,7 @@ def test_a_leaf_gives_the_ranks_that_belong_below_it():
 
 
 @pytest.mark.parametrize("member", [0, 2, NO_MEMBER])
-def test_a_rank_below_a_leaf_is_given_to_nobody_else(member):
+def test_a_rank_below_a_leaf_is_given_to_no_other_member(member):
     """At the root, whose index 0 is the leaf with the ranks 0, 2, 4, 5 and 7, by asking for it or by asking for any."""
     tree = Tree(TREES["uneven, a worker at the root"])
     for _ in range(4):
@@ -247,9 +247,8 @@ def test_a_rank_below_a_leaf_is_given_to_nobody_else(member):
     assert client.member == (1 if member == NO_MEMBER else NO_MEMBER)
 
 
-def test_who_never_confirmed_yields_each_of_its_ranks():
-    """Strangers at the root with ranks of both leaves, as of workers that were misled and died, do not keep the tree
-    from forming."""
+def test_a_member_that_never_confirmed_yields_each_of_its_ranks():
+    """Unknown hosts that join the root with ranks of both leaves and never confirm do not keep the tree from forming."""
     tree = Tree()
     for number, member in enumerate((1, 3, 6)):
         tree.network.hosts[0, 3] = lambda frame: None
@@ -284,7 +283,7 @@ def test_what_the_parent_refuses_the_leaf_refuses():
 
 @pytest.mark.parametrize("rates", [{}, BAD], ids=["perfect", "bad"])
 @pytest.mark.parametrize("shape", TREES.values(), ids=TREES)
-def test_departures_anywhere_let_the_others_go_on(shape, rates):
+def test_departures_anywhere_let_the_others_continue(shape, rates):
     payloads = adverse(np.random.default_rng(8), 8, 24)
     tree = Tree(shape, **rates).join()
     tree.reduce(payloads[:, :4])
@@ -386,7 +385,7 @@ def test_an_uplink_is_checked(slip, outcome):
 
 
 @pytest.mark.parametrize(("rank", "where"), [(0, "leaf"), (3, "root")])
-def test_nobody_joins_a_tree_that_runs(rank, where):
+def test_no_worker_joins_a_running_tree(rank, where):
     """A second worker of the rank, while its first lives and after it has left."""
     tree = Tree(TREES["uneven, a worker at the root"]).join()
     client = tree.clients[rank]
@@ -404,7 +403,7 @@ def test_nobody_joins_a_tree_that_runs(rank, where):
 
 
 @pytest.mark.parametrize("switch", [0, 1])
-def test_what_only_the_root_may_do_or_nobody(switch):
+def test_actions_that_only_the_root_or_no_switch_executes(switch):
     tree = Tree(TREES["uneven, a worker at the root"]).join()
     rank = tree.homes.index(switch)
     client = tree.clients[rank]
@@ -430,8 +429,7 @@ def test_an_eviction_at_a_leaf_closes_its_slots_and_they_go_up():
 
 
 def test_a_leaf_is_not_evicted_for_the_silence_of_one_of_its_workers():
-    """The root is asked first each time, by the other leaf. Of those who wait below this one it hears by their
-    repeats."""
+    """The other leaf asks the root first each time. The root learns from retransmissions that members below this leaf wait."""
     tree = Tree()
     tree.join(evict_us=2 * SILENCE_TICK_US)
     one = np.ones(16, np.float32)
@@ -444,7 +442,7 @@ def test_a_leaf_is_not_evicted_for_the_silence_of_one_of_its_workers():
 
 
 @pytest.mark.parametrize("flags", [ContributionFlag.BOUNDARY, ContributionFlag.REQUIRES_ALL])
-def test_what_a_contribution_says_of_its_segment_goes_up_and_is_compared(flags):
+def test_the_flags_of_a_contribution_go_up_and_are_compared(flags):
     tree = Tree().join()
     for rank in range(7):
         tree.send(
@@ -459,9 +457,8 @@ def test_what_a_contribution_says_of_its_segment_goes_up_and_is_compared(flags):
     assert tree.switches[2].counters()["outcome.FORMAT"] == 1
 
 
-def test_a_result_that_opened_its_slot_answers_whoever_comes_late():
-    """FBCAST at the root ends a segment of which a leaf has heard nothing; its workers' boundary is none for the
-    result."""
+def test_a_result_that_opened_its_slot_answers_late_contributions():
+    """FBCAST at the root completes a segment that a leaf has not opened. The result does not carry its workers' boundary."""
     tree = Tree(TREES["uneven, a worker at the root"]).join()
     root, leaf = tree.clients[3], tree.clients[0]
     one = np.ones(16, np.float32)
@@ -472,6 +469,6 @@ def test_a_result_that_opened_its_slot_answers_whoever_comes_late():
     assert [int(reply.header["members"]) for reply in tree.held[0].values()] == [0b1000]
 
 
-def test_a_network_refuses_rates_that_are_none():
+def test_a_network_refuses_invalid_rates():
     with pytest.raises(ValueError, match="Network loss must be 0 to 1, not 2"):
         Network([], [], loss=2)

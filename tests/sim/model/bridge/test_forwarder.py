@@ -1,4 +1,4 @@
-"""A learning bridge by its laws, told in plain dictionaries: who was seen where, and when last."""
+"""A learning bridge against plain dictionaries of where and when each station was last seen."""
 
 import random
 
@@ -33,13 +33,13 @@ def test_known_station_gets_it_alone_and_what_is_there_already_is_filtered():
 
 
 @pytest.mark.parametrize("mac", [OWN, bytes(6), b"\xff" * 6, bytes.fromhex("01005e000001")])
-def test_nobody_has_the_address(mac):
+def test_addresses_of_no_station_are_not_learnt(mac):
     table = MacTable(64)
     table.learn(mac, 2, OWN)
     assert table.port(mac) is None
 
 
-def test_sixteen_addresses_end_here_and_their_neighbours_do_not():
+def test_sixteen_addresses_are_not_forwarded_and_their_neighbours_are():
     table = MacTable(64)
     fates = [destinations(table, bytes.fromhex("0180c20000") + bytes([k]), 0, 2)[0] for k in range(256)]
     assert fates == [Outcome.RESERVED] * 16 + [Outcome.ORDINARY] * 240
@@ -47,7 +47,7 @@ def test_sixteen_addresses_end_here_and_their_neighbours_do_not():
 
 
 @pytest.mark.parametrize("begun", [0, TICK_US - 1, 2**32 - 1, 2**32 - 100 * SECOND])
-def test_station_is_forgotten_after_about_300_seconds(begun):
+def test_a_station_ages_out_after_about_300_seconds(begun):
     ages = []
     for age in range(280 * SECOND, 310 * SECOND, SECOND // 2):
         table = MacTable(64)
@@ -59,7 +59,7 @@ def test_station_is_forgotten_after_about_300_seconds(begun):
     assert ages == list(range(min(ages), 310 * SECOND, SECOND // 2))
 
 
-def test_station_forgotten_stays_so_when_the_clock_has_gone_round():
+def test_a_station_that_aged_out_stays_unknown_when_the_clock_wraps():
     table = MacTable(64)
     table.learn(A, 1, OWN)
     for now_us in range(0, 2**32, TICK_US):
@@ -68,8 +68,8 @@ def test_station_forgotten_stays_so_when_the_clock_has_gone_round():
     assert table.port(A) is None
 
 
-def test_a_full_set_gives_up_who_was_silent_for_longest():
-    """Of 7 stations in a set of 4, each heard of in a tick of its own, the table knows the last 4."""
+def test_a_full_set_replaces_the_oldest_entry():
+    """Of 7 stations in a set of 4, each seen in a tick of its own, the table knows the last 4."""
     rng, table, heard = random.Random(1), MacTable(64), {}
     stations = crowd(64, 7)
     for tick in range(200):

@@ -1,5 +1,4 @@
-"""The switch as a host, by scapy: it builds the questions, and takes the answers apart and recomputes their
-checksums."""
+"""The switch as a host: scapy builds the requests, parses the answers and recomputes their checksums."""
 
 import pytest
 from scapy.layers.inet import ICMP, IP
@@ -21,7 +20,7 @@ def padded(packet) -> bytes:
 
 @pytest.mark.parametrize("to", ["ff:ff:ff:ff:ff:ff", MAC])
 @pytest.mark.parametrize("sender_ip", [ASKER_IP, "0.0.0.0"])
-def test_who_has_is_answered_to_the_sender(to, sender_ip):
+def test_an_arp_request_is_answered_to_its_sender(to, sender_ip):
     """From 0.0.0.0 it is a probe (RFC 5227), which must be answered too."""
     request = Ether(src=ASKER, dst=to) / ARP(op="who-has", hwsrc=ASKER, psrc=sender_ip, pdst=ADDRESS)
     reply = answer(padded(request), OWN)

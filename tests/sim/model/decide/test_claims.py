@@ -1,4 +1,4 @@
-"""Claims against a ledger that numbers updates, forgets nothing and never wraps; and what the ring makes of a grant."""
+"""Claims against a ledger that numbers updates, forgets nothing and never wraps; and what the ring does with a grant."""
 
 import random
 
@@ -82,7 +82,7 @@ def mask(members: set[int]) -> int:
 
 @pytest.mark.parametrize("staleness", [0, 1, 2, 7])
 @pytest.mark.parametrize("segments", [1, 2, 5])
-def test_claims_are_what_a_ledger_says(staleness, segments):
+def test_claims_agree_with_a_ledger(staleness, segments):
     rng = random.Random(staleness * 10 + segments)
     seen: set[Outcome] = set()
     for _ in range(30):
@@ -157,7 +157,7 @@ def test_k_is_a_serial_number():
     assert claim(claims, state_of(3, 2), member=0, k=SERIAL - 2, weights=0).outcome == Outcome.STALE
 
 
-def test_a_claim_is_believed_as_far_as_the_receipts_of_its_sender_go():
+def test_a_claim_is_accepted_as_far_as_the_receipts_of_its_sender_go():
     """Weights are compared as serial numbers with what the sender holds, whatever others do; what it claimed comes
     again later."""
     claims = Claims(2, 2, 1, (Grant(SERIAL - 2, 0b11), Grant(0, 0b11)), (Claimant(1), Claimant(1)))
@@ -178,13 +178,13 @@ def test_a_claim_is_believed_as_far_as_the_receipts_of_its_sender_go():
     assert claim(claims, state_of(0b11, 2, acknowledged=(1, 2)), member=0, k=1, weights=3).outcome == Outcome.WINDOW
 
 
-def test_who_waits_says_for_whom():
+def test_a_waiting_claim_shows_for_whom_it_waits():
     claims = Claims(2, 2, 1, (Grant(0, 1),), (Claimant(1), Claimant(1), Claimant()))
     assert claim(claims, state_of(0b111, 2, acknowledged=(2, 0, 0)), member=0, k=2, weights=2).waits_for == 0b110
     assert claim(claims, state_of(0b111, 2, 0b1000, (2, 2, 0)), member=0, k=2, weights=2).waits_for == 0b100
 
 
-def test_newcomers_enter_where_everybody_holds_what_was_granted():
+def test_joining_members_are_admitted_where_all_hold_what_was_granted():
     claims = Claims(2, 2, 1, (Grant(0, 1),), (Claimant(1),) * 3)
     assert admit(claims, state_of(0b011, 2, 0b100, (2, 2, 0))) == state_of(0b111, 2, 0, (2, 2, 2))
     for acknowledged in ((2, 1, 0), (0, 2, 0)):
@@ -219,19 +219,19 @@ def test_a_slot_ends_when_all_granted_are_in():
     assert step.ring.slots[1].members == 0b011
 
 
-def test_who_was_not_granted_opens_no_slot_and_is_in_no_sum():
+def test_a_member_that_was_not_granted_opens_no_slot_and_is_in_no_sum():
     assert contribute(RING, GRANTED, 2, SERIAL - 4).outcome == Outcome.WINDOW
     opened = contribute(RING, GRANTED, 0, SERIAL - 4).ring
     step = contribute(opened, GRANTED, 2, SERIAL - 4)
     assert (step.outcome, step.work, step.ring) == (Outcome.WINDOW, None, opened)
 
 
-def test_nobody_opens_a_slot_that_is_granted_to_nobody():
+def test_no_member_opens_a_slot_that_is_not_granted():
     claims = GRANTED._replace(grants=())
     assert contribute(RING, claims, 0, SERIAL - 4).outcome == Outcome.WINDOW
 
 
-def test_who_was_not_granted_gets_a_complete_result_again():
+def test_a_member_that_was_not_granted_gets_a_complete_result_again():
     ring = contribute(contribute(RING, GRANTED, 0, SERIAL - 4).ring, GRANTED, 1, SERIAL - 4).ring
     step = contribute(ring, GRANTED, 2, SERIAL - 4)
     assert (step.outcome, step.work.operation) == (Outcome.LATE, Operation.RESEND)
@@ -243,7 +243,7 @@ def want(ring: Ring, claims: Claims, seq: int) -> Step:
     )
 
 
-def test_a_result_that_all_have_left_is_empty_and_goes_to_all():
+def test_a_result_that_all_members_left_is_zeros_and_goes_to_all():
     ring, claims = RING, GRANTED
     for member in (0, 1):
         step = want(ring, claims, SERIAL - 4)
@@ -258,7 +258,7 @@ def test_a_result_that_all_have_left_is_empty_and_goes_to_all():
     assert want(step.ring, claims, SERIAL - 4).work.operation == Operation.RESEND
 
 
-def test_an_abandoned_slot_is_not_taken_from_a_result_that_somebody_lacks():
+def test_an_abandoned_slot_does_not_replace_a_result_that_a_member_lacks():
     ring = ring_of.new_ring(0, 1, 3, 0b111, 3)
     held = ring._replace(slots=(Slot(0, SlotState.COMPLETE, 0b011, 0b011), ring.slots[1]), acknowledged=(0, 2, 2))
     claims = Claims(3, 1, 2, (Grant(0, 0b011), Grant(1, 0b011), Grant(2, 0)), (Claimant(),) * 3)

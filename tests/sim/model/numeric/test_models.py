@@ -184,7 +184,7 @@ def test_an_installed_result_leaves_as_it_came():
 
 
 @pytest.mark.parametrize("format", [Format.WINDOW64, Format.FP32, Format.INT32])
-def test_sum_of_nobody_is_zero_and_the_excluded_change_nothing(format):
+def test_a_sum_of_no_member_is_zero_and_excluded_contributions_change_nothing(format):
     payload = np.array([NAN, 0x3F800000, 0xC0000000], dtype=np.uint32)
     options = {"fraction": 44, "limit": lane.exponent_limit(44)}
     zeros, flushed = lane.accumulate(format, None, payload, include=False, first=True, **options)

@@ -1,4 +1,4 @@
-"""The draws' generator against its published numbers, and that strata are what they should be."""
+"""The generator against its published numbers, and one sample in each stratum."""
 
 from itertools import islice
 
@@ -22,18 +22,18 @@ def test_numbers_are_the_published_ones():
     assert list(islice(random_numbers(2 << 64 | 1), len(PUBLISHED))) == PUBLISHED
 
 
-def test_the_seed_zero_is_none():
+def test_the_seed_zero_is_replaced():
     assert len(set(islice(random_numbers(0), 100))) == 100
 
 
 @pytest.mark.parametrize("count", [2, 3, 32, 1000, 65535])
-def test_each_stratum_has_one_draw(count):
+def test_each_stratum_has_one_sample(count):
     found = np.array(fractions(5, count, stride(count)), object)
     assert (found // stride(count) == np.arange(count)).all()
     assert max(found) < 2**64
 
 
-def test_a_batch_comes_again_with_its_seed_and_another_with_another():
+def test_the_seed_determines_the_batch():
     assert fractions(7, 100) == fractions(7, 100) != fractions(8, 100)
 
 

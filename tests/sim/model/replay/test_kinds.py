@@ -125,7 +125,7 @@ def test_numbers_are_serial(bench):
     assert bench.fates() == {"DONE": 5, "OLD": 5, "AHEAD": 5}
 
 
-def test_a_skip_is_told_what_had_been_carried_out(bench):
+def test_a_skip_is_answered_with_what_was_executed(bench):
     client = bench.client()
     bench.one(client, client.add(0, ones(3)))
     first = bench.one(client, client.sample(1, 4, 9, table=0))
@@ -144,7 +144,7 @@ def test_a_skip_is_told_what_had_been_carried_out(bench):
     assert bench.fates() == {"DONE": 4, "ITEMS": 1, "REPEATED": 2}
 
 
-def test_close_frees_the_place_and_its_numbers_go_on(bench):
+def test_close_frees_the_session_and_its_numbers_continue(bench):
     client = bench.client()
     bench.one(client, client.write(0, 0, RECORD))
     answer = bench.one(client, client.close(1))
@@ -159,8 +159,8 @@ def test_close_frees_the_place_and_its_numbers_go_on(bench):
     assert bench.one(other, other.skip(2 + REPLAY.kept)).reason == Fate.DONE
 
 
-def test_a_client_that_gets_its_place_back_is_told_what_is_old(bench):
-    """Its second request is not carried out without the first, however many the other one sent."""
+def test_a_client_that_gets_its_session_back_is_told_what_is_old(bench):
+    """Its second request is not executed without the first, however many the other client sent."""
     client, *rest = [bench.client(k) for k in range(3)]
     bench.now_us = SESSION_SILENT_US
     for each in rest:
@@ -174,7 +174,7 @@ def test_a_client_that_gets_its_place_back_is_told_what_is_old(bench):
     assert bench.fates()["OLD"] == 2 and not bench.switch.service.tables[0].adds
 
 
-def test_places_go_to_the_lowest_free_then_to_the_lowest_silent(bench):
+def test_a_new_client_gets_the_lowest_free_session_then_the_lowest_silent_one(bench):
     clients = [bench.client(k) for k in range(3)]
     newcomer = ReplayClient(3)
     bench.now_us = SESSION_SILENT_US - 1
@@ -197,7 +197,7 @@ def test_places_go_to_the_lowest_free_then_to_the_lowest_silent(bench):
 # Waiting
 
 
-def test_requests_wait_for_their_turn(bench):
+def test_requests_wait_for_their_ticket(bench):
     client, other = bench.client(0), bench.client(1)
     assert bench.one(client, client.update(0, [(16, 3)], ticket=3)).reason == Fate.TICKET
     assert fields(bench.one(other, other.add(0, ones(2), ticket=2)), "reason", "next", "ticket", "done") == (
@@ -216,7 +216,7 @@ def test_requests_wait_for_their_turn(bench):
     assert fields(bench.one(client, client.look(table=1)), "ticket") == (1,)
 
 
-def test_turns_go_round_without_zero(bench):
+def test_tickets_wrap_without_zero(bench):
     client = bench.client()
     bench.switch.service.tables[0].ticket = 2**32 - 1
     assert fields(bench.one(client, client.add(0, ones(1), ticket=2**32 - 1)), "ticket") == (1,)
@@ -252,8 +252,8 @@ def test_after_2_to_the_32_adds_any_number_was_ever_added(bench):
     assert fields(bench.one(client, client.sample(1, 1, 0, items=2**32 - 1)), "reason", "adds") == (Fate.DONE, 3)
 
 
-def test_credit_keeps_draws_and_items_in_their_ratio(bench):
-    """2.5 draws an item, at most 3 behind or 12 ahead, from 4 items on."""
+def test_credit_keeps_samples_and_items_in_their_ratio(bench):
+    """2.5 samples an item, at most 3 behind or 12 ahead, from 4 items on."""
     client = bench.client()
     bench.one(client, client.limit(0, size=4, ratio=5 << 15, behind=3, ahead=12))
     seq = 1
@@ -279,7 +279,7 @@ def test_credit_keeps_draws_and_items_in_their_ratio(bench):
     assert bench.switch.service.tables[0].credit == 0
 
 
-def test_what_was_drawn_often_enough_is_drawn_no_more(bench):
+def test_an_item_sampled_often_enough_is_sampled_no_more(bench):
     client = bench.client()
     bench.one(client, client.add(0, [(5, RECORD), (10_000, RECORD)]))
     bench.one(client, client.limit(1, times=3))
@@ -326,7 +326,7 @@ def test_parameters_are_found_where_they_were_published(bench):
     assert gone.type == Type.DATA and (int(gone.header["count"]), int(gone.header["ticket"])) == (0, 1)
 
 
-def test_a_shout_is_heard_by_all_others_where_they_were(bench):
+def test_a_shout_goes_to_all_other_clients_where_they_opened(bench):
     learner, *actors = [bench.client(k) for k in range(3)]
     truth = bytes(range(256))
     bench.one(learner, learner.write(0, 0, truth))
@@ -361,7 +361,7 @@ def test_a_shout_is_heard_by_all_others_where_they_were(bench):
     assert bench.fates()["OVERWRITTEN"] == 2
 
 
-def test_a_list_goes_round_and_shows_what_was_never_filled(bench):
+def test_a_list_wraps_and_shows_slots_that_were_never_filled(bench):
     client = bench.client()
     bench.one(client, client.add(0, [(k, RECORD) for k in range(3)]))
     answer = bench.one(client, client.list(14, 20))

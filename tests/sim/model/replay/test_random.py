@@ -1,5 +1,5 @@
-"""Random traffic of clients that come and go, frames sent twice, late, out of order or lost: what comes of it is a
-sequential execution."""
+"""Random traffic of clients that come and go, with frames lost, duplicated, delayed and reordered: its outcome is that of
+a sequential execution."""
 
 import itertools
 import random
@@ -240,7 +240,7 @@ def texts(answers: list[Told]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_comes_of_it_is_a_sequential_execution(seed):
+def test_the_outcome_is_that_of_a_sequential_execution(seed):
     run = Run(random.Random(seed))
     for _ in range(12000):
         run.step()
@@ -251,7 +251,7 @@ def test_what_comes_of_it_is_a_sequential_execution(seed):
 
 @settings(max_examples=20)
 @given(st.randoms(use_true_random=False), st.integers(1, 100))
-def test_a_short_conversation_is_a_sequential_execution(rng, steps):
+def test_the_outcome_of_a_short_conversation_is_that_of_a_sequential_execution(rng, steps):
     """As above; a failure shrinks to few requests."""
     run = Run(rng)
     for _ in range(steps):
@@ -266,18 +266,18 @@ def needs_no_credit(table: Table, count: int, items: int) -> Fate | None:
 
 
 MUTANTS = {
-    "an update finds what fills the slot now": (Table, "slot", lambda self, item: item % self.capacity),
+    "an update changes the item that overwrote its own": (Table, "slot", lambda self, item: item % self.capacity),
     "no update is stale": (
         Table,
         "update",
         lambda self, item, priority: self.set_priority(item % self.capacity, min(priority, self.top)) is None,
     ),
-    "draws are not counted": (Table, "count_samples", lambda self, rows: None),
+    "samples are not counted": (Table, "count_samples", lambda self, rows: None),
     "items need no credit": (Table, "add_wait_reason", lambda self, count: None),
-    "draws need no credit": (Table, "sample_wait_reason", needs_no_credit),
+    "samples need no credit": (Table, "sample_wait_reason", needs_no_credit),
     "buckets are of powers of two": (table_of, "bucket", lambda priority: priority.bit_length()),
-    "a log may be as long as one likes": (service_of, "write_fault", lambda *about: write_fault(*about[:-1], 99)),
-    "units need only be written": (
+    "a log may have any length": (service_of, "write_fault", lambda *about: write_fault(*about[:-1], 99)),
+    "units need only have been written": (
         service_of,
         "holds_units",
         lambda place, start, units: start + units <= place.written,
@@ -287,7 +287,7 @@ MUTANTS = {
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_wrong_service_is_found_out(name, monkeypatch):
+def test_a_wrong_service_is_noticed(name, monkeypatch):
     monkeypatch.setattr(*MUTANTS[name])
     run = Run(random.Random(0))
     with pytest.raises(AssertionError):

@@ -38,7 +38,7 @@ def items(priorities) -> list[tuple[int, bytes]]:
     return [(priority, units(1)) for priority in priorities]
 
 
-def test_open_gives_the_lowest_place():
+def test_open_gives_the_lowest_free_session():
     bench = Bench()
     first, second = bench.client(0), bench.client(1)
     assert (first.session, second.session) == (0, 1)
@@ -85,7 +85,7 @@ def test_items_are_numbered_from_the_capacity_and_keep_their_records():
     assert bench.fates() == {"DONE": 3, "OVERWRITTEN": 1}
 
 
-def test_draws_are_those_of_a_search_in_cumulative_sums():
+def test_samples_are_those_of_a_search_in_cumulative_sums():
     bench = Bench()
     client = bench.client()
     priorities = [3, 0, 9, 1 << 19, 0, 12, 77]
@@ -105,7 +105,7 @@ def test_draws_are_those_of_a_search_in_cumulative_sums():
     assert fields(answers[0], "draws") == (1 + 160 + 161 + 512,)
 
 
-def test_updates_of_what_is_gone_change_nothing():
+def test_updates_of_overwritten_items_change_nothing():
     bench = Bench()
     client = bench.client()
     bench.one(client, client.add(0, items([1] * 10)))
@@ -162,7 +162,7 @@ def test_a_write_that_is_wrong_takes_its_number_and_changes_nothing():
     assert bench.fates() == {"DONE": 6, "RANGE": 4, "MEMORY": 1}
 
 
-def test_a_repeat_is_answered_from_what_was_kept():
+def test_a_retransmission_gets_the_cached_answer():
     bench = Bench()
     client = bench.client()
     bench.one(client, client.add(0, items([1, 2, 3])))
@@ -220,7 +220,7 @@ def test_registers_say_what_the_service_is_and_what_became_of_requests():
     assert registers(bench, Register.REPLAY_FATES) == [1, 0, 1, 0, 0, 0, 0, 0]
 
 
-def test_a_corrupt_request_is_not_carried_out():
+def test_a_corrupt_request_is_not_executed():
     bench = Bench()
     client = ReplayClient(0)
     frame = client.open()

@@ -22,7 +22,7 @@ def drawn(priorities: np.ndarray, fraction: int) -> SampledLeaf | None:
 
 @pytest.mark.parametrize("priority_bits", [1, 18, 27, 36])
 @pytest.mark.parametrize("capacity", [2, 4, 32, 1024, 4096])
-def test_draws_are_those_of_a_search_in_the_cumulative_sums(capacity, priority_bits):
+def test_samples_are_those_of_a_search_in_the_cumulative_sums(capacity, priority_bits):
     rng = random.Random(capacity + priority_bits)
     tree, priorities = SumTree(capacity=capacity, priority_bits=priority_bits), np.zeros(capacity, np.int64)
     top = (1 << priority_bits) - 1
