@@ -15,7 +15,8 @@ from examples.common.command import Folder
 from examples.common.processes import Done, ProcessGroup
 from iswitch import Worker
 from iswitch.config import Config
-from iswitch.plan.allreduce.learning.train import Settings, train
+from iswitch.plan.allreduce.learning.settings import Settings
+from iswitch.plan.allreduce.learning.train import train
 from sim.demo_switch import Emulator, Seed, application, option_errors, run
 
 __all__ = ["app", "learn"]

@@ -6,7 +6,8 @@ import pytest
 from iswitch import Worker
 from iswitch.config import Config
 from iswitch.plan.allreduce.learning.policy import Policy
-from iswitch.plan.allreduce.learning.train import Settings, train
+from iswitch.plan.allreduce.learning.settings import Settings
+from iswitch.plan.allreduce.learning.train import train
 from sim.emulator.cluster import Cluster
 from sim.emulator.engine import Board
 from sim.emulator.fabric import Fabric

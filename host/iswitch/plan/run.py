@@ -17,7 +17,8 @@ from iswitch.plan.console import (
     print_schemes,
     print_topology,
 )
-from iswitch.plan.output.configuration import make_configuration, with_next_epoch
+from iswitch.plan.output.changes import with_next_epoch
+from iswitch.plan.output.configuration import make_configuration
 from iswitch.plan.output.drawing import draw_svg
 from iswitch.plan.output.words import describe_shadow_prices, format_gbps
 from iswitch.plan.schemes import KINDS, make_plan, plan_all_kinds, plan_baselines

@@ -112,7 +112,8 @@ def train(
 ) -> None:
     """Train the policies of the learned scheduler with PPO, on one core (needs torch)."""
     with _errors_as_sentences():
-        from iswitch.plan.allreduce.learning.train import Settings, train
+        from iswitch.plan.allreduce.learning.settings import Settings
+        from iswitch.plan.allreduce.learning.train import train
         from iswitch.plan.allreduce.model.bounds import find_bounds
         from iswitch.plan.allreduce.model.network import Network
         from iswitch.plan.allreduce.plots import plot_learning

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import networkx as nx
 
 from iswitch.plan.allreduce.learning.greedy import RarestFirst, best_of_episodes, greedy_schedule
-from iswitch.plan.allreduce.learning.growth import NetworkArrays
 from iswitch.plan.allreduce.learning.learned import learned_schedule, packaged_policy
+from iswitch.plan.allreduce.learning.network_arrays import NetworkArrays
 from iswitch.plan.allreduce.learning.policy import Policy
 from iswitch.plan.allreduce.model.bounds import Bounds, find_bounds
 from iswitch.plan.allreduce.model.network import Network

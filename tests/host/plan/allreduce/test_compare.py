@@ -10,8 +10,8 @@ from iswitch.plan.allreduce.compare import compare_schedulers
 from iswitch.plan.allreduce.files.msccl import parse, run
 from iswitch.plan.allreduce.files.xml_file import to_xml
 from iswitch.plan.allreduce.learning.greedy import RarestFirst, best_of_episodes, greedy_schedule
-from iswitch.plan.allreduce.learning.growth import NetworkArrays
 from iswitch.plan.allreduce.learning.learned import learned_schedule, packaged_policy
+from iswitch.plan.allreduce.learning.network_arrays import NetworkArrays
 from iswitch.plan.allreduce.model.network import Network
 from iswitch.plan.allreduce.model.replay import replay
 from iswitch.plan.allreduce.model.topologies import SERVER_CENTRIC, TOPOLOGIES, TRAINED_ON, build_topology

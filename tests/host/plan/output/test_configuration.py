@@ -8,7 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from iswitch.config import Config
-from iswitch.plan.output.configuration import format_ranges, list_changes, make_configuration, with_next_epoch
+from iswitch.plan.output.changes import list_changes, with_next_epoch
+from iswitch.plan.output.configuration import make_configuration
+from iswitch.plan.output.places import format_ranges
 from iswitch.plan.schemes import make_plan
 from iswitch.plan.sensitivity import remove
 from iswitch.plan.solver.single_tree import plan_single_tree

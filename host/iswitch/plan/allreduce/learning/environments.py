@@ -26,8 +26,10 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from iswitch.plan.allreduce.learning.greedy import RarestFirst
-from iswitch.plan.allreduce.learning.growth import FLOW_FEATURES, TREE_FEATURES, NetworkArrays, TreeGrowth
-from iswitch.plan.allreduce.learning.policy import DYNAMIC_COUNT, Scorer, dynamic_features, fill_round
+from iswitch.plan.allreduce.learning.growth import FLOW_FEATURES, TREE_FEATURES, TreeGrowth
+from iswitch.plan.allreduce.learning.network_arrays import NetworkArrays
+from iswitch.plan.allreduce.learning.policy import DYNAMIC_COUNT, Scorer
+from iswitch.plan.allreduce.learning.rollout import dynamic_features, fill_round
 from iswitch.plan.allreduce.model.network import Network
 from iswitch.plan.allreduce.model.topologies import build_topology
 

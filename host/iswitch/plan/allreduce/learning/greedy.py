@@ -3,8 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from iswitch.plan.allreduce.learning.growth import FLOW_FEATURES, NetworkArrays, TreeGrowth
-from iswitch.plan.allreduce.learning.policy import DYNAMIC_COUNT, Scorer, rollout
+from iswitch.plan.allreduce.learning.growth import FLOW_FEATURES, TreeGrowth
+from iswitch.plan.allreduce.learning.network_arrays import NetworkArrays
+from iswitch.plan.allreduce.learning.policy import DYNAMIC_COUNT, Scorer
+from iswitch.plan.allreduce.learning.rollout import rollout
 from iswitch.plan.allreduce.model.schedule import Schedule
 
 __all__ = ["RarestFirst", "best_of_episodes", "greedy_schedule", "run_episodes"]

@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 
 from iswitch.plan.allreduce.learning.greedy import best_of_episodes, run_episodes
-from iswitch.plan.allreduce.learning.growth import NetworkArrays
+from iswitch.plan.allreduce.learning.network_arrays import NetworkArrays
 from iswitch.plan.allreduce.learning.policy import Policy
 from iswitch.plan.allreduce.model.schedule import Schedule
 

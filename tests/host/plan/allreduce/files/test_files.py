@@ -12,7 +12,7 @@ from iswitch.plan.allreduce.files.json_file import from_json, to_json
 from iswitch.plan.allreduce.files.msccl import AlgorithmError, parse, run
 from iswitch.plan.allreduce.files.xml_file import to_xml
 from iswitch.plan.allreduce.learning.greedy import greedy_schedule
-from iswitch.plan.allreduce.learning.growth import NetworkArrays
+from iswitch.plan.allreduce.learning.network_arrays import NetworkArrays
 from iswitch.plan.allreduce.model.network import Network
 from iswitch.plan.allreduce.model.replay import replay
 from iswitch.plan.allreduce.model.schedule import Flow, Op, Schedule

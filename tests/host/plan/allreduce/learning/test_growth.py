@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from iswitch.plan.allreduce.learning.greedy import RarestFirst, best_of_episodes, greedy_schedule, run_episodes
-from iswitch.plan.allreduce.learning.growth import FLOW_FEATURES, TREE_FEATURES, NetworkArrays, TreeGrowth
+from iswitch.plan.allreduce.learning.growth import FLOW_FEATURES, TREE_FEATURES, TreeGrowth
 from iswitch.plan.allreduce.learning.learned import packaged_policy
-from iswitch.plan.allreduce.learning.policy import DYNAMIC_COUNT, Policy, dynamic_features, rollout
+from iswitch.plan.allreduce.learning.network_arrays import NetworkArrays
+from iswitch.plan.allreduce.learning.policy import DYNAMIC_COUNT, Policy
+from iswitch.plan.allreduce.learning.rollout import dynamic_features, rollout
 from iswitch.plan.allreduce.model.network import PATHS_MAX, Network
 from iswitch.plan.allreduce.model.replay import replay
 from iswitch.plan.allreduce.model.topologies import build_topology

@@ -11,10 +11,14 @@ pytest.importorskip("torch", reason="training needs torch")
 
 import torch
 
-from iswitch.plan.allreduce.learning.growth import NetworkArrays, TreeGrowth
+from iswitch.plan.allreduce.learning.batch import collect_rollouts, compute_gae
+from iswitch.plan.allreduce.learning.growth import TreeGrowth
 from iswitch.plan.allreduce.learning.learned import packaged_policy
-from iswitch.plan.allreduce.learning.policy import Policy, rollout
-from iswitch.plan.allreduce.learning.train import Nets, Settings, clipped_loss, collect_rollouts, compute_gae, train
+from iswitch.plan.allreduce.learning.network_arrays import NetworkArrays
+from iswitch.plan.allreduce.learning.policy import Policy
+from iswitch.plan.allreduce.learning.rollout import rollout
+from iswitch.plan.allreduce.learning.settings import Settings
+from iswitch.plan.allreduce.learning.train import Nets, clipped_loss, train
 from iswitch.plan.allreduce.model.network import Network
 from iswitch.plan.allreduce.model.topologies import SERVER_CENTRIC, TRAINED_ON, build_topology
 

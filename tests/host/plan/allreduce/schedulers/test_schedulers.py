@@ -4,7 +4,7 @@ Greedy needs no more than published."""
 import pytest
 
 from iswitch.plan.allreduce.learning.greedy import RarestFirst, best_of_episodes, greedy_schedule
-from iswitch.plan.allreduce.learning.growth import NetworkArrays
+from iswitch.plan.allreduce.learning.network_arrays import NetworkArrays
 from iswitch.plan.allreduce.model.network import Network
 from iswitch.plan.allreduce.model.replay import replay
 from iswitch.plan.allreduce.model.schedule import Flow, Op, Schedule

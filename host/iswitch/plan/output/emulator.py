@@ -1,0 +1,80 @@
+"""The arguments of the emulator that build the fabric of a plan."""
+
+from typing import Any
+
+import networkx as nx
+
+from iswitch.plan.output.places import Places, format_ranges, power_of_two, slots_in_flight
+from iswitch.plan.solver.tree import Plan
+from iswitch.plan.topology.topology import Topology
+
+__all__ = ["JOBS_MAX", "MEMBERS_MAX", "PORTS_MAX", "describe_emulator"]
+
+MEMBERS_MAX, PORTS_MAX, JOBS_MAX = 32, 16, 16
+"""Limits of an iswitch, see `iswitch.Config`."""
+
+
+def describe_emulator(
+    topology: Topology, places: Places, plan: Plan, links: list[dict[str, Any]], scale: float
+) -> dict[str, Any]:
+    """Return the emulator's arguments, or the reasons why it cannot run the plan."""
+    reasons = _obstacles(topology, places, plan, links)
+    if reasons:
+        return {"arguments": None, "reasons": reasons}
+    ports = max(map(len, places.ports.values()))
+    windows = [power_of_two(slots_in_flight(topology.job, tree)) for tree in plan.trees]
+    members = power_of_two(max(len(places.rank), 2))
+    arguments = [
+        "--switches",
+        str(len(places.number)),
+        "--ports",
+        str(ports),
+        "--members",
+        str(members),
+        "--jobs",
+        str(power_of_two(max(len(plan.trees), 2))),
+        "--window",
+        str(max(*windows, 2)),
+        "--elements",
+        str(topology.job.payload_bytes // 4),
+    ]
+    for link in links:
+        one, other = (f"{switch}:{port}" for switch, port in link["places"])
+        arguments += ["--link", f"{one}-{other},rate={link['bw_gbps'] * scale * 1e9:.0f}"]
+    for job, tree in enumerate(plan.trees):
+        for switch, parent in tree.parents.items():
+            below = format_ranges(places.rank[worker] for worker in tree.workers_below(switch))
+            arguments += [
+                "--leaf",
+                f"{places.number[switch]}-{places.number[parent]}:{below}{f':job={job}' if job else ''}",
+            ]
+    return {"arguments": arguments, "reasons": []}
+
+
+def _obstacles(topology: Topology, places: Places, plan: Plan, links: list[dict[str, Any]]) -> list[str]:
+    """Return why the emulated fabric cannot run the plan.
+
+    There a switch is the root, members are neighbours of the switch that sums them, and the cables form no loop.
+    """
+    found = []
+    for tree in plan.trees:
+        if tree.root not in places.number:
+            found.append(f"sums end at the host {tree.root}, not at a switch")
+        found += [
+            f"{child} is not a neighbour of {path[-1]}, which sums it"
+            f"{' (see --adjacent)' if path[-1] in places.number else ''}"
+            for child, path in tree.up.items()
+            if len(path) != 2
+        ]
+    used = nx.Graph(link["ends"] for link in links)
+    if used and not nx.is_forest(used):
+        found.append("cables between switches form a loop")
+    if (ports := max(map(len, places.ports.values()))) > PORTS_MAX:
+        found.append(f"a switch has {ports} cables, but an iswitch at most {PORTS_MAX} ports")
+    if len(places.rank) > MEMBERS_MAX:
+        found.append(f"there are {len(places.rank)} workers, but a job of iswitches has at most {MEMBERS_MAX}")
+    if len(plan.trees) > JOBS_MAX:
+        found.append(f"there are {len(plan.trees)} trees, but iswitches have at most {JOBS_MAX} jobs")
+    if topology.job.unicast:
+        found.append("results have paths of their own, but an iswitch sends them back along the tree")
+    return list(dict.fromkeys(found))

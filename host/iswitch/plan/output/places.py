@@ -1,0 +1,54 @@
+"""Numbers and addresses of switches, ports and ranks, and small numbers of a configuration."""
+
+import ipaddress
+from collections.abc import Iterable
+from math import ceil
+from typing import Any
+
+from iswitch.plan.solver.tree import Tree
+from iswitch.plan.topology.topology import Job, Topology, natural_key
+
+__all__ = ["Places", "format_ranges", "power_of_two", "slots_in_flight"]
+
+
+class Places:
+    """Numbers of switches, ports and ranks, and addresses, in the order of names. Ports to hosts come first."""
+
+    def __init__(self, topology: Topology, first_mac: int, first_ip: ipaddress.IPv4Address):
+        self.topology = topology
+        self.number = {switch: number for number, switch in enumerate(topology.switches)}
+        key = lambda node: (node in self.number, natural_key(node))
+        self.ports = {
+            switch: {near: port for port, near in enumerate(sorted(topology.graph[switch], key=key))}
+            for switch in self.number
+        }
+        self.rank = {worker: rank for rank, worker in enumerate(topology.workers)}
+        self.mac = {switch: (first_mac + number).to_bytes(6).hex(":") for switch, number in self.number.items()}
+        self.ip = {switch: str(first_ip + number) for switch, number in self.number.items()}
+
+    def address(self, node: str) -> dict[str, Any]:
+        """Return how a stream reaches a node: a switch by its number and addresses, a host by its name."""
+        if node not in self.number:
+            return {"host": node}
+        return {"switch": node, "number": self.number[node], "mac": self.mac[node], "ip": self.ip[node]}
+
+
+def format_ranges(ranks: Iterable[int]) -> str:
+    """Return ranks as ranges, such as ``0-3,7``: the form that `--leaf` of the emulated board accepts."""
+    parts: list[list[int]] = []
+    for rank in sorted(ranks):
+        if parts and rank == parts[-1][-1] + 1:
+            parts[-1].append(rank)
+        else:
+            parts.append([rank])
+    return ",".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts)
+
+
+def power_of_two(value: int) -> int:
+    """Return the least power of two that is not below `value`."""
+    return 1 << max(value - 1, 0).bit_length()
+
+
+def slots_in_flight(job: Job, tree: Tree) -> int:
+    """Return the segments that are in flight along a tree."""
+    return max(ceil(tree.rate_gbps * job.round_trip_us / (job.payload_bytes * 8e-3) - 1e-9), 1)
