@@ -101,10 +101,10 @@ def now_us():
     return round(CLOCK.now * 1e6) % 2**32
 
 
-def findings(patient, *, socket=READY, **options):
+def findings(transport, *, socket=READY, **options):
     options = {"timeout_s": 0.2, "rate_gbps": 0.001} | options
-    found = list(examine("stub", probe=lambda _: patient, worker_socket=lambda _: socket, **options))
-    assert patient.closed
+    found = list(examine("stub", probe=lambda _: transport, worker_socket=lambda _: socket, **options))
+    assert transport.closed
     assert all(finding.remedy for finding in found if finding.mark != Mark.OK)
     return {finding.check: finding for finding in found}
 
@@ -180,8 +180,8 @@ def test_a_host_without_an_arp_answer_is_reported():
 @pytest.mark.parametrize("register", [Register.MAGIC, Register.VERSION])
 def test_another_device_or_version_is_reported(register):
     class Another(Switch):
-        def counted(self, address):
-            return [value + (address + k == register) for k, value in enumerate(super().counted(address))]
+        def registers(self, address, now_us):
+            return [value + (address + k == register) for k, value in enumerate(super().registers(address, now_us))]
 
     found = only(findings(FaultyTransport(Another(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1))), "switch", Mark.BAD)
     assert "version" in found.figure
@@ -250,48 +250,48 @@ def test_missing_kernel_features_are_reported(lacks, check):
 
 
 def test_missing_workers_of_a_forming_job_are_reported():
-    patient = FaultyTransport()
-    joined(patient.switch, 2, world=3)
-    assert "lacks rank 2" in only(findings(patient), "job 0", Mark.WARNING).figure
+    transport = FaultyTransport()
+    joined(transport.switch, 2, world=3)
+    assert "lacks rank 2" in only(findings(transport), "job 0", Mark.WARNING).figure
 
 
 def test_a_silent_member_is_reported_only_if_others_wait_for_it():
-    patient = FaultyTransport()
-    a, _ = joined(patient.switch, 2)
-    assert findings(patient)["job 0"].mark == Mark.OK
-    patient = FaultyTransport(patient.switch)
-    patient.switch.receive(a.port, a.contribution(a.first_seq, bytes(4)), now_us())
-    found = only(findings(patient), "job 0", Mark.WARNING)
+    transport = FaultyTransport()
+    a, _ = joined(transport.switch, 2)
+    assert findings(transport)["job 0"].mark == Mark.OK
+    transport = FaultyTransport(transport.switch)
+    transport.switch.receive(a.port, a.contribution(a.first_seq, bytes(4)), now_us())
+    found = only(findings(transport), "job 0", Mark.WARNING)
     assert "waits for rank 1 (10.0.0.101:40001 at port 1, silent for" in found.figure
 
 
 def test_a_halted_job_is_reported():
-    patient = FaultyTransport()
-    a, _ = joined(patient.switch, 2)
-    patient.switch.receive(a.port, a.halt(), 0)
-    assert "halted" in only(findings(patient), "job 0", Mark.WARNING).figure
+    transport = FaultyTransport()
+    a, _ = joined(transport.switch, 2)
+    transport.switch.receive(a.port, a.halt(), 0)
+    assert "halted" in only(findings(transport), "job 0", Mark.WARNING).figure
 
 
 @pytest.mark.parametrize("world", [1, 4])
 @pytest.mark.parametrize("confirmed", [True, False])
 def test_checking_a_key_does_not_change_the_job(world, confirmed):
-    patient = FaultyTransport()
+    transport = FaultyTransport()
     if confirmed:
-        joined(patient.switch, world)
+        joined(transport.switch, world)
     else:
         worker = Client.numbered(0)
-        patient.switch.receive(0, worker.join(world=world, elements=8), 0)
-    before = patient.switch.jobs
-    assert findings(patient, job=0, key=0x6B6579)["key"].mark == Mark.OK
-    assert findings(FaultyTransport(patient.switch), job=0, key=1)["key"].mark == Mark.BAD
-    assert patient.switch.jobs == before and before[0].state == (JobState.RUNNING if confirmed else JobState.FORMING)
+        transport.switch.receive(0, worker.join(world=world, elements=8), 0)
+    before = transport.switch.jobs
+    assert findings(transport, job=0, key=0x6B6579)["key"].mark == Mark.OK
+    assert findings(FaultyTransport(transport.switch), job=0, key=1)["key"].mark == Mark.BAD
+    assert transport.switch.jobs == before and before[0].state == (JobState.RUNNING if confirmed else JobState.FORMING)
 
 
 @pytest.mark.parametrize("job", [1, 2, 255])
 def test_checking_the_key_of_no_job_creates_no_job(job):
-    patient = FaultyTransport()
-    only(findings(patient, job=job, key=1), "key", Mark.WARNING)
-    assert not any(each.state for each in patient.switch.jobs)
+    transport = FaultyTransport()
+    only(findings(transport, job=job, key=1), "key", Mark.WARNING)
+    assert not any(each.state for each in transport.switch.jobs)
 
 
 def test_a_fault_is_bad_while_it_lasts_and_a_warning_afterwards():
@@ -300,23 +300,23 @@ def test_a_fault_is_bad_while_it_lasts_and_a_warning_afterwards():
             super().send(train, segment_bytes)
             self.switch.receive(1, bytes(64), 0, error=True)
 
-    patient = Damaged()
-    found = only(findings(patient), "port1.RX_ERROR", Mark.BAD)
+    transport = Damaged()
+    found = only(findings(transport), "port1.RX_ERROR", Mark.BAD)
     assert "check cable" in found.remedy and " of them in the last " in found.figure
-    only(findings(FaultyTransport(patient.switch)), "port1.RX_ERROR", Mark.WARNING)
+    only(findings(FaultyTransport(transport.switch)), "port1.RX_ERROR", Mark.WARNING)
 
 
 def test_every_unusual_counter_is_reported_with_the_worst_first():
-    patient = FaultyTransport()
-    patient.switch.outcomes = [3] * len(patient.switch.outcomes)
-    found = findings(patient)
-    odd = [name for name in found if name in Outcome.__members__]
-    assert len(odd) == sum(counter_entry(name).severity != Severity.NORMAL for name in Outcome.__members__)
-    marks = [found[name].mark for name in odd]
+    transport = FaultyTransport()
+    transport.switch.outcomes[:] = [3] * len(transport.switch.outcomes)
+    found = findings(transport)
+    unusual = [name for name in found if name in Outcome.__members__]
+    assert len(unusual) == sum(counter_entry(name).severity != Severity.NORMAL for name in Outcome.__members__)
+    marks = [found[name].mark for name in unusual]
     assert marks == sorted(marks, key=[Mark.BAD, Mark.WARNING, Mark.OK].index)
     assert all(
         counter_entry(name).severity != Severity.NORMAL and counter_entry(name).meaning in found[name].figure
-        for name in odd
+        for name in unusual
     )
 
 
