@@ -1,4 +1,4 @@
-"""The whole switch: frames in at every port, frames out at every port, one Config."""
+"""The switch: its components, and how they are connected."""
 
 from amaranth.hdl import Cat, Const, Module
 from amaranth.lib import stream, wiring
@@ -30,24 +30,41 @@ __all__ = ["Switch"]
 
 
 class Switch(wiring.Component):
-    """N ports of frames without their FCS.
+    """The datapath of the switch, between N ports that carry frames without their FCS.
 
-        rx -> PacketQueue -> Arbiter -> Parser -+-> Core (decides) -+-> Gate -+-> Aggregator -> results -+-> OutputPort
-        -> tx
-              (whole, scanned)                  +-> words that wait +         +-> Responder -> forwarded +
-                                                                              +-> Engine -> replies -----+
-                                                       Core, ReplyComposer -> replies -> Stamp ----------+
+        rx -> PacketQueue -> Arbiter -> Parser -+-> headers -> Core (decides) -+
+                                                +-> words that wait -----------+-> Gate
+        Gate -+-> Aggregator -> results ----------------------+
+              +-> Responder -> forwarded ---------------------+-> OutputPort -> tx
+              +-> Engine ---------+-> replies -> Stamp -------+
+        Core -> ReplyComposer ----+
 
-    Store and forward at the entry, cut-through from there. One lane: the ports together bring at most one bus word per
-    cycle. `rx` may be stalled only by full memory; a MAC that cannot wait sets `error` on the frame it had to cut.
-    Nothing downstream of the gate can block: full output queues drop whole frames and count them. `parents`: of each
-    job, where this switch is a leaf of a tree.
+    Store-and-forward at the entry, cut-through from there on. All ports share one pipeline, which takes one bus word per
+    cycle. Only a full memory stalls `rx`; a MAC that cannot wait sets `error` on the frame that it had to truncate.
+    Nothing after the gate stalls: a full output queue drops frames and counts them.
 
-    `now_us` is the only clock of every timer, `seed` (read at the first Join) the source of tokens and epochs;
-    addresses are bytes in wire order, first byte lowest. `busy` is set while anything is inside. `dropped` pulses when
-    a port loses a frame, for want of room or since it came damaged. `memory`: of the replay service, where there is
-    one; who resets the switch resets what is behind it, too, or data of before would answer the first requests, and
-    bursts cut off would never end.
+    Members
+    -------
+    rx, tx : streams of Packet
+        Frames that each port receives and sends.
+    now_us : 32, in
+        Time in microseconds, modulo 2^32: the only clock of all timers.
+    seed : 64, in
+        Source of tokens and epochs, read at the first Join.
+    own_mac, own_ip : in
+        Addresses of the switch, in wire order, first byte lowest.
+    parents : Parent for each job, in
+        The parent of the job, if this switch is a leaf of a tree.
+    busy : 1, out
+        A frame or an operation is inside.
+    dropped : 1, out
+        A port has lost a frame, because it was damaged or had no room.
+    traced, trace : out
+        For simulations: a frame is decided, and how.
+    memory : Axi4, out
+        Memory of the replay service, if the switch has one. A reset of the switch must also reset what is behind this
+        bus. Otherwise data that was requested before the reset would answer the first requests after it, and an
+        interrupted burst would never end.
     """
 
     def __init__(self, config: Config):
@@ -75,7 +92,7 @@ class Switch(wiring.Component):
         m = Module()
         config = self.config
         m.submodules.arbiter = arbiter = Arbiter(ports=config.ports, bus_bits=config.bus_bits)
-        m.submodules.lane = lane = SkidBuffer(Packet(config.bus_bits, meta=Arrival))
+        m.submodules.pipeline = pipeline = SkidBuffer(Packet(config.bus_bits, meta=Arrival))
         m.submodules.parser = parser = Parser(bus_bits=config.bus_bits)
         m.submodules.core = core = Core(config)
         m.submodules.verdicts = verdicts = SkidBuffer(Verdict(config))
@@ -105,9 +122,9 @@ class Switch(wiring.Component):
             queues.append(queue)
             outputs.append(output)
 
-        connect(m, arbiter.o, lane.i)
-        connect(m, lane.o, parser.i)
-        # Nothing is decided before it can be counted.
+        connect(m, arbiter.o, pipeline.i)
+        connect(m, pipeline.o, parser.i)
+        # No frame is decided before the counters are wiped.
         m.d.comb += [
             core.headers.payload.eq(parser.headers.payload),
             core.headers.valid.eq(parser.headers.valid & counters.wiped),
@@ -184,7 +201,7 @@ class Switch(wiring.Component):
             Cat(
                 *(part.busy for part in (*queues, *outputs, parser, core, responder, aggregator, composer, stamp))
             ).any()
-            | lane.o.valid
+            | pipeline.o.valid
             | verdicts.o.valid
             | replies.o.valid
             | engine_busy
@@ -192,7 +209,7 @@ class Switch(wiring.Component):
         return m
 
     def _replay(self, m, gate, replies, counters):
-        """The replay service beside the aggregator, if there is one; whether it is busy."""
+        """Connect the replay service, if the switch has one. Return whether it is busy."""
         engine = self.engine
         if engine is None:
             return Const(0)

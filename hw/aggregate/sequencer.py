@@ -1,4 +1,4 @@
-"""Turns operations into beats: one slot word each, held back while the same slot is in flight."""
+"""Splits operations into beats, one for each word of a slot, and keeps beats on the same word apart."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
@@ -15,12 +15,15 @@ from iswitch.wire import Format, Operation
 __all__ = ["LOOP_MIN", "Beat", "Sequencer"]
 
 LOOP_MIN = 3
-"""Cycles from an operation's first beat to that of the next but one, were all of one word."""
+"""Cycles from an operation's first beat to that of the next operation but one, if all have a single word."""
 
 
 class Beat(data.StructLayout):
-    """One word of one operation, on its way through the lanes. `spared`: the half of the sums that it is not about, if
-    it is about one. `wide`: `data` are elements of 8 bytes, to be added to a half; `raw`: a half is sent as it is."""
+    """One word of one operation, for the arithmetic lanes.
+
+    In trees, `spared` are the halves of the sums that the beat leaves as they are. `wide`: the data are elements of 8
+    bytes, which are added to the other half. `raw`: the other half is emitted without rounding.
+    """
 
     def __init__(self, config: Config):
         depth = config.jobs * config.slots * config.segment_words
@@ -43,19 +46,34 @@ class Beat(data.StructLayout):
 
 
 class Sequencer(wiring.Component):
-    """One beat per word of an operation; a payload comes from `contributions`.
+    """Splits each operation into beats, one for each word of the slot, and takes its payload from `contributions`.
 
-    A beat leaves 1 cycle after its word came, one beat per cycle, and operations follow each other without a gap, but
-    one of a single word takes 2 cycles. An operation's first beat leaves 2 cycles after it came. It waits while one
-    that writes the same slot began less than `loop` cycles before (payloads shorter than the loop, twice to one slot);
-    cycles in which that one waited for its payload do not count. An operation that emits waits until `results` takes
-    its header, then until `room` words are free for it, which it has `claimed` a cycle later; nothing behind can stall.
-    One without length has no beats. What is `ready` depends on registers, and on whether the operation that is there
-    emits.
+    A beat leaves 1 cycle after its word was taken, one beat per cycle. Operations follow each other without a gap, but
+    an operation of a single word takes 2 cycles. The first beat of an operation leaves 2 cycles after the operation was
+    taken.
 
-    In trees elements of 8 bytes take a beat for each half of a word. So where either the payload or what leaves has
-    such, the sums are sent in a pass of their own, behind the one that closes the slot. The rest of a tail that ends a
-    payload is taken and dropped.
+    An operation waits while another that writes the same slot began less than `loop` cycles ago, not counting cycles in
+    which that one waited for its payload. An operation that emits waits until `results` takes its header, and then
+    until `room` words are free for its sums; it has claimed them 1 cycle later (`claimed`). Nothing after the sequencer
+    stalls. An operation of length 0 has no beats. `ready` depends on registers and on whether the operation emits.
+
+    In trees, an element of 8 bytes takes half a word, so a word of the slot takes two beats. Where the payload or the
+    result has such elements, the sums are emitted in a second pass, after the beats that complete the slot. The rest of
+    a payload's tail is taken and dropped.
+
+    Parameters
+    ----------
+    config : Config
+        The switch.
+    loop : int
+        Cycles from a beat to the first beat that may read the sum, at least `LOOP_MIN`.
+
+    Members
+    -------
+    room : in
+        Free words in the FIFO of sums, not counting those that were `claimed` in this cycle.
+    claimed : out
+        Words of that FIFO that an operation claims.
     """
 
     def __init__(self, config: Config, *, loop: int):
@@ -77,10 +95,10 @@ class Sequencer(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        trees, coming, shift = config.uplinks, self.works.payload, exact_log2(config.bus_bytes)
+        trees, offered, shift = config.uplinks, self.works.payload, exact_log2(config.bus_bytes)
         counted = ceil_log2(max(config.elements, 2)) - (shift - 3)
         flags = {
-            "slot": len(coming.slot),
+            "slot": len(offered.slot),
             "base": len(self.beat.address),
             "fraction": signed(9),
             "limit": 8,
@@ -93,8 +111,8 @@ class Sequencer(wiring.Component):
             **({"half": 1, "raw": 1, "wide": 1, "tailed": 1} if trees else {}),
         }
 
-        # The operation, or the pass, that is to come. `halves`: its elements in half words, less one. `half`: it takes
-        # beats for halves. `again`: the sums go out in another pass, `doubled` if that takes beats for halves.
+        # The next operation or pass. `halves`: its elements in half words, less one. `half`: a beat is half a word.
+        # `again`: the sums leave in a second pass; `doubled`: in that pass a beat is half a word.
         ahead = Signal(
             data.StructLayout({"halves": counted, **flags, **({"again": 1, "doubled": 1} if trees else {})}),
             reset_less=True,
@@ -105,8 +123,7 @@ class Sequencer(wiring.Component):
         left = Signal(counted if trees else counted - 1)
         upper = Signal()
 
-        # What came of a payload, waiting for its beat. Behind the end of a frame the bus carries anything; it must not
-        # be counted.
+        # The word of the payload that waits for its beat. Bytes behind the end of a frame have any value and become 0.
         word = Signal(Packet(config.bus_bits), reset_less=True)
         word_valid = Signal()
         drains = Signal()
@@ -121,52 +138,52 @@ class Sequencer(wiring.Component):
         with m.If(frees):
             m.d.sync += [word_valid.eq(self.contributions.valid), word.last.eq(self.contributions.payload.last)]
             for k in range(config.lanes):
-                lane, came = slice(32 * k, 32 * k + 32), self.contributions.payload
-                m.d.sync += word.data[lane].eq(Mux(came.count > 4 * k, came.data[lane], 0))
+                lane, taken = slice(32 * k, 32 * k + 32), self.contributions.payload
+                m.d.sync += word.data[lane].eq(Mux(taken.count > 4 * k, taken.data[lane], 0))
 
-        # Its header leaves when an operation comes.
-        length = coming.result.length
+        # An operation's header leaves when the operation is taken.
+        length = offered.result.length
         m.d.comb += [
-            self.works.ready.eq(~ahead_valid & (~coming.emit | self.results.ready)),
-            self.results.valid.eq(self.works.valid & ~ahead_valid & coming.emit),
-            self.results.payload.eq(coming.result),
+            self.works.ready.eq(~ahead_valid & (~offered.emit | self.results.ready)),
+            self.results.valid.eq(self.works.valid & ~ahead_valid & offered.emit),
+            self.results.payload.eq(offered.result),
         ]
         ahead_left = Mux(ahead.half, ahead.halves, ahead.halves[1:]) if trees else ahead.halves[1:]
         blocked = Signal()
         m.d.comb += loads.eq(ahead_valid & (~running | ends) & ~blocked & (~ahead.emit | (self.room > ahead_left)))
         with m.If(self.works.valid & self.works.ready):
-            takes = (coming.operation == Operation.CONTRIBUTE) | (coming.operation == Operation.INSTALL_DOWN)
+            takes = (offered.operation == Operation.CONTRIBUTE) | (offered.operation == Operation.INSTALL_DOWN)
             m.d.sync += [
                 ahead_valid.eq(length != 0),
                 ahead.halves.eq(((length >> 2) - 1)[: counted + shift - 3] >> (shift - 3)),
-                ahead.slot.eq(coming.slot),
-                ahead.base.eq(times(coming.slot, config.segment_words)),
-                ahead.fraction.eq(coming.fraction),
-                ahead.limit.eq(coming.limit),
-                ahead.numeric.eq(coming.result.numeric),
+                ahead.slot.eq(offered.slot),
+                ahead.base.eq(times(offered.slot, config.segment_words)),
+                ahead.fraction.eq(offered.fraction),
+                ahead.limit.eq(offered.limit),
+                ahead.numeric.eq(offered.result.numeric),
                 ahead.takes.eq(takes),
-                ahead.include.eq(coming.include),
-                ahead.first.eq(coming.first),
-                ahead.write.eq(coming.write),
-                ahead.emit.eq(coming.emit),
+                ahead.include.eq(offered.include),
+                ahead.first.eq(offered.first),
+                ahead.write.eq(offered.write),
+                ahead.emit.eq(offered.emit),
             ]
             if trees:
-                above = is_wide(coming.result.numeric)
-                sends, doubled = coming.operation == Operation.SEND_UP, coming.result.up & above
-                apart = coming.emit & (coming.result.up | coming.wide) & ~sends
+                above = is_wide(offered.result.numeric)
+                sends, doubled = offered.operation == Operation.SEND_UP, offered.result.up & above
+                apart = offered.emit & (offered.result.up | offered.wide) & ~sends
                 m.d.sync += [
                     ahead.again.eq(apart),
                     ahead.doubled.eq(doubled),
-                    ahead.half.eq(Mux(sends, doubled, coming.wide)),
+                    ahead.half.eq(Mux(sends, doubled, offered.wide)),
                     ahead.raw.eq(sends & doubled),
-                    ahead.wide.eq(coming.wide & ~sends),
-                    ahead.tailed.eq(coming.tailed),
-                    ahead.emit.eq(coming.emit & ~apart),
-                    ahead.include.eq(coming.include & ~coming.wide & ~sends),
-                    ahead.first.eq(coming.first & ~sends),
-                    ahead.write.eq(coming.write & ~sends),
-                    # What came down is integers to the lanes.
-                    ahead.numeric.eq(Mux(coming.as_is, Format.INT32, format_of_job(coming.result.numeric))),
+                    ahead.wide.eq(offered.wide & ~sends),
+                    ahead.tailed.eq(offered.tailed),
+                    ahead.emit.eq(offered.emit & ~apart),
+                    ahead.include.eq(offered.include & ~offered.wide & ~sends),
+                    ahead.first.eq(offered.first & ~sends),
+                    ahead.write.eq(offered.write & ~sends),
+                    # A result from the parent is stored as it is, as integers.
+                    ahead.numeric.eq(Mux(offered.as_is, Format.INT32, format_of_job(offered.result.numeric))),
                 ]
         with m.Elif(loads):
             m.d.sync += ahead_valid.eq(0)
@@ -205,13 +222,13 @@ class Sequencer(wiring.Component):
                 m.d.sync += unmarked.eq(0)
         m.d.sync += self.claimed.eq(Mux(loads & ahead.emit, ahead_left + 1, 0))
 
-        # Slots written, by age. Each passes once, with the beat from which on the next operation's may follow `loop`
-        # behind, word for word: the first, or, where a word takes two, so late that no upper half is overtaken. Between
-        # that beat and the last, age counts beats.
+        # Slots that are being written, by age. A slot enters with the beat after which another operation's beats may
+        # follow at a distance of `loop`: with the first beat, or, where a word takes two, late enough that no upper
+        # half is overtaken. While the operation lasts, age counts its beats, not cycles.
         m.d.comb += marks.eq(go & unmarked & (~work.half | (left == work.words) if trees else 1))
-        candidate = Mux(ahead_valid, ahead.slot, coming.slot)
+        candidate = Mux(ahead_valid, ahead.slot, offered.slot)
         flights = [
-            Signal(data.StructLayout({"valid": 1, "slot": len(coming.slot)}), name=f"flight_{age}", reset_less=True)
+            Signal(data.StructLayout({"valid": 1, "slot": len(offered.slot)}), name=f"flight_{age}", reset_less=True)
             for age in range(self.loop - LOOP_MIN)
         ]
         pauses = running & work.takes & ~unmarked & ~go
@@ -249,5 +266,5 @@ class Sequencer(wiring.Component):
 
 
 def times(value, constant: int):
-    """The product, of few shifts: no multiplier is spent on it."""
+    """Return the product as a sum of shifts, so that synthesis uses no multiplier."""
     return sum((value << k for k in range(constant.bit_length()) if constant >> k & 1), Const(0, 1))

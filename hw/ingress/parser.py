@@ -1,4 +1,4 @@
-"""Shows each frame's headers beside its words."""
+"""Shows the headers of each frame, while the frame's words wait."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -23,12 +23,14 @@ __all__ = ["Parser"]
 
 
 class Parser(wiring.Component):
-    """One `headers` item for each frame; the frame's words wait in `o` behind it.
+    """Shows one `Headers` item for each frame. The frame's words wait in `o`.
 
-    `ours`: IPv4 without options, not a fragment, UDP to our port at our address; everything else is ordinary. Latency:
-    the item appears 2 cycles after the frame's 64th byte (of a control message or an acknowledgement: its 128th), the
-    words 2 cycles after they came in. One word per cycle as long as `headers` are taken faster than frames come and
-    `o`, 64 words deep, is drained.
+    A frame is `ours` if it is IPv4 without options, no fragment, and UDP to our port at `own_ip`; every other frame is
+    an ordinary one. The item appears 2 cycles after the word with byte 64 was taken, for a control message or an
+    acknowledgement with byte 128; each word appears 2 cycles after it was taken.
+
+    One word per cycle, as long as `headers` are taken faster than frames enter and `o` is drained. `i` stalls when
+    `depth` words wait, or an item waits and the next is complete.
     """
 
     def __init__(self, *, bus_bits: int, depth: int = 64):
@@ -52,7 +54,7 @@ class Parser(wiring.Component):
         header_words = FRAME_BYTES * 8 // self.bus_bits
         word = self.i.payload
 
-        # Gathered where each word belongs, and shown a cycle later: a word from the bus goes into registers alone.
+        # Words are gathered in registers, and shown a cycle later: nothing else depends on the bus.
         gathered, arrival = Signal(FRAME_BYTES * 8 * 2, reset_less=True), Signal(Arrival, reset_less=True)
         item = Signal(Headers, reset_less=True)
         index = Signal(range(2 * header_words + 1))
@@ -67,7 +69,8 @@ class Parser(wiring.Component):
         )
         control = ours & ((head.version_type[:4] == Type.CONTROL) | (head.version_type[:4] == Type.ACK))
 
-        # What the word before completed: the header, or what may be the body of a control message, which is waited for.
+        # The word before completed the header (`headed`), or the place of a control message's body (`bodied`), for which
+        # the item of a control message `waits`.
         headed, bodied, ended, waits = Signal(), Signal(), Signal(), Signal()
         shows, free, moves, taken = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
@@ -76,7 +79,7 @@ class Parser(wiring.Component):
             moves.eq(~(headed | bodied) | free),
             taken.eq(self.i.valid & self.i.ready),
             self.headers.payload.eq(item),
-            self.busy.eq(self._wait(m, taken, moves) | headed | bodied | self.headers.valid),
+            self.busy.eq(self._keep_words(m, taken, moves) | headed | bodied | self.headers.valid),
         ]
         with m.If(self.headers.ready):
             m.d.sync += self.headers.valid.eq(0)
@@ -91,7 +94,7 @@ class Parser(wiring.Component):
             with m.If(shows):
                 m.d.sync += self.headers.valid.eq(1)
         with m.If(free):
-            # Nobody looks unless it is shown: a thousand registers need not wait for that to be known.
+            # The item is valid only if it is shown. Its thousand registers load without that condition, which is late.
             m.d.sync += [
                 item.frame.eq(head),
                 item.body.eq(gathered[FRAME_BYTES * 8 :]),
@@ -110,32 +113,32 @@ class Parser(wiring.Component):
                         m.d.sync += gathered[k * self.bus_bits : (k + 1) * self.bus_bits].eq(word.data)
         return m
 
-    def _wait(self, m, taken, moves):
-        """The frames' words, as long as their headers are looked at; whether there are any."""
+    def _keep_words(self, m, taken, moves):
+        """Keep the words while their headers are read. Return whether any word waits."""
         m.submodules.memory = memory = Memory(
             shape=Packet(self.bus_bits),
             depth=self.depth,
             init=[],
             attrs=NEVER_READ_BEFORE_WRITTEN | NEVER_READ_WHILE_WRITTEN,
         )
-        put, get = memory.write_port(), memory.read_port()
+        writer, reader = memory.write_port(), memory.read_port()
         write, read, level = (Signal(self.depth.bit_length()) for _ in range(3))
-        filled, onward, room = Signal(), Signal(), Signal(init=1)
-        # Known a cycle before, when one word more could have come: the last place is that in front of `o`.
+        filled, reads, room = Signal(), Signal(), Signal(init=1)
+        # `room` is a cycle old, and a word may have entered since. The last place is the output register.
         m.d.sync += room.eq(level < self.depth - 1)
         m.d.comb += [
             level.eq(write - read),
             self.i.ready.eq(room & moves),
-            put.addr.eq(write[:-1]),
-            put.data.eq(word_of(self.i.payload)),
-            put.en.eq(taken),
-            onward.eq(~filled | self.o.ready),
-            get.addr.eq(read[:-1]),
-            get.en.eq(onward & (write != read)),
+            writer.addr.eq(write[:-1]),
+            writer.data.eq(word_of(self.i.payload)),
+            writer.en.eq(taken),
+            reads.eq(~filled | self.o.ready),
+            reader.addr.eq(read[:-1]),
+            reader.en.eq(reads & (write != read)),
             self.o.valid.eq(filled),
-            self.o.payload.eq(get.data),
+            self.o.payload.eq(reader.data),
         ]
-        m.d.sync += [write.eq(write + taken), read.eq(read + get.en)]
-        with m.If(onward):
-            m.d.sync += filled.eq(get.en)
+        m.d.sync += [write.eq(write + taken), read.eq(read + reader.en)]
+        with m.If(reads):
+            m.d.sync += filled.eq(reader.en)
         return (write != read) | filled

@@ -1,4 +1,4 @@
-"""A frame's headers, and what the switch has found out about the frame before it decides."""
+"""A frame's headers, and what ingress found out about the frame."""
 
 from amaranth.lib import data
 
@@ -10,8 +10,12 @@ __all__ = ["Arrival", "CONTROL_LAYOUT", "FRAME_LAYOUT", "Headers", "Scan"]
 
 
 class Scan(data.Struct):
-    """What is known of a frame when it is committed. `exponent`: the largest biased float32 exponent in the payload.
-    `tainted`, `partial`: what an uplink's tail says, if it ends with a whole element."""
+    """What the ingress queue knows of a complete frame.
+
+    `length` in bytes. `ip_good`, `udp_good`: the checksum is right (or absent, for UDP). `exponent`: the largest biased
+    exponent of the payload's elements, as float32. `tainted`, `partial`: from an uplink's tail, valid if the frame
+    consists of whole elements.
+    """
 
     length: LENGTH_BITS
     ip_good: 1
@@ -22,7 +26,7 @@ class Scan(data.Struct):
 
 
 class Arrival(data.Struct):
-    """What stands beside a frame from the arbiter on, constant for the frame."""
+    """What goes with each word of a frame after the arbiter: the frame's scan, and the port that received it."""
 
     scan: Scan
     port: 4
@@ -35,8 +39,8 @@ CONTROL_LAYOUT = layout(CONTROL)
 
 
 class Headers(data.Struct):
-    """The first 64 bytes of a frame, and of a control message or an acknowledgement also the next 64. `ours` decides
-    the path it takes."""
+    """The first 64 bytes of a frame, and for a control message or an acknowledgement the next 64 (`body`). `ours`: the
+    frame is one of our protocol, to this switch."""
 
     frame: FRAME_LAYOUT
     body: CONTROL_LAYOUT

@@ -8,7 +8,7 @@ __all__ = ["from_big_endian", "layout"]
 
 
 def layout(record: np.dtype) -> data.FlexibleLayout:
-    """The record as bits, byte 0 lowest: a view of it indexes a bus word without any swap.
+    """Return a record's layout as bits, byte 0 lowest, so that a view of it indexes a bus word without swaps.
 
     Little-endian integers become numbers. Big-endian ones and byte arrays become arrays of bytes in wire order, so that
     reading one as a number is an explicit act (`from_big_endian`).
@@ -26,5 +26,5 @@ def layout(record: np.dtype) -> data.FlexibleLayout:
 
 
 def from_big_endian(octets):
-    """A big-endian field of a view as a number."""
+    """Return a big-endian field of a view as a number."""
     return Cat(*(octets[k] for k in reversed(range(octets.shape().length))))

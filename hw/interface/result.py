@@ -1,4 +1,4 @@
-"""A result on its way to the ports."""
+"""What the aggregator and the ports know of a result beside its words."""
 
 from amaranth.lib import data
 
@@ -9,9 +9,12 @@ __all__ = ["ResultHeader", "ResultMeta"]
 
 
 class ResultHeader(data.StructLayout):
-    """What the header of a result says, and who gets it (`recipients`, members of `job`, the parent behind them).
-    `length`: payload bytes at four an element. `up`: it is an uplink, whose other fields are these and the `partial` of
-    its tail. A GRANT has no length: its `seq` is the base, its `members` those granted."""
+    """The fields of a result's header, and the set of its `recipients`: members of `job`, and last the job's parent.
+
+    `length`: bytes of the payload at 4 bytes an element. `up`: it is an uplink; `member`, `token`, `behind` and
+    `partial`, which is in the tail, belong to uplinks only. A GRANT has length 0; `seq` is the base of the update,
+    `members` are those granted.
+    """
 
     def __init__(self, config: Config):
         super().__init__(

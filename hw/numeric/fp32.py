@@ -1,9 +1,9 @@
-"""IEEE-754 binary32 addition, as a sum in a window that is fitted to the larger operand.
+"""IEEE 754 binary32 addition, as a sum in a window that is fitted to the larger operand.
 
-With the larger at the top of the window, a smaller one up to 31 binary places below it is added without loss. One
-further below cannot be told from one 31 below: the result's last bit is at most 24 places below the larger's first, the
-guard bit 25, and of what lies below only counts whether it is 0. So the sum in the window is exact or as good as exact,
-and the one rounding is that of `window64`.
+With the larger operand at the top of the window, a smaller one up to 31 binary places below is added without loss. An
+operand further below has the same effect as one 31 places below: the result's last bit is at most 24 places below the
+first bit of the larger operand and the guard bit 25, and of all bits below the guard bit only counts whether any is 1.
+So the sum in the window rounds as the exact sum does, and the rounding of `window64` is the only one.
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux
@@ -19,15 +19,16 @@ DISTANCE_MAX = 31
 
 
 class Fitter(wiring.Component):
-    """Chooses the window of an addition, and what is added to what in it.
+    """Chooses the window of an addition, and the two operands in it.
 
-    With `fit`: the window of the larger of stored float32 and `addend`. Then `base` is the larger's mantissa, `term`
-    the smaller's, `distance` the difference of their exponents and `negative` the larger's sign, or + if they cancel.
-    Without `fit`: the window given, `base` is all of `stored` and `term` the addend's mantissa, or with `whole` all of
-    its bits. `subtract` belongs to the term. With `first`, what is stored is taken as a zero that changes nothing.
+    With `fit`, the window is that of the larger of the stored float32 and `addend`. `base` is the larger mantissa, `term`
+    the smaller one, `distance` the difference of the exponents, and `negative` the sign of the larger, or + if the two
+    cancel. Without `fit`, the window is given, `base` is all of `stored`, and `term` is the addend's mantissa, or with
+    `whole` all of its bits. `subtract`: the term is subtracted. With `first`, the stored value counts as a zero that
+    changes no sum.
 
-    `LATENCY` cycle later; one pair per cycle; never stalls. NaN and infinity are known by their exponent 255 in
-    `origin`; the NaN is the larger, being the larger pattern.
+    Latency `LATENCY`, one pair per cycle, never stalls. NaN and infinity have exponent 255 in `origin`. Of an infinity
+    and a NaN, the NaN is the larger pattern.
     """
 
     class Fitted(data.Struct):
@@ -66,7 +67,7 @@ class Fitter(wiring.Component):
         differ = once(m, "differ", ~self.first & (old[31] ^ new[31]))
         cancels = once(m, "cancels_now", differ & (old[:31] == new[:31]))
 
-        old_exponent = once(m, "old_exponent", old[23:31] | ~old_hidden)  # a subnormal has the exponent 1
+        old_exponent = once(m, "old_exponent", old[23:31] | ~old_hidden)  # a subnormal has exponent 1
         new_exponent = once(m, "new_exponent", new[23:31] | ~new_hidden)
         gap = once(m, "gap", Mux(old_is_larger, (old_exponent - new_exponent)[:8], (new_exponent - old_exponent)[:8]))
         old_mantissa, new_mantissa = Cat(old[:23], old_hidden), Cat(new[:23], new_hidden)

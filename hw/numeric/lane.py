@@ -1,4 +1,4 @@
-"""One element's arithmetic, all formats in one pipeline."""
+"""The arithmetic of one element: all formats in one pipeline."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, signed
 from amaranth.lib import data, wiring
@@ -13,29 +13,29 @@ from iswitch.wire.formats import Arithmetic
 __all__ = ["POISON", "STORED_BITS", "Lane"]
 
 STORED_BITS = 65
-"""Of an element in a slot: the accumulator, and on top the poison bit."""
+"""Bits of an element in a slot: the accumulator, and above it the poison bit."""
 POISON = 1 << 63
-"""A poisoned element on its way between switches: no sum of 32 terms below 2^58 comes near."""
+"""A poisoned element of an uplink. No sum of 32 terms below 2^58 has this value."""
 
 
 class Lane(wiring.Component):
-    """Adds `operand` to what is stored, and rounds the sum for the wire.
+    """Adds `operand` to the stored element, and rounds the sum for the wire.
 
-    Everything but `stored` is presented in cycle t, `stored` in t + READ_AT. `flushed` is valid in t + FLUSHED_AT,
-    `sum`, which is to be stored, in t + WRITE_AT and `result` in t + RESULT_AT; all are registers. One element per
-    cycle, formats mixed at will; never stalls. An element must not be read again before it is written:
-    WRITE_AT - READ_AT cycles.
+    All inputs are read in cycle t, but `stored` and `wide` in t + READ_AT. `flushed` is valid in t + FLUSHED_AT, `sum`,
+    which is stored next, in t + WRITE_AT, and `result` in t + RESULT_AT; all are registers. One element per cycle, of
+    any format; never stalls. An element must not be read again before it is written, WRITE_AT - READ_AT cycles later.
 
-    `first`: what is stored is garbage. Without `include` the operand is; a first without include stores 0. `window64`
-    rejects an included operand whose biased exponent is `limit` or more, min(255, 185 - F): it adds nothing and sets
-    the poison bit, and a poisoned element's result is 0x7FC00000. `flushed`: with `valid`, a non-zero term became 0.
-    `wide`, presented with `stored`, is a term in 64 bits of a `window64` sum, with no operand included; -2^63 poisons.
-    It is 0 otherwise. `fp32` and `int32` use the low 32 bits of the accumulator; the others and the poison bit are
-    stored as 0. Other formats are not there yet: what comes out then means nothing.
+    `first`: the stored element is ignored. Without `include` the operand is ignored; `first` without `include` stores 0.
 
-    Per stage: | 2 locate | fit | align | sum | 3 normalise | round |. A term's rounding and its sign cost no adder:
+    `window64` rejects an included operand whose biased exponent is `limit` = min(255, 185 - F) or more: the operand adds
+    nothing and sets the poison bit. The result of a poisoned element is NaN, 0x7FC00000. `flushed`: with `valid`, a
+    non-zero term was rounded to 0. `wide` is a 64-bit term of a `window64` sum, without an included operand, and 0
+    otherwise; -2^63 sets the poison bit. `fp32` and `int32` use the low 32 bits of the accumulator; the other bits and
+    the poison bit are stored as 0. Numbers that are no format of a job give results without meaning.
+
+    Stages: | 2 locate | fit | align | sum | 3 normalise | round |. Rounding a term and its sign need no adder:
     sum = base + (magnitude xor sign) + (round up xor sign). The adder's steps are those of Muller et al., Handbook of
-    Floating-Point Arithmetic, 2nd ed., chapter 8; the accumulator is Kulisch's, cut down to the job's window.
+    Floating-Point Arithmetic, 2nd ed., chapter 8. The accumulator is Kulisch's, restricted to the job's window.
     """
 
     class Entered(data.Struct):

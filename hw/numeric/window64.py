@@ -1,14 +1,14 @@
-"""float32 numbers in a window of 64 bits: into it, along it, and out of it again.
+"""float32 numbers in a window of 64 bits: located, aligned, normalised and rounded.
 
-A window is known by its `origin`, the biased exponent of a number that needs no shift: its mantissa, hidden bit on
-top, lies as high as 32 terms may.
+A window is given by its `origin`, the biased exponent of a number that needs no shift. The mantissa of such a number,
+hidden bit on top, is as high as the sum of 32 terms allows.
 
     | 63 | 62  58 | 57              34 | 33               0 |
     |sign|  room  | 1 . mantissa       | 0                  |    biased exponent = origin, distance 0
     |sign|  room  |      | 1 . mantissa       | 0           |    biased exponent = origin - distance
 
-Bit 0 is worth 2^(origin - 184). In `window64` that is 2^-F, hence origin = 184 - F, the same for the whole job. In
-`fp32` every pair of operands has a window of its own (`hw/numeric/fp32.py`), and all else is shared.
+Bit 0 is worth 2^(origin - 184). In `window64` that is 2^-F, so the origin is 184 - F for all elements of a job. In
+`fp32` every pair of operands has its own window (`hw/numeric/fp32.py`), and everything else is shared.
 """
 
 import itertools
@@ -35,26 +35,28 @@ __all__ = [
 ]
 
 MAGNITUDE_BITS = 58
-"""Of one term."""
+"""Bits of the magnitude of one term."""
 ROOM_BITS = 5
-"""Between a term and the sign, so that the sum of 32 terms cannot overflow."""
+"""Bits between a term and the sign, so that the sum of 32 terms cannot overflow."""
 MANTISSA_BITS = 24
 BOTTOM = MAGNITUDE_BITS - MANTISSA_BITS
 """Distance at which a mantissa's last bit is bit 0 of the window."""
 ORIGIN = 127 + MANTISSA_BITS - 1 + BOTTOM
-"""Of the window whose bit 0 is worth 1 (F = 0)."""
+"""Origin of the window whose bit 0 is worth 1 (F = 0)."""
 INFINITY = 0xFF << 23
 NAN = 0x7FC00000
 
 
 class Locator(wiring.Component):
-    """Finds where an operand lies in the job's window, and what is added in its place if it must not be.
+    """Finds the place of an operand in the job's window, or replaces the operand by a zero.
 
-    `window`, `fit`, `whole`: the format is window64, fp32, int32. Ports as in `Lane`.
-    `LATENCY` cycles later: `addend` (a zero if the operand is not included or rejected), its hidden bit, its distance
-    from `origin`. `rejects`: an included window64 operand is out of range; `counts`: an included one that is not 0 is
-    in range. A zero in place of an fp32 operand is -0, to which every x is added as x; at a first it is +0, what the
-    sum of nobody is. One operand per cycle; never stalls.
+    `window`, `fit`, `whole`: the format is window64, fp32, int32. The other inputs are those of `Lane`. `addend` is the
+    operand, or a zero if it is not included or rejected; `hidden` is its hidden bit, `distance` its distance from
+    `origin`. `rejects`: an included window64 operand is out of range. `counts`: an included one that is not 0 is in
+    range. The zero in place of an fp32 operand is -0, because x + -0 is x for every x; with `first` it is +0, the sum of
+    no terms.
+
+    Latency `LATENCY`, one operand per cycle, never stalls.
     """
 
     class Read(data.Struct):
@@ -131,11 +133,11 @@ class Locator(wiring.Component):
 
 
 class Aligner(wiring.Component):
-    """Shifts a term to its place in the window; what falls out below is told as IEEE-754 rounding needs it.
+    """Shifts a term to its place in the window.
 
-    `magnitude`, `guard` (the first bit lost) and `sticky` (any bit after it) come `LATENCY` cycle later. A term has 24
-    bits, but at distance BOTTOM, where nothing moves, 32 (an int32). From distance 59 on a term is below half of
-    bit 0. One term per cycle; never stalls.
+    `guard` is the first bit that is shifted out, `sticky` the or of all bits after it, as IEEE 754 rounding needs them.
+    A term has 24 bits; at distance BOTTOM, where nothing is shifted, 32 (an int32). From distance 59 on, a term is below
+    half of bit 0. Latency `LATENCY`, one term per cycle, never stalls.
 
     First by `distance mod 16`, losing nothing, then by one of four constants:
 
@@ -180,23 +182,23 @@ class Aligner(wiring.Component):
 
 
 class Normaliser(wiring.Component):
-    """Shifts a sum until its first significant bit is on top, or until it is as far as a subnormal may go.
+    """Shifts a sum until its first significant bit is on top, or the exponent is that of a subnormal.
 
-    `total` is in two's complement, and is shifted as it is: the bits that count are those unlike the sign. Thus -2^n
-    goes one place further than 2^n, and the rounding puts that right. `exponent` is what a float32's exponent field
-    holds if the hidden bit is then added to it: origin + ROOM_BITS - places. It does not go below 0, that is where
-    subnormals begin. A zero ends wherever.
+    `total` is in two's complement and is not negated: a bit is significant if it differs from the sign. So -2^n is
+    shifted one place further than 2^n, which the rounding corrects. `exponent` is a float32's exponent field before the
+    hidden bit is added to it, origin + ROOM_BITS - places, and not below 0, where subnormals begin. The place of a zero
+    does not matter.
 
-    `top` are the upper 28 bits, `rest` whether any below is set. `LATENCY` cycles; one sum per cycle; never stalls.
+    `top` are the upper 28 bits, `rest` is the or of all bits below. Latency `LATENCY`, one sum per cycle, never stalls.
 
-    Each of three steps skips up to three groups that hold nothing but sign, of 16, then 4, then 1 bits:
+    Each of three steps skips up to three groups of 16, 4 and 1 bits that are all equal to the sign:
 
         |63  48|47  32|31  16|15   0|    s..s s..s s..s x..x    skip 3
         |63  60|59  56|55  52|51          ssss xxxx             skip 1, if one of the x is unlike s
         |63|62|61|60                      s s x                 skip 2
 
-    Only what may yet come to the top is shifted, 31 bits in the last step and 43 in the one before; of what may not,
-    `rest` keeps whether any of it is set.
+    Only bits that can still reach the top are shifted: 31 in the last step, 43 in the step before. `rest` is the or of
+    the others.
     """
 
     class Coarse(data.Struct):
@@ -235,8 +237,8 @@ class Normaliser(wiring.Component):
         pipe = Stages(m, self.STAGES)
 
         def step(value, sign, exponent, room, group, kept):
-            """The upper `kept` bits of the value, exponent and room after skipping groups, and whether any bit below is
-            set; `room` is how many bits may still be skipped."""
+            """Return the upper `kept` bits of the value, the exponent and the room after groups are skipped, and the or
+            of the bits below. `room`: how many more bits may be skipped."""
             width = len(value)
             unlike = once(m, f"unlike{group}", Mux(sign, ~value, value))
             found = [unlike[width - group * (k + 1) : width - group * k].any() for k in range(3)]
@@ -263,7 +265,7 @@ class Normaliser(wiring.Component):
         after = step(coarse.value, coarse.sign, coarse.exponent, coarse.room, 4, 31)
         middle = pipe.then(self.Middle, **after | {"rest": coarse.rest | after["rest"]})
         fine = step(middle.value, middle.sign, middle.exponent, middle.room, 1, 28)
-        # The three lowest bits are no more than sticky, wherever they end.
+        # The three lowest bits are sticky bits wherever they end.
         normalised = pipe.then(
             self.Normalised, top=fine["value"], rest=middle.rest | middle.value[:3].any(), exponent=fine["exponent"]
         )
@@ -275,14 +277,14 @@ class Normaliser(wiring.Component):
 class Rounder(wiring.Component):
     """Rounds a normalised sum to the nearest float32, ties to even. Combinational.
 
-    Subnormals come out of the same addition as all others: exponent and mantissa are one number of 31 bits, so that a
-    carry out of the mantissa raises the exponent, and out of the largest number gives infinity.
+    Exponent and mantissa are one number of 31 bits. So a carry out of the mantissa raises the exponent, the largest
+    number becomes infinity, and subnormals need no case of their own.
 
         top   |27                   4| 3 | 2   0|  rest
               | 1 . mantissa         | g |   sticky    |
 
-    A negative sum's magnitude is its complement plus 1; that 1 runs through to the guard bit only if all below is 0.
-    `negative` turns the sign over; a zero is then -0. `nan` before `infinite` before the number.
+    The magnitude of a negative sum is its complement plus 1. That 1 carries into the guard bit only if all bits below
+    are 0. `negative` inverts the sign, and turns zero into -0. `nan` overrides `infinite`, which overrides the number.
     """
 
     top: In(28)
@@ -301,8 +303,8 @@ class Rounder(wiring.Component):
         sticky = once(m, "sticky", self.top[:3].any() | self.rest)
         carry = self.sign & ~sticky
         round_up = Mux(carry, guard | mantissa[0], guard & (sticky | mantissa[0]))
-        # Only a zero and a subnormal, whose exponent is 0 anyhow, have no hidden bit; or -1, before the carry. From 254
-        # on it is an infinity.
+        # Without a hidden bit the sum is a zero, a subnormal (whose exponent is 0 already), or -1 before the carry. From
+        # exponent 254 on, before the hidden bit is added, the number is an infinity.
         exponent = once(m, "kept", Mux(mantissa[-1] | self.sign, self.exponent, 0))
         rounded = (Cat(Const(0, 23), exponent[:8]) + mantissa + round_up)[:31]
         with m.If(self.nan):

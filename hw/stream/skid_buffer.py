@@ -8,9 +8,14 @@ __all__ = ["SkidBuffer"]
 
 
 class SkidBuffer(wiring.Component):
-    """A stream with both its forward and its backward path registered.
+    """Registers both directions of a stream: payload and valid forward, ready backward.
 
-    Latency 1 cycle, one item per cycle, holds up to two items while `o` stalls.
+    Latency 1 cycle, one item per cycle. Holds up to two items while `o` stalls.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Shape of the items.
     """
 
     def __init__(self, shape):
@@ -23,7 +28,7 @@ class SkidBuffer(wiring.Component):
 
         m.d.comb += [self.i.ready.eq(~spare_valid), self.o.payload.eq(payload)]
         with m.If(~self.o.valid | self.o.ready):
-            # The spare item is older than the one arriving: it leaves first, and nothing arrives while it waits.
+            # The spare item is older than any that arrives, so it leaves first. While it waits, no item arrives.
             m.d.sync += self.o.valid.eq(self.i.valid | spare_valid)
             m.d.sync += spare_valid.eq(0)
             with m.If(spare_valid):
@@ -31,7 +36,7 @@ class SkidBuffer(wiring.Component):
             with m.Elif(self.i.valid):
                 m.d.sync += payload.eq(self.i.payload)
         with m.Elif(self.i.valid & self.i.ready):
-            # The consumer stalled in the very cycle an item came: keep it aside.
+            # The consumer stalled in the cycle in which an item arrived: keep the item aside.
             m.d.sync += spare.eq(self.i.payload)
             m.d.sync += spare_valid.eq(1)
         return m

@@ -266,7 +266,7 @@ MUTANTS = {
         "Mux(uppers[Lane.RESULT_AT], Cat(*raw[:per_half]), Cat(*raw[per_half:]))",
     ),
     "poison is sent as a number": ("accumulator", "Mux(lane.sum[64], POISON, lane.sum[:64])", "lane.sum[:64]"),
-    "an installed fp32 result is rounded again": ("sequencer", "Mux(coming.as_is, ", "Mux(Const(0), "),
+    "an installed fp32 result is rounded again": ("sequencer", "Mux(offered.as_is, ", "Mux(Const(0), "),
     "what goes up starts from nothing": (
         "sequencer",
         "ahead.include.eq(0), ahead.first.eq(0), ahead.write.eq(0)]",
@@ -275,8 +275,8 @@ MUTANTS = {
     "the way up starts before the sum is there": ("sequencer", " | (loads & (ahead.again if trees else 0))", ""),
     "a sum of halves is sent while it is made": (
         "sequencer",
-        "coming.emit & (coming.result.up | coming.wide) & ~sends",
-        "coming.emit & coming.result.up & ~sends",
+        "offered.emit & (offered.result.up | offered.wide) & ~sends",
+        "offered.emit & offered.result.up & ~sends",
     ),
     "the tail has no ranks": ("result", "32].eq(header.tainted)", "32].eq(0)"),
     "the tail has no flags": ("result", "eq(header.partial)", "eq(0)"),
