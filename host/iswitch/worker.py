@@ -469,7 +469,7 @@ class Worker(JobWorker):
     def rejoin(self, timeout_s: float | None = None) -> None:
         """Return to the job after any `RecoverableError`. The next collective must be `sync_state`.
 
-        While the switch does not answer, this call waits. If the switch still knows the worker, the call resets the
+        While the switch does not answer, this call waits. If the worker is still a member, the call resets the
         job, once for all workers that call it. Otherwise the worker joins again, or creates the job again after a
         restart of the switch. If no collective has failed, the call does nothing. Call it as often as needed, also
         after it has failed.

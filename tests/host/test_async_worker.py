@@ -67,7 +67,7 @@ def train(worker, goal, *, size, compute_s=0.0):
 
 
 @pytest.mark.parametrize("size", [1, 16, 17, 200])
-def test_all_workers_are_given_the_same_updates_with_each_member_once(model, size):
+def test_all_workers_receive_the_same_updates_with_each_member_once(model, size):
     def body(worker):
         taken = train(worker, 40, size=size)
         return (
@@ -91,7 +91,7 @@ def test_all_workers_are_given_the_same_updates_with_each_member_once(model, siz
     assert sum(model.switch.ages[3:]) == 0
 
 
-def test_a_sleeping_worker_does_not_hold_the_others_and_gets_in_later(model):
+def test_a_slow_worker_does_not_block_the_others_and_contributes_later(model):
     done = threading.Event()
 
     def body(worker):
@@ -119,7 +119,7 @@ def test_a_sleeping_worker_does_not_hold_the_others_and_gets_in_later(model):
     assert refused >= 1 and ages.total() >= 1
 
 
-def test_a_killed_worker_is_put_out_and_the_others_go_on(model):
+def test_a_killed_worker_is_evicted_and_the_others_go_on(model):
     died = threading.Event()
 
     def body(worker):
@@ -160,7 +160,7 @@ class Trainee:
 
 @pytest.mark.parametrize("threshold", [1, 2, 3])
 @pytest.mark.parametrize("staleness", [0, 3])
-def test_a_killed_worker_comes_back_and_is_given_the_weights_of_the_others(model, threshold, staleness):
+def test_a_killed_worker_joins_again_and_receives_the_weights_of_the_others(model, threshold, staleness):
     options = {
         "world": 3,
         "size": 40,
@@ -217,7 +217,7 @@ def test_a_killed_worker_comes_back_and_is_given_the_weights_of_the_others(model
     assert model.switch.counters()["stat.ADMITTED"] == model.switch.counters()["stat.EVICTED"] == 1
 
 
-def test_a_newcomer_to_whom_nobody_gives_anything_is_told():
+def test_a_joining_worker_that_receives_no_weights_times_out():
     with UdpModel(SMALL) as model:
 
         def run(rank):
@@ -241,7 +241,7 @@ def test_a_newcomer_to_whom_nobody_gives_anything_is_told():
                 future.result(timeout=60)
 
 
-def test_means_divide_by_who_is_in_the_sum_and_the_order_of_arrival_does_not_matter(model):
+def test_means_divide_by_the_members_of_the_sum_in_any_order_of_arrival(model):
     def body(worker):
         weights = np.linspace(-1, 1, 50, dtype=np.float32)
         while worker.version < 30:
@@ -257,7 +257,7 @@ def test_means_divide_by_who_is_in_the_sum_and_the_order_of_arrival_does_not_mat
     assert np.abs(answers[0]).max() < 0.2
 
 
-def test_who_leaves_is_no_longer_waited_for(model):
+def test_the_others_do_not_wait_for_a_worker_that_has_left(model):
     def body(worker):
         taken = train(worker, 5 + 5 * worker.rank, size=30)
         worker.close()  # whether the answer to it comes within a second is up to the machine, too
@@ -266,7 +266,7 @@ def test_who_leaves_is_no_longer_waited_for(model):
     assert together(model, 3, body, size=30, staleness=1, threshold=3, format="int32") == [5, 10, 15]
 
 
-def test_nothing_that_a_neighbour_of_infinity_sends_is_in_a_sum():
+def test_a_segment_with_infinity_is_not_in_a_sum():
     with UdpModel(SMALL) as model:
 
         def body(worker):
@@ -284,7 +284,7 @@ def test_nothing_that_a_neighbour_of_infinity_sends_is_in_a_sum():
             assert together(model, 2, body, size=32, on_taint="warn") == [((1,), [1, 2], (0, 1), {1.0}, {1.0})] * 2
 
 
-def test_a_tainted_update_is_raised_at_all_workers_and_those_after_it_come():
+def test_a_tainted_update_raises_at_all_workers_and_later_updates_come():
     with UdpModel(SMALL) as model:
 
         def body(worker):
@@ -307,7 +307,7 @@ def test_a_tainted_update_is_raised_at_all_workers_and_those_after_it_come():
         assert first == second and first[:4] == (0, (1,), 1, {4.0})
 
 
-def test_other_bytes_at_one_worker_are_noticed_when_its_next_vector_comes():
+def test_a_worker_with_other_updates_is_detected_at_its_next_vector():
     with UdpModel(SMALL) as model:
 
         def body(worker):
@@ -333,7 +333,7 @@ def test_other_bytes_at_one_worker_are_noticed_when_its_next_vector_comes():
         assert max(together(model, 2, body, size=20, staleness=1, format="int32")) <= 7
 
 
-def test_a_push_that_nobody_joins_ends_with_what_the_switch_counted():
+def test_a_push_without_other_vectors_times_out_with_the_switchs_counters():
     with UdpModel(SMALL) as model:
 
         def body(worker):
@@ -367,28 +367,28 @@ def test_wait_says_whether_something_came():
         assert together(model, 2, body, size=5) == [2, 2]
 
 
-def end(model, deed, told):
-    """Two workers train until one of them does a deed; then both find themselves told."""
+def end(model, deed, check):
+    """Two workers train until one of them does a deed; then both check their errors."""
 
     def body(worker):
         train(worker, 5, size=20)
         barrier.wait(10)
         if worker.rank == 0:
             deed(worker)
-        told(worker)
+        check(worker)
 
     barrier = threading.Barrier(2)
     together(model, 2, body, size=20, format="int32")
 
 
-def test_a_job_that_was_ended_or_a_switch_that_was_restarted_is_told():
+def test_an_ended_job_and_a_restarted_switch_raise_not_a_member():
     with UdpModel(SMALL) as model:
 
         def restart(_):
             with model.lock:
                 model.switch = Switch(SMALL, mac=SWITCH_MAC, ip=SWITCH_IP, seed=99)
 
-        def told(worker):
+        def check(worker):
             with pytest.raises(NotAMemberError, match="a restart of the switch"):
                 train(worker, 10_000, size=20)
             with pytest.raises(NotAMemberError):
@@ -397,7 +397,7 @@ def test_a_job_that_was_ended_or_a_switch_that_was_restarted_is_told():
             with pytest.raises(NotAMemberError, match="has left its job"):
                 worker.wait(0.1)
 
-        end(model, restart, told)
+        end(model, restart, check)
 
 
 def test_a_reset_of_the_job_ends_it_for_asynchronous_workers():
@@ -407,11 +407,11 @@ def test_a_reset_of_the_job_ends_it_for_asynchronous_workers():
             with worker._keepalive:
                 worker._control.reset(worker._stream.membership)
 
-        def told(worker):
+        def check(worker):
             with pytest.raises(JobResetError, match="begin again with a new AsyncWorker"):
                 train(worker, 10_000, size=20)
 
-        end(model, reset, told)
+        end(model, reset, check)
 
 
 @pytest.mark.parametrize(
@@ -422,7 +422,7 @@ def test_a_reset_of_the_job_ends_it_for_asynchronous_workers():
         ({"key": 1}, "the key is not"),
     ],
 )
-def test_workers_that_differ_are_refused_naming_the_setting(options, message):
+def test_a_worker_with_other_settings_is_refused_by_the_settings_name(options, message):
     with UdpModel(SMALL) as model, ThreadPoolExecutor(2) as pool:
         common = {"world": 2, "size": 10, "job": 3}
         first = pool.submit(lambda: AsyncWorker(model.address(), rank=0, **common, join_timeout_s=1.0))
@@ -445,7 +445,7 @@ def test_a_job_is_asynchronous_for_all_or_for_none():
             first.result()
 
 
-def test_vectors_of_other_lengths_with_as_many_segments_are_found_out():
+def test_vectors_of_other_lengths_with_as_many_segments_are_a_mismatch():
     with UdpModel(SMALL) as model:
 
         def body(rank):
@@ -475,12 +475,12 @@ def test_vectors_of_other_lengths_with_as_many_segments_are_found_out():
         ({"rank": 2}, "rank must be 0 to 1"),
     ],
 )
-def test_wrong_arguments_are_refused_at_the_door(options, message):
+def test_wrong_arguments_raise_before_anything_is_sent(options, message):
     with pytest.raises(ValueError, match=message):
         AsyncWorker("127.0.0.1:1", **{"world": 2, "size": 10} | options)
 
 
-def test_wrong_vectors_are_refused_before_anything_is_sent():
+def test_wrong_vectors_raise_before_anything_is_sent():
     with UdpModel(SMALL) as model, AsyncWorker(model.address(), world=1, size=6) as worker:
         with pytest.raises(TypeError, match=r"vector must be an array of float32, not float64: pass `vector\.astype"):
             worker.push(np.zeros(6))
@@ -492,7 +492,7 @@ def test_wrong_vectors_are_refused_before_anything_is_sent():
             worker.push(np.zeros(6, np.float32), version=1)
         vector = np.arange(6, dtype=np.float32).reshape(2, 3)
         worker.push(vector)
-        vector[:] = 9  # a copy was handed over
+        vector[:] = 9  # `push` has taken a copy
         assert worker.wait(5)
         [update] = worker.updates()
         assert update.sum.tolist() == [0, 1, 2, 3, 4, 5] and update.ages == {0: 0} and worker.version == 1

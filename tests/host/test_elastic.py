@@ -34,7 +34,7 @@ class Trainee:
         self.missing: list[tuple[int, ...]] = []
 
     def train(self, steps: int, *, until: threading.Event | None = None, kept: int = 0) -> None:
-        """So many steps; if told `until` when, at least `kept` more after that."""
+        """Train for a number of steps; with `until`, at least `kept` more steps after that holds."""
         while self.step < steps or (until and not until.is_set()):
             try:
                 if self.worker.needs_sync:
@@ -90,7 +90,7 @@ def test_training_goes_on_without_a_killed_worker_which_comes_back_with_the_same
     assert model.switch.counters()["stat.EVICTED"] == 1
 
 
-def test_a_restarted_switch_is_founded_anew_by_those_who_were_in_the_job():
+def test_the_members_create_their_job_again_after_a_restart_of_the_switch():
     with UdpModel(SMALL) as model:
 
         def body(worker):
@@ -111,7 +111,7 @@ def test_a_restarted_switch_is_founded_anew_by_those_who_were_in_the_job():
 
 
 @pytest.mark.parametrize("steps", [(0, 7, 3), (5, 2, 5), (2**40, 0, 2**31)])
-def test_share_takes_the_state_of_the_farthest_bit_for_bit(model, steps):
+def test_sync_state_copies_the_most_advanced_state_bit_for_bit(model, steps):
     states = [np.random.default_rng(rank).integers(0, 256, 777, np.uint8) for rank in range(3)]
     others = [np.array([[rank, -0.0], [np.nan, 2.0**-149]], np.float64) for rank in range(3)]
 
@@ -125,7 +125,7 @@ def test_share_takes_the_state_of_the_farthest_bit_for_bit(model, steps):
         assert octets.tobytes() == states[root].tobytes() and floats.tobytes() == others[root].tobytes()
 
 
-def test_share_takes_another_state_when_the_chosen_worker_dies_meanwhile():
+def test_sync_state_takes_another_state_when_the_chosen_worker_dies_meanwhile():
     """Rank 2 is ahead, takes part in the election, and is gone."""
     with UdpModel(SMALL) as model:
 
@@ -142,13 +142,13 @@ def test_share_takes_another_state_when_the_chosen_worker_dies_meanwhile():
     assert answers[:2] == [(1, [1] * 40)] * 2
 
 
-def test_election_of_the_lowest_rank_with_the_highest_step():
+def test_the_lowest_rank_with_the_highest_step_is_most_advanced():
     table = np.array([1, 5, 0, 0, 9, 9, 1, 5, 0, 1, 4, 0], np.int32)
     assert most_advanced(table) == (0, 5)
     assert most_advanced(np.array([1, 2**31 - 1, 0, 1, 0, 1], np.int32)) == (1, 2**31)
 
 
-def test_collectives_wait_for_share_once_newcomers_are_in():
+def test_collectives_raise_until_sync_state_once_workers_have_joined():
     with UdpModel(SMALL) as model:
         left = threading.Event()
 
@@ -177,8 +177,8 @@ def test_a_running_job_is_not_joined_unless_elastic():
         def body(worker):
             if worker.rank == 1:
                 worker.close()
-                told = r"the job is running already\. Rank 0 .*is alive.*needs elastic=True.*`iswitch end-job --job 0 --switch"
-                with pytest.raises(RefusedError, match=told):
+                message = r"the job is running already\. Rank 0 .*is alive.*needs elastic=True.*`iswitch end-job --job 0 --switch"
+                with pytest.raises(RefusedError, match=message):
                     Worker(model.address(1), world=2)
                 refused.set()
             else:
@@ -209,7 +209,7 @@ def test_a_halted_job_waits_and_goes_on():
             assert together(model, 2, body, timeout_s=0.4) == [[2.0] * 100] * 2
 
 
-def test_a_deadline_leaves_the_slow_out_and_says_who_they_are():
+def test_a_deadline_completes_sums_without_the_slow_and_names_them():
     with UdpModel(SMALL) as model:
 
         def body(worker):
@@ -235,12 +235,12 @@ def test_a_deadline_leaves_the_slow_out_and_says_who_they_are():
         ({"deadline_s": 3000}, "deadline_s must be"),
     ],
 )
-def test_times_out_of_range_are_refused_at_the_door(options, message):
+def test_times_out_of_range_raise_before_anything_is_sent(options, message):
     with pytest.raises(ValueError, match=message):
         Worker("127.0.0.1:1", world=1, **options)
 
 
-def test_an_elastic_job_begins_with_share():
+def test_an_elastic_job_begins_with_sync_state():
     """Otherwise workers with different first weights would diverge unnoticed."""
     with UdpModel(SMALL) as model, Worker(model.address(), world=1, elastic=True) as worker:
         with pytest.raises(MembershipChangedError, match="call `sync_state` before the next collective"):
@@ -249,7 +249,7 @@ def test_an_elastic_job_begins_with_share():
         worker.allreduce(np.zeros(3, np.float32))
 
 
-def test_a_share_that_is_interrupted_must_be_called_again(monkeypatch):
+def test_an_interrupted_sync_state_must_be_called_again(monkeypatch):
     """Otherwise the next collective would take the second half of `sync_state` for its own."""
     with UdpModel(SMALL) as model, Worker(model.address(), world=1, elastic=True) as worker:
         reduce = worker._reduce

@@ -1,4 +1,4 @@
-"""What a worker says to the usual mistakes: what happened, in whose hand it is, which parameter or command helps."""
+"""The messages for common mistakes name the cause, the responsible side, and the parameter or command that helps."""
 
 import threading
 import warnings
@@ -70,7 +70,7 @@ END_JOB = r"If the job's workers are dead, `iswitch end-job --job 0{key} --switc
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_a_worker_that_differs_is_told_both_values_and_who_holds_the_job(forming, options, message):
+def test_a_refusal_names_both_values_and_the_members_of_the_job(forming, options, message):
     with pytest.raises(RefusedError, match=message):
         Worker(forming, **({"world": 2, "rank": 1, "key": 5} | options))
 
@@ -111,7 +111,7 @@ def test_the_address_is_the_environments_unless_one_is_given(model, monkeypatch)
         ({"on_taint": "shout"}, "on_taint must be one of 'raise', 'warn', 'ignore'"),
     ],
 )
-def test_wrong_parameters_are_refused_at_the_door(kind, options, message):
+def test_wrong_parameters_raise_before_anything_is_sent(kind, options, message):
     with pytest.raises(ValueError, match=message):
         kind("127.0.0.1:1", world=2, **options, **({"size": 3} if kind is AsyncWorker else {}))
 
@@ -119,14 +119,14 @@ def test_wrong_parameters_are_refused_at_the_door(kind, options, message):
 def test_collectives_of_two_threads_at_once_are_refused(model):
     def body(worker):
         if worker.rank == 1:
-            assert told.wait(30)
+            assert entered.wait(30)
         else:
 
             def other():
                 model.until(lambda switch: switch.counters()["outcome.ADDED"] >= 1)
                 with pytest.raises(IswitchError, match=r"another thread is using this worker.*from one thread only"):
                     worker.allreduce(np.ones(3, np.float32))
-                told.set()
+                entered.set()
 
             thread = threading.Thread(target=other)
             thread.start()
@@ -134,7 +134,7 @@ def test_collectives_of_two_threads_at_once_are_refused(model):
         worker.allreduce(array)
         return array.tolist()
 
-    told = threading.Event()
+    entered = threading.Event()
     assert together(model, 2, body) == [[2.0] * 3] * 2
 
 
@@ -159,7 +159,7 @@ def test_one_thread_after_another_may_use_a_worker(model):
         lambda w: w.sync_state(np.ones(1), 0),
     ],
 )
-def test_use_after_leave(model, call):
+def test_use_after_close(model, call):
     with Worker(model.address(), world=1) as worker:
         worker.close()
         with pytest.raises(NotAMemberError, match=r"this worker has left its job, job 0 at .*: make a new Worker"):
@@ -169,7 +169,7 @@ def test_use_after_leave(model, call):
 # What a result says
 
 
-def test_a_result_shows_who_is_missing_and_tainted(model):
+def test_a_result_shows_the_missing_and_tainted_ranks(model):
     def body(worker):
         array = np.ones(40, np.float32)
         complete = repr(worker.allreduce(array))

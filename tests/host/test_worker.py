@@ -165,7 +165,7 @@ def test_barrier_waits_for_all(model):
     def body(worker):
         if worker.rank == 0:
             model.until(lambda switch: switch.counters()["outcome.ADDED"] == 2)
-            time.sleep(0.1)  # in which whoever does not wait gets through
+            time.sleep(0.1)  # a worker that does not wait ends in this time
             passed.append("late")
         worker.barrier()
         passed.append("through")
@@ -223,8 +223,8 @@ def test_tainted_contribution_is_reported_as_asked(model):
     def body(worker):
         array = np.full(3, np.inf if worker.rank == 1 else 1.0, np.float32)
         how = worker.on_taint = ("raise", "warn")[worker.rank]
-        told = r"in collective 1, rank 1 sent NaN, an infinity or a value with .x. >= 16384 .*in 1 of 1 segments\. .* lack rank 1\..*on_taint="
-        with pytest.raises(TaintedError, match=told) if how == "raise" else contextlib.nullcontext():
+        message = r"in collective 1, rank 1 sent NaN, an infinity or a value with .x. >= 16384 .*in 1 of 1 segments\. .* lack rank 1\..*on_taint="
+        with pytest.raises(TaintedError, match=message) if how == "raise" else contextlib.nullcontext():
             worker.allreduce(array)
         worker.on_taint = "ignore"
         again = np.ones(3, np.float32)
@@ -251,7 +251,7 @@ def test_propagated_taint_makes_nan(model):
         assert (tainted, whole) == ((1,), True)
 
 
-def test_sum_of_nobody_raises(model):
+def test_a_sum_without_contributions_raises(model):
     def body(worker):
         with pytest.raises(
             NoContributionError, match="1 of 1 segments contain no worker's elements: ranks 0 and 1 sent NaN"
@@ -262,7 +262,7 @@ def test_sum_of_nobody_raises(model):
     together(model, 2, body)
 
 
-def test_leaver_is_not_waited_for(model):
+def test_the_others_do_not_wait_for_a_worker_that_has_left(model):
     def body(worker):
         array = np.ones(40, np.float32)
         worker.allreduce(array)
@@ -303,7 +303,7 @@ def test_threshold_changes_for_all(model):
     together(model, 2, body)
 
 
-def test_lower_threshold_frees_those_who_wait_for_a_silent_worker(model):
+def test_a_lower_threshold_ends_the_wait_for_a_silent_worker(model):
     """Two have contributed and wait; the third never will."""
     waiting = threading.Barrier(3, timeout=30)
 
@@ -324,7 +324,7 @@ def test_lower_threshold_frees_those_who_wait_for_a_silent_worker(model):
     assert together(model, 3, body)[:2] == [((2,), {3.0})] * 2
 
 
-def test_after_a_timeout_the_others_go_on_without_the_one_that_hangs(model):
+def test_after_a_timeout_the_others_go_on_without_a_worker_that_hangs(model):
     """What the time-out's message says: end its process; then `rejoin` and `sync_state` by each of the others."""
     gate = threading.Barrier(3, timeout=30)
 
@@ -335,8 +335,8 @@ def test_after_a_timeout_the_others_go_on_without_the_one_that_hangs(model):
             kill(worker)
             gate.wait()
             return None
-        told = r"no result for 0.5 s \(`timeout_s`\).*so rank 2 is not in this collective.*`rejoin`, then `sync_state`.*end its process"
-        with pytest.raises(CollectiveTimeoutError, match=told):
+        message = r"no result for 0.5 s \(`timeout_s`\).*so rank 2 is not in this collective.*`rejoin`, then `sync_state`.*end its process"
+        with pytest.raises(CollectiveTimeoutError, match=message):
             worker.allreduce(np.ones(40, np.float32))
         gate.wait()
         gate.wait()
@@ -375,7 +375,7 @@ def test_address_wrong():
 
 
 @pytest.mark.parametrize("shut", [False, True])
-def test_absent_switch_is_told(shut):
+def test_an_absent_switch_is_unreachable(shut):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
         port = silent.getsockname()[1]
@@ -388,11 +388,11 @@ def test_absent_switch_is_told(shut):
             Worker(f"127.0.0.1:{port}", world=1, switch_timeout_s=0.3)
 
 
-def test_vanished_switch_is_told(model):
+def test_a_switch_that_vanishes_in_a_collective_is_unreachable(model):
     with Worker(model.address(), world=1, switch_timeout_s=0.2) as worker:
         model.deaf = True
-        told = r"in the middle of a collective of job 0.*has not answered for 0.2 s \(`switch_timeout_s`\).*`rejoin"
-        with pytest.raises(SwitchUnreachableError, match=told):
+        message = r"in the middle of a collective of job 0.*has not answered for 0.2 s \(`switch_timeout_s`\).*`rejoin"
+        with pytest.raises(SwitchUnreachableError, match=message):
             worker.barrier()
         model.deaf = False
 
@@ -426,7 +426,7 @@ def test_disagreement_is_refused_by_name(model, options, reason, monkeypatch):
     together(model, 2, body)
 
 
-def test_missing_workers_are_told_and_the_job_is_freed(model):
+def test_missing_workers_are_named_and_the_job_ends(model):
     with pytest.raises(CollectiveTimeoutError, match="waits for 2 workers, of which 1 have joined"):
         Worker(model.address(), world=2, join_timeout_s=0.1)
     with Worker(model.address(), world=1) as worker:
@@ -463,7 +463,7 @@ def test_timeout_names_the_counter_that_explains_it(model):
     together(model, 2, body, timeout_s=0.5)
 
 
-def test_result_of_another_size_is_told(model):
+def test_a_result_of_another_size_is_a_mismatch(model):
     turn = threading.Event()
 
     def body(worker):
@@ -478,7 +478,7 @@ def test_result_of_another_size_is_told(model):
     together(model, 2, body, threshold=1)
 
 
-def test_reset_is_told_to_the_others(model):
+def test_a_reset_raises_at_the_others(model):
     gate = threading.Barrier(3)
 
     def body(worker):
@@ -501,7 +501,7 @@ def test_reset_is_told_to_the_others(model):
         assert np.array_equal(array, total(3, 100))
 
 
-def test_ended_job_is_told(model):
+def test_an_ended_job_raises_not_a_member(model):
     with Worker(model.address(), world=1, key=5) as worker:
         other = UdpTransport(model.address(1))
         with pytest.raises(RefusedError, match="key"):
@@ -514,7 +514,7 @@ def test_ended_job_is_told(model):
             worker.barrier()
 
 
-def test_left_worker_is_told(model):
+def test_a_closed_worker_raises_not_a_member(model):
     worker = Worker(model.address(), world=1)
     assert worker.close() is True
     assert worker.close() is False
@@ -570,7 +570,7 @@ def test_option_wrong(options, error):
         Worker("127.0.0.1:1", **options)
 
 
-def test_broadcast_and_barrier_wait_for_everybody_whatever_the_threshold(model):
+def test_broadcast_and_barrier_wait_for_all_workers_whatever_the_threshold(model):
     came = threading.Event()
 
     def body(worker):
@@ -585,7 +585,7 @@ def test_broadcast_and_barrier_wait_for_everybody_whatever_the_threshold(model):
     assert together(model, 2, body, threshold=1) == [bytes([1] * 100)] * 2
 
 
-def test_reduction_of_nothing_is_whole():
+def test_a_reduction_of_nothing_is_complete():
     reduction = Reduction(2, 16, 0, np.zeros(0, HEADER))
     assert reduction.complete and reduction.tainted == ()
 

@@ -1,4 +1,4 @@
-"""Arrays and buffers of collectives: checks, with advice on what to pass instead, and the way of results into them."""
+"""Arrays and buffers of collectives: checks, with advice on what to pass instead, and filling them with results."""
 
 from typing import Any, TypeVar
 
@@ -95,13 +95,15 @@ def require_array(name: str, value: object, dtype: np.dtype[Any] = _FLOAT) -> No
 def _array_of(value: Any, dtype: np.dtype[Any]) -> str:
     """Return advice: how to make an array of a value of another type."""
     if hasattr(value, "detach") and hasattr(value, "numpy"):  # a torch.Tensor, or one that behaves like it
-        way = "tensor.detach()" if getattr(value, "requires_grad", False) else "tensor"
+        expression = "tensor.detach()" if getattr(value, "requires_grad", False) else "tensor"
         here = str(getattr(value, "device", "cpu")).partition(":")[0] == "cpu"
         known = str(getattr(value, "dtype", dtype)).rpartition(".")[2] in ("float32", "int32")
         if here and known:
-            return f"pass `{way}.numpy()`, which shares the memory of the tensor, so that the result is in the tensor"
-        way += ("" if here else ".cpu()") + ("" if known else ".float()")
-        return f"pass a copy, `array = {way}.numpy()`, and afterwards copy the result back, `{_copied_back(value)}`"
+            return f"pass `{expression}.numpy()`, which shares the memory of the tensor, so that the result is in the tensor"
+        expression += ("" if here else ".cpu()") + ("" if known else ".float()")
+        return (
+            f"pass a copy, `array = {expression}.numpy()`, and afterwards copy the result back, `{_copied_back(value)}`"
+        )
     if isinstance(value, (list, tuple)):
         if any(hasattr(entry, "shape") for entry in value):
             return "call the collective for each array, or pass all of them as one vector (torch.nn.utils.parameters_to_vector, numpy.concatenate)"

@@ -1,4 +1,4 @@
-"""The record of one worker's membership of a job: what the worker asked for, and what the switch granted."""
+"""The record of one worker's membership of a job: what the worker requested, and what the switch granted."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ class Membership:
     nonce : int
         64 random bits that identify this worker's Join.
     wanted : int
-        The rank that the worker asks for, or `NO_MEMBER` if the switch chooses.
+        The rank that the worker requests, or `NO_MEMBER` if the switch chooses.
     deadline_us : int
         Microseconds after which a segment completes without the missing workers, 0 if there is no deadline.
     evict_us : int

@@ -78,7 +78,7 @@ class Transport(Protocol):
         """
 
     def randbits(self, bits: int) -> int:
-        """Return a number of random bits, which nobody can guess."""
+        """Return a number of random bits, which others cannot guess."""
 
     def close(self) -> None:
         """Release the transport's resources."""

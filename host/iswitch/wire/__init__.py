@@ -2,14 +2,14 @@
 
 Everything else derives from here: the gateware's layouts (`hw/interface/layout.py`), the golden models, the driver,
 and the tables of `docs/protocol.md`. Records are numpy structured dtypes: a dtype is a packet record with names,
-widths, byte order and offsets. Four modules hold the declarations, and this package exports all of them:
+widths, byte order and offsets. Four modules hold the declarations that this package exports:
 
 - `frames`: addresses, our header, types, number formats, flags, checksum complement.
 - `control`: control messages and acknowledgements, actions, reasons of a refusal, limits of settings.
 - `registers`: addresses, counters, and views of jobs, members and slots.
 - `states`: states of jobs, members and slots, and the operations on a slot.
 
-The replay service has `iswitch.wire.replay`.
+`iswitch.wire.formats` describes the number formats, and `iswitch.wire.replay` holds the frames of the replay service.
 """
 
 from iswitch.wire.control import (

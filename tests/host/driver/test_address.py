@@ -40,7 +40,7 @@ def test_address_of_a_wrong_type(address):
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "two..dots", "x" * 80])
-def test_unknown_host_is_told(host):
+def test_an_unknown_host_is_unreachable(host):
     with pytest.raises(
         SwitchUnreachableError,
         match=r"there is no host .*check the spelling|cannot be looked up.*pass the IPv4 address",
@@ -55,7 +55,7 @@ def test_unknown_host_is_told(host):
         (socket.EAI_AGAIN, "'board' cannot be looked up.*no name server.*resolv.conf"),
     ],
 )
-def test_a_name_that_is_unknown_is_told_from_a_name_server_that_is_silent(number, words, monkeypatch):
+def test_an_unknown_name_and_a_silent_name_server_are_distinguished(number, words, monkeypatch):
     def look_up(*_):
         raise socket.gaierror(number, "for some reason")
 

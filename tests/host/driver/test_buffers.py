@@ -50,7 +50,7 @@ def advice(error, **names):
         ({"dtype": "torch.int32"}, "`tensor.numpy()`, which shares"),
     ],
 )
-def test_a_tensor_is_told_how_it_becomes_an_array(tensor, expression):
+def test_the_error_for_a_tensor_says_how_it_becomes_an_array(tensor, expression):
     for take in (
         lambda given: wire_type_of(given, "sum", OWN),
         buffer_octets,
@@ -94,7 +94,7 @@ def test_the_advice_for_tensors_of_torch_holds():
         (None, "NoneType"),
     ],
 )
-def test_what_is_no_array_is_told_how_to_make_one(value, known):
+def test_the_error_for_another_object_says_how_to_make_an_array(value, known):
     with pytest.raises(TypeError, match=rf"array must be a numpy\.ndarray, not {known}: ") as error:
         wire_type_of(value, "sum", OWN)
     if known not in ("str", "NoneType"):
@@ -119,14 +119,14 @@ def test_what_is_no_array_is_told_how_to_make_one(value, known):
         object,
     ],
 )
-def test_another_type_is_told_what_to_pass(dtype):
+def test_the_error_for_another_dtype_says_what_to_pass(dtype):
     array = np.ones(4, dtype)
     with pytest.raises(TypeError, match=f"array must be float32 or int32, not {array.dtype}: pass ") as error:
         wire_type_of(array, "sum", OWN)
     assert wire_type_of(advice(error, array=array), "sum", OWN)[1] in (FLOAT, INT)
 
 
-def test_a_read_only_array_is_told_to_be_copied():
+def test_the_error_for_a_read_only_array_says_to_copy_it():
     array = np.broadcast_to(np.float32(1), 4)
     for take in (lambda given: wire_type_of(given, "sum", OWN), buffer_octets):
         with pytest.raises(ValueError, match="must be writeable") as error:
@@ -173,7 +173,7 @@ def test_an_operation_that_there_is_not(array, op, own, word):
         ([np.zeros(2), np.zeros(3)], "for each array, or pass all of them as one vector"),
     ],
 )
-def test_a_buffer_that_cannot_be_broadcast_is_told_what_to_pass(buffer, words):
+def test_the_error_for_a_buffer_that_cannot_be_broadcast_says_what_to_pass(buffer, words):
     with pytest.raises((TypeError, ValueError)) as error:
         buffer_octets(buffer)
     assert words in str(error.value)

@@ -1,4 +1,4 @@
-"""The way of a member's vectors through waiting, claimed and granted. The whole protocol is in `test_stream.py`."""
+"""A member's vectors wait, are claimed and are granted. `test_stream.py` tests the whole protocol."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ MEMBERSHIP = Membership(
 
 
 class Script:
-    """A transport that keeps what is sent, at a time that the test sets."""
+    """A transport that records frames, at a time that the test sets."""
 
     def __init__(self):
         self.time, self.sent = 0.0, []

@@ -33,7 +33,7 @@ def test_matches_compares_the_beginning_of_the_digest():
     assert ours.matches(7, theirs.latest[:8]) is False  # more updates than there are
 
 
-def test_a_worker_that_joined_later_does_not_judge_what_came_before():
+def test_a_worker_does_not_compare_updates_from_before_it_joined():
     chain = DigestChain(1)
     chain.restart(5, chain_of(1).latest)
     assert chain.matches(4, bytes(8)) is None

@@ -99,7 +99,7 @@ def index(header):
     return (int(header["seq"]) - MEMBER.first_seq) % 2**32
 
 
-def test_contributions_keep_to_the_window_and_say_what_is_held():
+def test_contributions_keep_to_the_window_and_acknowledge_results():
     script = Script(lambda header, payload: [result(header, payload)])
     ring = Ring(script, MEMBER, backlog=16)
     values = np.arange(ELEMENTS * 30 - 1, dtype=np.float32)
@@ -198,7 +198,7 @@ def slow_sum(segments, **switch):
 
 @pytest.mark.parametrize("burst_s", [0.001, 0.006, 0.02])
 @pytest.mark.parametrize("service_s", [0.0001, 0.0005, 0.002])
-def test_switch_that_is_merely_slow_is_not_asked_again_and_again(service_s, burst_s):
+def test_a_slow_switch_causes_few_retransmissions(service_s, burst_s):
     resent, seconds = slow_sum(114, service_s=service_s, burst_s=burst_s)
     assert resent <= 12
     assert seconds <= 1.2 * 114 * service_s + 4 * burst_s
@@ -209,7 +209,7 @@ def test_switch_that_is_merely_slow_is_not_asked_again_and_again(service_s, burs
     [{113}, set(range(100, 114)), set(range(50, 114)), {0}, set(range(64)), set(range(0, 114, 7))],
     ids=["last", "14 last", "64 last", "first", "first window", "each 7th"],
 )
-def test_what_is_lost_is_sent_again_soon_and_once(loses):
+def test_a_lost_segment_is_retransmitted_soon_and_once(loses):
     resent, seconds = slow_sum(114, service_s=0.0005, burst_s=0.002, loses=loses)
     assert len(loses) <= resent <= len(loses) + 6
     assert seconds <= 114 * 0.0005 + 0.25

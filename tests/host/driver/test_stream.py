@@ -188,7 +188,7 @@ class Node:
             self.proceed()
 
     def proceed(self):
-        """Pushes what is ready when there is room, and computes again."""
+        """Push the ready vector if the pipeline has room, and compute again."""
         if self.ready_vector and self.stream.claims.pending < PIPELINE_DEPTH:
             self.vectors.append(self.ready_vector)
             self.stream.submit(self.ready_vector)
@@ -227,7 +227,7 @@ def job(size, *, world=3, staleness=2, threshold=2, compute_s=None, network=None
 
 
 def check(network, nodes=None):
-    """Every granted vector is in one update, once; updates are what the vectors in them say; and nobody differs."""
+    """Each granted vector is in one update, once; an update is the sum of its vectors; and all workers have the same."""
     nodes = nodes or [node for node in network.nodes if not node.dead]
     several = {
         update: [(node.rank, vector) for node in network.nodes for vector in node.vectors if vector.update == update]
@@ -283,10 +283,10 @@ def test_no_vector_is_older_than_the_staleness_and_the_switch_counts_the_same_ag
     assert max(counted) <= staleness
     assert (
         0 <= sum(counted.values()) - known.total() <= len(network.nodes)
-    )  # those that wait, or whose GRANT is on its way
+    )  # vectors that wait, or whose GRANT is in flight
 
 
-def test_a_slow_worker_does_not_hold_the_others_and_gets_in_when_they_wait():
+def test_a_slow_worker_does_not_block_the_others_and_contributes_when_they_wait():
     network = job(9, staleness=1, threshold=2, compute_s=[0.001, 0.001, 0.5])
     assert trained(network, 400)
     slow = network.nodes[2]
@@ -296,7 +296,7 @@ def test_a_slow_worker_does_not_hold_the_others_and_gets_in_when_they_wait():
     assert slow.stream.claims.refused and check(network)
 
 
-def test_what_was_computed_ahead_with_refused_weights_is_dropped_with_it():
+def test_a_vector_computed_ahead_with_refused_weights_is_dropped_too():
     network = job(5, staleness=0, threshold=1, compute_s=[0.0005, 100, 100])
     late = network.nodes[2]
     assert trained(network, 5)
@@ -308,7 +308,7 @@ def test_what_was_computed_ahead_with_refused_weights_is_dropped_with_it():
     assert late.stream.claims.refused == 3 and not late.stream.claims.pending
 
 
-def test_what_waits_is_not_pushed_out_by_what_comes_after_a_refusal():
+def test_a_vector_after_a_refusal_does_not_replace_a_waiting_one():
     network = job(5, threshold=1, compute_s=[100, 0.0005, 100])
     assert trained(network, 2)
     stream, layout = network.nodes[0].stream, network.nodes[0].layout
@@ -317,7 +317,7 @@ def test_what_waits_is_not_pushed_out_by_what_comes_after_a_refusal():
     )
     stream.submit(first)
     stream.submit(second)
-    stream.claims.handle_refusal(1)  # heard while an acknowledgement was waited for
+    stream.claims.handle_refusal(1)  # it came while the worker waited for an acknowledgement
     stream.submit(third)
     claims = stream.claims
     assert (claims._claimed, claims._waiting, claims.refused) == (second, third, 1)
@@ -325,7 +325,7 @@ def test_what_waits_is_not_pushed_out_by_what_comes_after_a_refusal():
 
 @pytest.mark.parametrize("goal", range(1, 40, 6))
 @pytest.mark.parametrize("faults", [{}, BAD], ids=["sound", "bad network"])
-def test_a_killed_worker_is_put_out_and_the_others_go_on(faults, goal):
+def test_a_killed_worker_is_evicted_and_the_others_go_on(faults, goal):
     network = job(30, threshold=3, evict_us=100_000, network=Network(**faults, seed=goal))
     network.run(lambda: max(len(node.updates) for node in network.nodes) >= goal)
     network.nodes[1].dead = True
@@ -341,7 +341,7 @@ def test_a_killed_worker_is_put_out_and_the_others_go_on(faults, goal):
     assert network.switch.counters()["stat.EVICTED"] == 1
 
 
-def test_an_update_whose_members_are_all_gone_changes_nothing_and_holds_nobody():
+def test_an_update_whose_members_have_all_died_changes_nothing_and_blocks_no_worker():
     """The only member granted dies between its GRANT and its first segment."""
     network = job(30, threshold=1, evict_us=100_000, compute_s=[0.001, 10, 10])
     first = network.nodes[0]
@@ -356,7 +356,7 @@ def test_an_update_whose_members_are_all_gone_changes_nothing_and_holds_nobody()
     assert not abandoned.headers["count"].any() and not abandoned.sum.any() and not abandoned.trailer["version"].any()
 
 
-def test_a_program_that_takes_no_updates_holds_the_others_at_the_ring_and_no_longer():
+def test_a_program_that_takes_no_updates_blocks_the_others_at_the_end_of_the_ring():
     network = job(5, staleness=2, threshold=2, compute_s=[0.001, 0.001, 100], backlog=4)
     idle = network.nodes[2]
     idle.takes = False
@@ -404,7 +404,7 @@ def test_backlog_must_be_above_the_staleness():
         job(5, staleness=2, backlog=2)
 
 
-def test_nothing_more_is_offered_than_the_pipeline_holds():
+def test_the_pipeline_accepts_no_more_vectors_than_it_holds():
     network = job(5, compute_s=[100] * 3)
     stream, layout = network.nodes[0].stream, network.nodes[0].layout
     for _ in range(PIPELINE_DEPTH):
@@ -413,7 +413,7 @@ def test_nothing_more_is_offered_than_the_pipeline_holds():
         stream.submit(Vector(np.zeros(5, np.int32), layout.empty_trailer(), 0, CONFIG.elements))
 
 
-def test_no_vector_is_offered_with_weights_that_are_not_complete():
+def test_a_vector_with_incomplete_weights_is_rejected():
     network = job(5, compute_s=[100] * 3)
     stream, layout = network.nodes[0].stream, network.nodes[0].layout
     with pytest.raises(ValueError, match="version must be at most 0, the updates that are complete, not 1"):
@@ -425,18 +425,18 @@ class Forgetful(Network):
 
     def __post_init__(self):
         super().__post_init__()
-        self.told = set()
+        self.acknowledged = set()
 
     def deliver(self, port, frame):
         header = np.frombuffer(frame, HEADER, 1, ADDRESS_BYTES)[0]
         holds = int(header["member"]), int(header["seq"]) - int(header["behind"])
-        if header["version_type"] & 15 != Type.RECEIPT or holds in self.told:
+        if header["version_type"] & 15 != Type.RECEIPT or holds in self.acknowledged:
             super().deliver(port, frame)
         else:
-            self.told.add(holds)
+            self.acknowledged.add(holds)
 
 
-def test_a_claim_whose_receipt_was_lost_is_believed_when_it_comes_again():
+def test_a_claim_whose_receipt_was_lost_is_accepted_when_it_comes_again():
     network = job(5, world=2, staleness=0, threshold=2, network=Forgetful(), compute_s=[0.001] * 2)
     assert trained(network, 50) and check(network)
     assert 50 <= network.switch.outcomes[Outcome.UNHELD] <= 110
@@ -449,7 +449,7 @@ def test_an_idle_member_gives_signs_of_life():
     assert network.switch.counters()["stat.EVICTED"] == 0
 
 
-def test_nobody_is_put_out_of_a_job_that_is_halted_for_long():
+def test_no_member_of_a_halted_job_is_evicted():
     """Who was granted an update sends contributions and nothing else, while others ask for its results."""
     network = job(9, staleness=1, threshold=1, evict_us=100_000, compute_s=[0.001, 0.0012, 0.0015])
     assert trained(network, 20)
@@ -517,16 +517,16 @@ def lame(seed):
 
 
 @pytest.mark.mutant
-def test_the_driver_holds_what_its_mutants_do_not():
+def test_the_driver_keeps_the_rules_that_its_mutants_break():
     assert all(holds(lame(seed)) for seed in range(4))
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_driver_that_breaks_a_rule_is_found_out(monkeypatch, name):
+def test_a_driver_that_breaks_a_rule_is_detected(monkeypatch, name):
     monkeypatch.setattr(*MUTANTS[name])
     assert not all(holds(lame(seed)) for seed in range(4))
 
 
 @pytest.mark.mutant
-def test_mutants_are_of_methods_that_there_are():
+def test_mutants_replace_methods_that_exist():
     assert all(hasattr(part, method) for part, method, _ in MUTANTS.values())

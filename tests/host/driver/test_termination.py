@@ -117,7 +117,7 @@ class Lossy(UdpModel):
 
 
 @pytest.mark.parametrize("work", ["worker.barrier()", "time.sleep(60)"])
-def test_the_goodbye_is_repeated_if_its_datagram_is_lost(work):
+def test_the_leave_is_repeated_if_its_datagram_is_lost(work):
     with Lossy(SMALL) as model, another_rank(model):
         code, _ = terminate(
             model,
@@ -128,7 +128,7 @@ def test_the_goodbye_is_repeated_if_its_datagram_is_lost(work):
         assert code == -signal.SIGTERM and model.leaves == 2 and model.switch.jobs[0].live == 0b10
 
 
-def test_after_sigkill_the_same_command_ends_the_job_that_was_left_behind(model):
+def test_after_sigkill_the_same_command_ends_the_abandoned_job(model):
     options = "world=1, rank=0, key=9, evict_s=0.5"
     text = PROGRAM.format(before="", after="", work="time.sleep(60)", worker=f'Worker("{model.address()}", {options})')
     for number in range(2):
@@ -174,7 +174,7 @@ def test_the_same_without_epoll(model, ended, monkeypatch):
     test_the_handler_does_not_wait_for_a_lock_that_its_own_thread_holds(model, ended)
 
 
-def test_a_switch_that_is_gone_holds_the_end_up_for_a_second_at_most(model, ended):
+def test_a_silent_switch_delays_the_end_by_a_second_at_most(model, ended):
     with Worker(model.address(), world=1):
         model.deaf = True
         termination._terminate(signal.SIGTERM, None)
@@ -193,7 +193,7 @@ def test_a_worker_that_waits_for_the_others_leaves_the_forming_job(model, ended)
     assert ended == ["waits", (os.getpid(), signal.SIGTERM)]
 
 
-def test_a_worker_in_rejoin_gives_up_the_seat_that_it_waits_in(model, ended, monkeypatch):
+def test_a_worker_in_rejoin_leaves_the_place_that_it_waits_in(model, ended, monkeypatch):
     """The switch restarts; the worker creates the job again, and waits for the others."""
 
     def other():
@@ -248,7 +248,7 @@ def test_other_threads_set_no_handler():
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and not termination._callbacks
 
 
-def test_a_forked_child_does_not_sign_its_parent_off(model):
+def test_a_forked_child_does_not_leave_for_its_parent(model):
     with Worker(model.address(), world=1) as worker:
         if (child := os.fork()) == 0:
             try:

@@ -67,7 +67,7 @@ def test_wait_for_slow_workers_does_not_delay_what_follows():
         assert timer.first_timeout_s <= 0.0521
 
 
-def test_proof_of_loss_is_forgotten_after_256_collectives():
+def test_proof_of_loss_expires_after_256_collectives():
     timer = RetransmissionTimer()
     timer.record_loss()
     for _ in range(256):

@@ -43,7 +43,7 @@ class Failing:
         raise OSError(self._number, os.strerror(self._number))
 
 
-def test_a_host_without_a_route_is_told(monkeypatch):
+def test_a_host_without_a_route_is_unreachable(monkeypatch):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as real:
         monkeypatch.setattr("socket.socket", lambda *_: Failing(real, "connect", errno.ENETUNREACH))
         with pytest.raises(SwitchUnreachableError, match=r"no route.*`ip route get 198\.51\.100\.7`"):
@@ -64,7 +64,7 @@ def test_a_host_without_a_route_is_told(monkeypatch):
         errno.ENOMEM,
     ],
 )
-def test_a_datagram_that_cannot_be_sent_now_is_lost_and_the_reason_kept(transport, number):
+def test_a_datagram_that_cannot_be_sent_now_is_lost_and_the_cause_recorded(transport, number):
     real, transport._socket = transport._socket, Failing(transport._socket, "send", number)
     transport.send(b"1", 1)
     assert transport.fault and "; " in transport.fault
@@ -90,7 +90,7 @@ def test_a_train_that_no_datagram_of_it_could_replace_leaves_gso_on(peer):
     transport.close()
 
 
-def test_an_error_while_receiving_is_told(transport, peer):
+def test_an_error_while_receiving_is_recorded(transport, peer):
     transport.send(b"1", 1)
     peer.sendto(b"2", peer.recvfrom(10)[1])
     transport._socket = Failing(transport._socket, "recvmsg_into" if transport.gro else "recv_into", errno.EMSGSIZE)
@@ -123,7 +123,7 @@ def test_datagrams_arrive_in_order_whatever_their_sizes(transport, peer):
     assert transport.receive(buffer, 0.01) == (0, 0)
 
 
-def test_kernel_train_is_received_whole(peer):
+def test_a_train_of_the_kernel_is_received_at_once(peer):
     transport = UdpTransport(f"127.0.0.1:{peer.getsockname()[1]}")
     if not (transport.gso and transport.gro):
         pytest.skip("this kernel has no UDP trains")
@@ -157,14 +157,14 @@ def test_device_without_trains_gets_datagrams(peer):
     transport.close()
 
 
-def test_segment_above_the_mtu_is_told(peer):
+def test_a_segment_above_the_mtu_raises(peer):
     transport = UdpTransport(f"127.0.0.1:{peer.getsockname()[1]}", no_offload=True)
     with pytest.raises(ValueError, match="fewer `elements`"):
         transport.send(bytes(65508), 65508)
     transport.close()
 
 
-def test_shut_port_is_noted(transport, peer):
+def test_a_closed_port_is_recorded(transport, peer):
     peer.close()
     transport.send(b"1", 1)
     buffer = memoryview(bytearray(RECEIVE_BYTES))

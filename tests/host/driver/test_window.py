@@ -29,7 +29,7 @@ def test_random_loss_leaves_the_window_alone(retransmitted, resent):
     assert window.size == 64
 
 
-def test_the_whole_window_is_tried_again_after_256_collectives():
+def test_the_full_window_is_tried_again_after_256_collectives():
     window = SendWindow(64)
     window.record_results(64, retransmitted=36, resent=36)
     for _ in range(255):
@@ -39,7 +39,7 @@ def test_the_whole_window_is_tried_again_after_256_collectives():
     assert window.size == 64
 
 
-def test_results_of_short_collectives_are_looked_at_together():
+def test_results_of_short_collectives_are_judged_together():
     window = SendWindow(64)
     for _ in range(63):
         window.record_results(1, retransmitted=1, resent=1)
