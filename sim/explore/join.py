@@ -36,8 +36,8 @@ JoinRule = Callable[[Config, Job, Request, Source, Offer, int], Verdict]
 class Actor(NamedTuple):
     """One incarnation of a worker.
 
-    `address` tells machines apart. `wanted`: the index that it asks for. `after`: the actor that must be gone before
-    this one starts.
+    `address` tells machines apart. `wanted`: the index that it asks for. `after`: the actor that must have crashed or left
+    before this one starts.
     """
 
     address: int

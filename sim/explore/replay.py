@@ -12,7 +12,7 @@ again and again, or never. So no client needs to crash: one that does not move i
 in the network. How long OPEN remains may be bounded:
 
 - WITHIN: none arrives once the session that it opened is another client's, which takes 10 s.
-- WAITING: it arrives as long as its client, which has heard nothing, sends it.
+- WAITING: it arrives as long as its client has no answer and repeats it.
 - ALWAYS: it arrives at any time, and opens a session that its client has given up, or has had and lost.
 
 Checked at each step, besides what the switch checks: an answer that a client takes for a request's is that of the
@@ -23,10 +23,20 @@ answered gets an answer to every request, or learns that its session is lost.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from iswitch.wire.replay import WAITS, Fate, Kind
+from sim.explore.replay_scenario import (
+    ALWAYS,
+    WAITING,
+    ClientState,
+    GateMoves,
+    GivesUp,
+    SendsNext,
+    SessionFallsSilent,
+    SessionScenario,
+    SwitchResets,
+)
 from sim.explore.replay_switch import (
     EXECUTED,
     SKIPPED,
@@ -35,136 +45,13 @@ from sim.explore.replay_switch import (
     ReplayAnswer,
     SessionsCore,
     SessionsSwitch,
-    ToyDispatcher,
     execution_mark,
 )
-from sim.explore.search import Event, Explorer, Scenario, Violation
+from sim.explore.search import Event, Explorer, Violation
 from sim.model.interface.tuples import replace_at
-from sim.model.replay.session import RULES, SERIAL, Rules
+from sim.model.replay.session import SERIAL
 
-__all__ = [
-    "ALWAYS",
-    "WAITING",
-    "WITHIN",
-    "ClientRules",
-    "ClientState",
-    "SessionExplorer",
-    "SessionScenario",
-    "SessionState",
-]
-
-WITHIN, WAITING, ALWAYS = "within", "waiting", "always"
-
-
-class ClientRules(NamedTuple):
-    """Wrong rules that a client may follow; by default none.
-
-    `window`: this many requests in flight instead of `kept`. `accepts_waits`: a request that must wait counts as done.
-    `closes_early`: CLOSE while other requests are unanswered. `reuses`: another SAMPLE instead of the SKIP.
-    `assumes_skipped`: what is answered after a SKIP was skipped, whatever the answer's kind. `ignores_seq`: an answer
-    is for the oldest request that lacks one. `ignores_old`: OLD is no answer. `gives_up_early`: OLD for a request that
-    was answered also means that the session is lost.
-    """
-
-    window: int = 0
-    accepts_waits: bool = False
-    closes_early: bool = False
-    reuses: bool = False
-    assumes_skipped: bool = False
-    ignores_seq: bool = False
-    ignores_old: bool = False
-    gives_up_early: bool = False
-
-
-CORRECT_CLIENTS = ClientRules()
-
-
-@dataclass(frozen=True)
-class SessionScenario(Scenario):
-    """Some clients of one replay service.
-
-    Parameters
-    ----------
-    plans : tuple of tuple of Kind
-        The kinds of each client's requests.
-    sessions, kept : int
-        How many sessions there are, and how many answers each keeps.
-    skips : bool
-        Whether clients may give up a SAMPLE.
-    delays : str
-        How long OPEN remains in the network: WITHIN, WAITING or ALWAYS.
-    opens : int
-        States in which more sessions have been given are not covered.
-    first : int
-        Number of the first request that the switch ever expects.
-    resets : int
-        How often the switch may forget everything; with OPEN only WITHIN.
-    rules : Rules
-        The switch's rules under test.
-    clients : ClientRules
-        The clients' rules under test.
-    dispatcher : type
-        The switch; a subclass makes a mutant.
-    """
-
-    plans: tuple[tuple[Kind, ...], ...]
-    sessions: int = 1
-    kept: int = 1
-    skips: bool = False
-    delays: str = WITHIN
-    opens: int = 4
-    first: int = 0
-    resets: int = 0
-    rules: Rules = RULES
-    clients: ClientRules = CORRECT_CLIENTS
-    dispatcher: type[ToyDispatcher] = ToyDispatcher
-
-
-class ClientState(NamedTuple):
-    """What a client knows.
-
-    `answered`: of each request of the plan UNKNOWN, EXECUTED or SKIPPED. `base`: number of its first request. `sent`:
-    how many requests it has sent, and of these `skipped`, a bit mask.
-    """
-
-    answered: tuple[int, ...]
-    session: int | None = None
-    base: int = 0
-    sent: int = 0
-    skipped: int = 0
-    lost: bool = False
-
-    @property
-    def low(self) -> int:
-        """The oldest request that is not answered."""
-        return next((k for k, form in enumerate(self.answered) if form == UNKNOWN), len(self.answered))
-
-
-class GateMoves(NamedTuple):
-    """The gate for SAMPLE opens or shuts."""
-
-
-class SwitchResets(NamedTuple):
-    """The switch forgets every session."""
-
-
-class SessionFallsSilent(NamedTuple):
-    """Nothing has come from the client of a session for so long that the session may be given away."""
-
-    session: int
-
-
-class SendsNext(NamedTuple):
-    """A client sends the next request of its plan."""
-
-    client: int
-
-
-class GivesUp(NamedTuple):
-    """A client gives up a SAMPLE that it has sent, and sends SKIP instead."""
-
-    client: int
-    number: int
+__all__ = ["SessionExplorer", "SessionState"]
 
 
 class SessionState(NamedTuple):

@@ -39,16 +39,8 @@ from sim.explore.messages import (
     receipts,
 )
 from sim.explore.search import Continuation, Event, Explorer, Violation
-from sim.explore.tree_switches import (
-    LeafReceipt,
-    MemberLeaves,
-    ParentResult,
-    SlotExpires,
-    SwitchTree,
-    TreeCore,
-    TreeScenario,
-    Uplink,
-)
+from sim.explore.tree_scenario import LeafReceipt, MemberLeaves, ParentResult, SlotExpires, TreeScenario, Uplink
+from sim.explore.tree_switches import SwitchTree, TreeCore
 from sim.model.interface.tuples import replace_at
 
 __all__ = ["TreeExplorer", "TreeState"]

@@ -4,123 +4,19 @@ A payload is one bit that names its worker and segment. The accumulators are set
 it is made.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from iswitch.wire import Operation, Outcome, SlotState
 from sim.explore.messages import UNKNOWN, Contribution, Leave, Receipt, SegmentNumbers, known
-from sim.explore.search import Event, Scenario, Violation
+from sim.explore.search import Event, Violation
 from sim.explore.switch import ExploredSwitch
+from sim.explore.tree_scenario import LeafReceipt, MemberLeaves, ParentResult, SlotExpires, TreeScenario, Uplink
 from sim.model.decide import ring as flat
 from sim.model.decide import tree as golden
 from sim.model.decide.slot import Ring, Slot, Work
-from sim.model.decide.tree import RULES, Rules
 from sim.model.interface.tuples import replace_at
 
-__all__ = [
-    "LeafReceipt",
-    "MemberLeaves",
-    "ParentResult",
-    "SlotExpires",
-    "SwitchTree",
-    "TreeCore",
-    "TreeScenario",
-    "TreeSent",
-    "Uplink",
-]
-
-
-@dataclass(frozen=True)
-class TreeScenario(Scenario):
-    """One job on a tree of switches.
-
-    Parameters
-    ----------
-    parents : tuple of int
-        The switch above each switch. Switch 0 is the root, with -1.
-    homes : tuple of int
-        The switch of each worker.
-    window, segments : int
-        W, and how many segments are summed.
-    threshold : int
-        How many of the root's *members* complete a slot there, 0 for all.
-    deadlines : tuple of int
-        Switches whose slots may expire.
-    leaves : int
-        How many workers may leave.
-    evicted : tuple of int
-        Switches that their parent may evict.
-    tainted : frozenset of (worker, segment)
-        Contributions that are quarantined.
-    silent : tuple of frozenset of int
-        Sets of workers without whose contributions the others must make progress, given the receipts of these.
-    receipts : bool
-        False makes a mutant: no receipts are sent.
-    rules : Rules
-        The rules under test.
-    answers : bool
-        False makes a mutant: the root does not repeat its results to switches.
-    reports : bool
-        False makes a mutant: leaves send no receipts up.
-    """
-
-    parents: tuple[int, ...]
-    homes: tuple[int, ...]
-    window: int = 1
-    segments: int = 4
-    threshold: int = 0
-    deadlines: tuple[int, ...] = ()
-    leaves: int = 0
-    evicted: tuple[int, ...] = ()
-    tainted: frozenset[tuple[int, int]] = frozenset()
-    silent: tuple[frozenset[int], ...] = (frozenset(),)
-    receipts: bool = True
-    rules: Rules = RULES
-    answers: bool = True
-    reports: bool = True
-
-
-class Uplink(NamedTuple):
-    """A partial sum of `ranks` reaches the parent. Nobody below the switch lacked a result below `low`."""
-
-    switch: int
-    segment: int
-    ranks: int
-    low: int
-
-
-class LeafReceipt(NamedTuple):
-    """A leaf's receipt reaches its parent. `wanted`: the segment whose result it asks for, or UNKNOWN."""
-
-    switch: int
-    low: int
-    wanted: int
-
-    @property
-    def segment(self) -> int:
-        """The segment that the receipt names."""
-        return self.low if self.wanted == UNKNOWN else self.wanted
-
-
-class ParentResult(NamedTuple):
-    """A result of its parent reaches a leaf."""
-
-    switch: int
-    segment: int
-    ranks: int
-
-
-class MemberLeaves(NamedTuple):
-    """A switch leaves its parent, for nobody is below it any more, or its parent evicts it."""
-
-    switch: int
-
-
-class SlotExpires(NamedTuple):
-    """The deadline of a collecting slot passes."""
-
-    switch: int
-    slot: int
+__all__ = ["SwitchTree", "TreeCore", "TreeSent"]
 
 
 class TreeCore(NamedTuple):
@@ -333,7 +229,7 @@ class SwitchTree(ExploredSwitch[TreeCore, TreeSent]):
         return Uplink(state.switch, segment, state.sent_up[segment], self.low(state))
 
     def low(self, state: TreeCore) -> int:
-        """Return the lowest segment whose result somebody below a switch may lack, as the switch reports it."""
+        """Return the lowest segment whose result a member below a switch may lack, as the switch reports it."""
         ring = state.ring
         return self.numbers.segment(
             self.scenario.rules.lowest_acknowledged(ring) if ring.live else ring.acknowledged[0]

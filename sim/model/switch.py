@@ -1,4 +1,4 @@
-"""Golden model of the whole switch: a frame goes in, frames come out, counters and registers follow.
+"""Golden model of the switch: a frame goes in, frames come out, counters and registers follow.
 
 The model has no clocks and no queues, so nothing is ever dropped on the way out. The frames that one received frame
 causes come in this order: ordinary copies by port; a reply to the ingress port; results, slot by slot, each by port and

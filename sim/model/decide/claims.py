@@ -174,7 +174,7 @@ def kept_answer(claims: Claims, member: int) -> Answer | None:
 
 
 def grant(verdict: Verdict, ring: Ring) -> Verdict:
-    """Grant the next update to all members that wait. Every live member is told, for each must expect the result."""
+    """Grant the next update to all members that wait. Every live member receives the GRANT, for each must expect the result."""
     claims = verdict.claims
     made = Grant(claims.base, waiting_members(claims))
     claims = claims._replace(

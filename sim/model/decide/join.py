@@ -63,7 +63,7 @@ def join(
     for index, entry in enumerate(job.entries):
         if entry.state in OWNED and entry.nonce == request.nonce and entry.source == source:
             return rejoin(job, index, request, now_us, is_closed)
-    if request.token:  # the confirmation of an entry that is gone, perhaps with its job: no worker's first Join
+    if request.token:  # confirms an entry that no longer exists, perhaps nor its job; a first Join has no token
         return refused._replace(reason=Reason.TOKEN)
     if job.state == JobState.NONE:
         job = create_job(config, request, offer, ranks)

@@ -1,7 +1,7 @@
 """Golden model of a batch's random numbers: at which fractions of the total it samples.
 
-xoroshiro128++ (Blackman and Vigna, "Scrambled Linear Pseudorandom Number Generators", ACM TOMS 47, 2021), a whole word
-of 64 bits for each sample. The seed comes with the request, so a batch can be sampled again.
+xoroshiro128++ (Blackman and Vigna, "Scrambled Linear Pseudorandom Number Generators", ACM TOMS 47, 2021), one word of
+64 bits for each sample. The seed comes with the request, so a batch can be sampled again.
 """
 
 from collections.abc import Iterator

@@ -100,9 +100,11 @@ def answers(request: Request, kept: CachedAnswer) -> list[bytes]:
     ]
 
 
-def data(request: Request, payload: bytes, *, gone: int = 0, **fields: int) -> bytes:
+def data(request: Request, payload: bytes, *, overwritten: int = 0, **fields: int) -> bytes:
     """Return the UDP payload of DATA. Its `ticket` says which parts were overwritten."""
-    return with_end_row(header(Type.DATA, request, count=len(payload) // UNIT_BYTES, ticket=gone, **fields) + payload)
+    return with_end_row(
+        header(Type.DATA, request, count=len(payload) // UNIT_BYTES, ticket=overwritten, **fields) + payload
+    )
 
 
 def fault(request: Request, reason: Fate) -> bytes:

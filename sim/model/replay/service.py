@@ -163,8 +163,10 @@ class Service(Dispatcher):
         records = (
             blank if slot is None else self.memory.bytes[self.memory.record(request.table, slot)] for slot in slots
         )
-        gone = sum(1 << k for k, slot in enumerate(slots) if slot is None)
-        return Fate.OVERWRITTEN if gone else Fate.DONE, [(source, frames.data(request, b"".join(records), gone=gone))]
+        overwritten = sum(1 << k for k, slot in enumerate(slots) if slot is None)
+        return Fate.OVERWRITTEN if overwritten else Fate.DONE, [
+            (source, frames.data(request, b"".join(records), overwritten=overwritten))
+        ]
 
     def units(self, request: Request) -> bytes | None:
         """Return the units of a log that a LOAD or SHOUT names, or None if one of them is not in the log."""
@@ -178,7 +180,7 @@ class Service(Dispatcher):
         """Return units of a log."""
         units, owner = self.units(request), int(request.first(LOAD)["session"])
         if units is None:
-            return Fate.OVERWRITTEN, [(source, frames.data(request, b"", gone=1, fragments=owner))]
+            return Fate.OVERWRITTEN, [(source, frames.data(request, b"", overwritten=1, fragments=owner))]
         return Fate.DONE, [(source, frames.data(request, units, fragments=owner))]
 
     def look(self, request: Request, source: Source) -> tuple[Fate, Sent]:
@@ -198,7 +200,7 @@ class Service(Dispatcher):
         owner = int(body["session"])
         units = self.units(request) if owner == request.session else None
         if units is None:
-            return Fate.OVERWRITTEN, [(source, frames.data(request, b"", gone=1, fragments=owner))]
+            return Fate.OVERWRITTEN, [(source, frames.data(request, b"", overwritten=1, fragments=owner))]
         copies = [
             (
                 session.source,

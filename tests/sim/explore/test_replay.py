@@ -3,7 +3,8 @@
 import pytest
 
 from iswitch.wire.replay import Fate, Kind
-from sim.explore.replay import ALWAYS, WAITING, ClientRules, SessionExplorer, SessionScenario
+from sim.explore.replay import SessionExplorer
+from sim.explore.replay_scenario import ALWAYS, WAITING, ClientRules, SessionScenario
 from sim.explore.replay_switch import ToyDispatcher
 from sim.explore.search import Violation
 from sim.model.interface.message import Source

@@ -12,7 +12,7 @@ from iswitch.wire import SlotState
 from sim.explore.messages import UNKNOWN, Leave, Result, is_member, lowest_missing
 from sim.explore.search import Violation
 from sim.explore.tree import TreeExplorer
-from sim.explore.tree_switches import ParentResult, TreeScenario, Uplink
+from sim.explore.tree_scenario import ParentResult, TreeScenario, Uplink
 from sim.model.decide import slot as flat
 from sim.model.decide.tree import Rules
 from sim.model.interface.serial import ahead
