@@ -33,6 +33,7 @@ class Switch(SwitchRecord):
 
     @property
     def names(self) -> list[str]:
+        """Names of the switches that the entry stands for."""
         return [self.name] if self.count is None else [f"{self.name}{number}" for number in range(1, self.count + 1)]
 
     @property
@@ -42,14 +43,15 @@ class Switch(SwitchRecord):
 
 
 class Uplink(Record):
-    """A cable from each switch of a rack to the switch `to`, or to all whose names begin so (``spine*``)."""
+    """A cable from each switch of a rack to the switch `to`, or to all switches whose names begin with it (``spine*``)."""
 
     to: Text
     bw_gbps: Gbps
     reserved_gbps: ReservedGbps = 0.0
 
 
-def _hosts(given: Any, check: Callable[[Any], Any]) -> Any:
+def _check_hosts(given: Any, check: Callable[[Any], Any]) -> Any:
+    """Report one mistake, not one for each type that `hosts` may have."""
     try:
         return check(given)
     except ValidationError:
@@ -59,7 +61,7 @@ def _hosts(given: Any, check: Callable[[Any], Any]) -> Any:
 class Rack(Switch):
     """A switch with workers."""
 
-    hosts: Annotated[Annotated[Whole, Field(ge=0)] | list[Text], WrapValidator(_hosts)]
+    hosts: Annotated[Annotated[Whole, Field(ge=0)] | list[Text], WrapValidator(_check_hosts)]
     nic_gbps: Gbps
     uplinks: list[Uplink] = []
 
@@ -86,11 +88,11 @@ class Host(HostRecord):
     @model_validator(mode="after")
     def _check_cable(self) -> "Host":
         if (self.at is None) != (self.bw_gbps is None):
-            raise ValueError(f"the cable of {self.name} needs both 'at' and 'bw_gbps'")
+            raise ValueError("its cable needs both 'at' and 'bw_gbps'")
         return self
 
 
-def _two_ends(ends: list[str]) -> list[str]:
+def _check_ends(ends: list[str]) -> list[str]:
     if len(ends) != 2 or ends[0] == ends[1]:
         raise must_be("a list of two different nodes")
     return ends
@@ -99,11 +101,11 @@ def _two_ends(ends: list[str]) -> list[str]:
 class Link(CableRecord):
     """An entry of `links`."""
 
-    between: Annotated[list[Text], AfterValidator(_two_ends)]
+    between: Annotated[list[Text], AfterValidator(_check_ends)]
 
 
 class Document(Record):
-    """A whole file."""
+    """The document."""
 
     job: JobSettings = JobSettings()
     racks: list[Rack] = []

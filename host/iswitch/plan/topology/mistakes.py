@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 from iswitch.plan.topology.errors import TopologyError
 from iswitch.plan.topology.records import Record
 
-__all__ = ["check_attributes", "describe_mistake", "suggest_key"]
+__all__ = ["check_attributes", "describe_mistake", "field_of", "suggest_key"]
 
 RULES = {
     "bool_type": "true or false",
@@ -26,7 +26,9 @@ RULES = {
     "must_be": "{rule}",
     "string_type": "text",
 }
-"""What is allowed, by pydantic's type of error."""
+"""What is allowed, by pydantic's type of error. For other types the sentence has pydantic's own words."""
+OF_A_PART = ("model_type", "value_error")
+"""Types of errors that a whole part has, not one of its fields."""
 UNITS = {"gbps": "Gb/s", "us": "microseconds"}
 
 
@@ -45,7 +47,7 @@ def describe_mistake(mistake: ErrorDetails, owner: str, keys: Mapping[str, Any],
         The value as it was given.
     """
     kind, context = mistake["type"], mistake.get("ctx", {})
-    key = str(mistake["loc"][-1]) if mistake["loc"] else ""
+    key = field_of(mistake)
     if kind == "extra_forbidden":
         near = suggest_key(key, keys)
         return f"{owner} has no setting {key!r}; {f'is {near!r} meant?' if near else 'known are ' + ', '.join(keys)}"
@@ -55,10 +57,21 @@ def describe_mistake(mistake: ErrorDetails, owner: str, keys: Mapping[str, Any],
         return f"{key} of {owner} has no value"
     if kind == "value_error":
         return f"{owner}: {context['error']}"
+    subject = f"{key} of {owner}" if key else owner
+    if kind not in RULES:
+        return f"{subject}: {mistake['msg']}, not {shown}"
     rule = RULES[kind].format(**context).replace("'", "")
     unit = UNITS.get(key.rpartition("_")[2], "") if kind == "float_type" else ""
-    subject = f"{key} of {owner}" if key and not key.isdecimal() else owner
     return f"{subject} must be {rule}{f' in {unit}' if unit else ''}, not {shown}"
+
+
+def field_of(mistake: ErrorDetails) -> str:
+    """Return the field that has a mistake; empty if a whole part has it. An item of a list belongs to its field."""
+    place = list(mistake["loc"])
+    if mistake["type"] not in OF_A_PART:
+        while place and isinstance(place[-1], int):
+            place.pop()
+    return place[-1] if place and isinstance(place[-1], str) else ""
 
 
 def suggest_key(key: str, keys: Mapping[str, Any]) -> str | None:

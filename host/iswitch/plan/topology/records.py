@@ -84,7 +84,8 @@ ReservedGbps = Annotated[Number, Field(ge=0), AfterValidator(_within_bandwidth)]
 
 
 class Record(BaseModel):
-    """Known fields only, each of exactly its type: the text ``"10"`` is no number, and True is not 1."""
+    """The base of all models. Unknown fields are refused, and so are values of another type, such as ``"10"`` or True for
+    a number."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 

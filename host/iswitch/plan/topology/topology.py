@@ -56,7 +56,7 @@ class Topology:
 
     def __init__(self, graph: nx.Graph, job: Job | None = None):
         self.graph = nx.Graph()
-        self.job = job or Job(**graph.graph)
+        self.job = job or Job(**{str(key): value for key, value in graph.graph.items()})
         if graph.is_directed() or graph.is_multigraph():
             raise TopologyError("a topology must be an undirected graph with at most one cable between two nodes")
         for node in sorted(graph):

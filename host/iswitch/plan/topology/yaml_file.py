@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from iswitch.plan.topology.document import Document, Host, Place, Rack, Uplink, part_at
 from iswitch.plan.topology.errors import TopologyError
-from iswitch.plan.topology.mistakes import describe_mistake, suggest_key
+from iswitch.plan.topology.mistakes import describe_mistake, field_of, suggest_key
 from iswitch.plan.topology.records import Scalar
 from iswitch.plan.topology.topology import Topology
 
@@ -55,15 +55,18 @@ class _Lines:
     def __init__(self, name: str, document: yaml.Node):
         self.name = name
         self.lines: dict[Place, int] = {}
-        """Lines of values, and of keys that a section must not have."""
-        self.written: dict[Place, str] = {}
+        """Lines of values; `key_lines` has the lines of their keys."""
         self.key_lines: dict[Place, int] = {}
+        self.written: dict[Place, str] = {}
+        """Values as they are written, for sentences."""
         self.data = self._plain(document, ())
 
     def error(self, line: int, sentence: str) -> TopologyError:
+        """Return the error of a mistake in this file."""
         return TopologyError(f"{self.name}:{line}: {sentence}")
 
     def _plain(self, node: yaml.Node, place: Place) -> Any:
+        """Return a value, and keep its line and how it is written."""
         line = self.lines[place] = node.start_mark.line + 1
         if len(place) > DEPTH_MAX:
             raise self.error(line, f"more than {DEPTH_MAX} levels of lists and settings")
@@ -74,12 +77,16 @@ class _Lines:
             self.written[place] = "settings"
             return dict(self._settings(node, place))
         self.written[place] = repr(node.value) if node.style or not node.value else node.value
-        value = yaml.SafeLoader("").construct_object(node)
+        try:
+            value = yaml.SafeLoader("").construct_object(node)
+        except (ValueError, yaml.YAMLError) as error:  # a date such as 2020-13-45, or a tag of another program
+            raise self.error(line, f"{node.value!r} is not a value of YAML: write it in quotes") from error
         if node.style is None and isinstance(value, str) and EXPONENT.fullmatch(value):
             value = float(value)
         return Scalar(value, node.value)
 
     def _settings(self, node: yaml.MappingNode, place: Place) -> Iterator[tuple[str, Any]]:
+        """Yield the keys and values of a mapping."""
         seen = set()
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
@@ -100,9 +107,10 @@ class _Lines:
             mistakes = error.errors()
         meant = set()
         for mistake in mistakes:
-            place, key = mistake["loc"][:-1], str(mistake["loc"][-1])
-            if mistake["type"] == "extra_forbidden" and (near := suggest_key(key, part_at(place)[1].model_fields)):
-                meant.add((*place, near))
+            if mistake["type"] == "extra_forbidden":
+                *place, key = mistake["loc"]
+                if near := suggest_key(str(key), part_at(tuple(place))[1].model_fields):
+                    meant.add((*place, near))
         found = [
             (self._line(mistake["loc"], mistake["type"]), self._sentence(mistake))
             for mistake in mistakes
@@ -111,15 +119,20 @@ class _Lines:
         raise TopologyError("\n".join(f"{self.name}:{line}: {sentence}" for line, sentence in sorted(found)))
 
     def _line(self, place: Place, kind: str) -> int:
+        """Return the line of a mistake: of an unknown key, of the part that lacks a key, or of a value."""
         if kind == "extra_forbidden":
             return self.key_lines[place]
         return self.lines[place[:-1] if kind == "missing" else place]
 
     def _sentence(self, mistake: Any) -> str:
         place = mistake["loc"]
-        inside = place[:-1] if place and isinstance(place[-1], str) else place
-        noun, model = part_at(inside)
-        name = self.written.get((*inside, "name"))
+        part = place
+        if field := field_of(mistake):
+            while part[-1] != field:
+                part = part[:-1]
+            part = part[:-1]
+        noun, model = part_at(part)
+        name = self.written.get((*part, "name"))
         owner = f"{noun.partition(' ')[2]} {name}" if name else noun
         return describe_mistake(mistake, owner, model.model_fields, self.written.get(place, ""))
 
@@ -132,6 +145,7 @@ class _Graph:
         self.line_of: dict[tuple[str, Any], int] = {}
 
     def topology(self) -> Topology:
+        """Return the topology. Raises TopologyError with the line of what is wrong."""
         document, lines = self.document, self.lines.lines
         self.graph.graph |= document.job.model_dump(exclude_unset=True)
         for number, switch in enumerate(document.switches):

@@ -93,6 +93,11 @@ def bad(change):
     ("change", "why"),
     [
         (lambda graph: graph.graph.update(nonsense=1), "the job has no setting 'nonsense'; known are return_path,"),
+        (lambda graph: graph.graph.update({7: 1}), "the job has no setting '7'"),
+        (
+            lambda graph: graph.nodes["S1"].update({7: 1}),
+            "S1: Keys should be strings, not 7|7 of S1: Keys should be strings",
+        ),
         (lambda graph: graph.nodes["S1"].update(colour="red"), "S1 has no setting 'colour'; known are aggregates,"),
         (lambda graph: graph.add_edge("S1", "S1", bw_gbps=1), "not S1 with itself"),
         (

@@ -127,6 +127,9 @@ def test_the_files_in_the_docs_are_what_generators_make():
         ("  - name: core", "  - [core]", 13, "a switch must be settings (key: value), not a list"),
         ("slots: 64", "[slots]: 64", 9, "a key must be text"),
         ("racks:", "racks: &all\n  - *all\nswitch:", 2, "more than 16 levels"),
+        ("[actor, rack1]", "[actor, [rack1]]", 18, "between of link A must be text, not a list"),
+        ("name: server", "name: 2020-13-45", 15, "'2020-13-45' is not a value of YAML: write it in quotes"),
+        ("name: server", "name: !!python/name:os.system x", 15, "'x' is not a value of YAML: write it in quotes"),
         ("job: {", "job: {{", 2, "not YAML"),
     ],
 )
@@ -142,6 +145,12 @@ def test_a_mistake_is_reported_with_its_line(old, new, line, why):
 def test_an_empty_file_is_refused():
     with pytest.raises(TopologyError, match="fabric:1: the file is empty"):
         parse_yaml("# nothing\n", "fabric")
+
+
+@pytest.mark.parametrize(("text", "shown"), [("- racks", "a list"), ("racks", "racks"), ("'3'", "'3'")])
+def test_a_file_without_settings_is_refused(text, shown):
+    with pytest.raises(TopologyError, match=f"fabric:1: the file must be settings \\(key: value\\), not {shown}"):
+        parse_yaml(text, "fabric")
 
 
 def test_every_mistake_is_reported_in_the_order_of_lines():
