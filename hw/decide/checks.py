@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.decide.rules.first_failing import first_failing
-from hw.decide.rules.sender import same_sender
+from hw.decide.rules.sender import matches_sender
 from hw.interface.address import Parent
 from hw.interface.headers import Headers
 from hw.interface.layout import from_big_endian
@@ -119,7 +119,7 @@ class Checks(wiring.Component):
             m.d.comb += payload_good.eq(payload == 0)
         with m.Else():
             m.d.comb += payload_good.eq(ends_well & (payload != 0) & (payload[:2] == 0) & (payload[2:] <= job.elements))
-        port_good, address_good = same_sender(self.headers, member)
+        port_good, address_good = matches_sender(self.headers, member)
         checks = [
             (frame.version_type[4:] == VERSION, Outcome.VERSION),
             (lengths, Outcome.LENGTH),

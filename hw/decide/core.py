@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out, connect
+from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
 
 from hw.bridge.forwarder import Forwarder
@@ -13,7 +13,7 @@ from hw.decide.inquiry import inquire
 from hw.decide.membership.membership import Membership
 from hw.decide.response import NOTICES, respond, respond_above
 from hw.decide.ring import Ring
-from hw.decide.rules.completion import admission
+from hw.decide.rules.completion import admit_joining
 from hw.decide.tables.tables import Tables
 from hw.decide.work import work_of
 from hw.decide.xorshift import Xorshift64
@@ -99,7 +99,8 @@ class Core(wiring.Component):
         m.submodules.random = random = Xorshift64()
         m.submodules.membership = membership = Membership(config)
         m.submodules.forwarder = forwarder = Forwarder(config)
-        connect(m, membership.tables, tables.members)
+        connect(m, membership.tables, tables.membership)
+        connect(m, membership.binding, flipped(self.bind))
 
         case = Case(m, config, tables=tables, checks=checks, ring=ring, claims=claims, membership=membership)
         held, held_us, frame, rows, kind, given, decision = (
@@ -118,8 +119,6 @@ class Core(wiring.Component):
             random.draw.eq(membership.draw),
             membership.random.eq(random.value),
             membership.headers.eq(held),
-            self.bind.payload.eq(membership.binding.payload),
-            self.bind.valid.eq(membership.binding.valid),
             self.read_address.eq(membership.read_address),
             membership.read_value.eq(self.read_value),
             ring.tick.eq(held_us >> exact_log2(SILENCE_TICK_US)),
@@ -128,8 +127,13 @@ class Core(wiring.Component):
         ]
         rises, asks, reports, replied = Const(0), Const(0), Const(0), Const(1)
         if uplinks:
-            rises, asks, reports, replied = verdict.work.result.up, membership.asks, ring.reports, membership.answers
-            m.d.comb += [membership.parent.eq(case.parent), membership.leaf.eq(kind.leaf)]
+            rises, asks, reports, replied = (
+                verdict.work.result.up,
+                membership.asks_parent,
+                ring.reports,
+                membership.answers,
+            )
+            m.d.comb += [membership.parent.eq(case.parent), membership.is_leaf.eq(kind.leaf)]
         handed, operation = Signal(), verdict.work.operation
         m.d.comb += handed.eq(self.verdicts.valid & self.verdicts.ready)
         m.d.sync += [
@@ -159,15 +163,15 @@ class Core(wiring.Component):
             forwarder.own_ip.eq(self.own_ip),
             forwarder.now_us.eq(self.now_us),
         ]
+        completed = membership.completed.valid & membership.completed.ready
         fault, outcome, ordinary = Signal(), Signal(Outcome), Signal()
         victim = Signal(range(config.members))
         m.d.comb += [membership.victim.eq(victim), membership.silent.eq(ring.silent)]
 
         # Pointers: from the arriving frame while idle, from the held one afterwards.
         upcoming = self.headers.payload.frame
-        m.d.comb += rows.job_next.eq(rows.job_row)
         decides = Signal()
-        admitted = admission(m, decision.completes, decision.slot_next, decides, rows)
+        admitted = admit_joining(m, decision.completes, decision.slot_next, decides, rows)
         work = work_of(m, case, admitted)
         with m.If(~ordinary):  # beside an ordinary frame's verdict the rows are already those of the next
             m.d.comb += verdict.work.eq(work)
@@ -210,7 +214,7 @@ class Core(wiring.Component):
             )
             with m.State("WIPE"):
                 m.d.comb += tables.control.eq(1)
-                with m.If(membership.wiped & forwarder.wiped):
+                with m.If(membership.erased & forwarder.wiped):
                     m.next = "IDLE"
             with m.State("IDLE"):
                 # The route of an ordinary frame comes while the next headers are taken.
@@ -310,10 +314,10 @@ class Core(wiring.Component):
                     membership.evicts.eq(1),
                     verdict.frame.eq(0),
                     verdict.works.eq(1),
-                    self.verdicts.valid.eq(membership.forces),
-                    membership.forced.eq(membership.forces & self.verdicts.ready),
+                    self.verdicts.valid.eq(membership.completed.valid),
+                    membership.completed.ready.eq(self.verdicts.ready),
                 ]
-                m.d.sync += self.stats[Stat.ADMITTED].eq(membership.forced & membership.admitted.any())
+                m.d.sync += self.stats[Stat.ADMITTED].eq(completed & membership.admitted.any())
                 with m.If(membership.done):
                     m.d.sync += knocks.eq(0)
                     m.next = "IDLE"
@@ -336,9 +340,9 @@ class Core(wiring.Component):
                 with m.If(~claims.behind.any()):
                     job = rows.job_row
                     m.d.comb += [
-                        rows.job_write.eq(1),
-                        rows.job_next.live.eq(job.live | job.joining),
-                        rows.job_next.joining.eq(0),
+                        rows.roster_write.eq(1),
+                        rows.roster_next.live.eq(job.live | job.joining),
+                        rows.roster_next.joining.eq(0),
                         rows.admitted_seq_write.eq(job.joining),
                         rows.admitted_seq_next.eq(rows.claims_row.base),
                     ]
@@ -348,14 +352,16 @@ class Core(wiring.Component):
                 m.d.comb += [
                     tables.control.eq(1),
                     membership.active.eq(1),
-                    self.verdicts.valid.eq(membership.forces | (membership.done & (self.replies.ready | ~replied))),
-                    verdict.frame.eq(~membership.forces),
-                    verdict.works.eq(membership.forces),
-                    membership.forced.eq(membership.forces & self.verdicts.ready),
+                    self.verdicts.valid.eq(
+                        membership.completed.valid | (membership.done & (self.replies.ready | ~replied))
+                    ),
+                    verdict.frame.eq(~membership.completed.valid),
+                    verdict.works.eq(membership.completed.valid),
+                    membership.completed.ready.eq(self.verdicts.ready),
                     self.replies.valid.eq(membership.done & self.verdicts.ready & replied),
                 ]
                 m.d.sync += [
-                    self.stats[Stat.ADMITTED].eq(membership.forced & membership.admitted.any()),
+                    self.stats[Stat.ADMITTED].eq(completed & membership.admitted.any()),
                     self.trace.outcome.eq(Mux(membership.reason == Reason.DONE, Outcome.CONTROL, Outcome.REFUSED)),
                 ]
                 if uplinks:

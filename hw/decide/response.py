@@ -48,7 +48,7 @@ def respond_above(m, case: Case, reply, *, asks, reports):
     job, parent, membership, report = case.rows.job_row, case.parent, case.membership, case.decision.report
     asked = Signal(layout(CONTROL))
     m.d.comb += [
-        asked.action.eq(Mux(membership.leaves, Action.LEAVE, Action.JOIN)),
+        asked.action.eq(Mux(membership.asks_leave, Action.LEAVE, Action.JOIN)),
         asked["format"].eq(job.numeric),
         asked.fraction.eq(job.fraction),
         asked.world.eq(job.world),
@@ -72,7 +72,7 @@ def respond_above(m, case: Case, reply, *, asks, reports):
             reply.header.count.eq(0),
             reply.header.version_type.eq(version_type(Mux(asks, Type.CONTROL, Type.RECEIPT))),
             reply.header.epoch.eq(Mux(asks, 0, job.epoch)),
-            reply.header.seq.eq(Mux(asks, membership.leaves, report.seq)),
+            reply.header.seq.eq(Mux(asks, membership.asks_leave, report.seq)),
             reply.header.member.eq(job.up_member),
             reply.header.token.eq(job.up_token),
             reply.header.members.eq(Mux(asks, parent.ranks, 0)),

@@ -16,7 +16,7 @@ def work_of(m, case: Case, admitted) -> Signal:
     Who is `admitted` gets the result, too. A claim is a GRANT."""
     work = Signal(Work(case.config))
     _sum(m, case, work, admitted)
-    with m.If(case.kind.claim & ~case.membership.forces):
+    with m.If(case.kind.claim & ~case.membership.completed.valid):
         _grant(m, case, work)
     return work
 
@@ -30,13 +30,13 @@ def _sum(m, case: Case, work, admitted):
         case.decision,
         case.membership,
     )
-    job, uplinks, forces, leaf = rows.job_row, config.uplinks, membership.forces, kind.leaf
+    job, uplinks, forces, leaf = rows.job_row, config.uplinks, membership.completed.valid, kind.leaf
     slot = Signal(slot_row(config))
     again = ~forces & (decision.operation == Operation.SEND_UP)
     m.d.comb += slot.eq(
         Mux(
             forces,
-            membership.closed.as_value(),
+            membership.completed.payload.as_value(),
             Mux(case.stays, rows.slot_row.as_value(), decision.slot_next.as_value()),
         )
     )

@@ -9,7 +9,7 @@ from iswitch.config import Config
 from iswitch.wire import SEGMENTS_MAX, JobState, Reason, SlotState
 
 __all__ = [
-    "MEMBERSHIP_FIELDS",
+    "ROSTER_FIELDS",
     "SENDER_FIELDS",
     "SEQ_BITS",
     "SETTINGS_FIELDS",
@@ -40,7 +40,7 @@ SETTINGS_FIELDS = (
 """Of a job: what its founder says, written once."""
 
 
-MEMBERSHIP_FIELDS = ("live", "joining", "admitted", "admitted_seq")
+ROSTER_FIELDS = ("live", "joining", "admitted", "admitted_seq")
 """Of a job: what changes at a boundary, too, and not only by control messages."""
 
 

@@ -1,47 +1,53 @@
-"""Who is in a job: the control messages, eviction, and the read-out of the registers."""
+"""Who takes part in a job: control messages, eviction, the parent's replies, and the read-out of the registers."""
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.decide.membership.above import heed
-from hw.decide.membership.closing import close
-from hw.decide.membership.context import Context
-from hw.decide.membership.entry import enter
-from hw.decide.membership.orders import obey
-from hw.decide.membership.search import search
-from hw.decide.rules.claim_withdrawal import forget
-from hw.decide.rules.completion import admission
-from hw.decide.tables.access import Access
-from hw.decide.tables.views import Views
+from hw.decide.membership.acknowledgement import Acknowledgement
+from hw.decide.membership.command import COMMANDS, Command
+from hw.decide.membership.departure import Departure
+from hw.decide.membership.job_erasure import JobErasure
+from hw.decide.membership.join import Join
+from hw.decide.membership.parent_reply import ParentReply
+from hw.decide.membership.procedure import FollowUp, Request, job_exists, wait_row
+from hw.decide.membership.register_read import RegisterRead
+from hw.decide.membership.ring_reset import RingReset
+from hw.decide.membership.slot_completion import SlotCompletion
+from hw.decide.tables.access import Access, connect_data, connect_rows, connect_writes, write_back
+from hw.decide.tables.tables import MEMBERSHIP_WRITES
 from hw.interface.address import Binding, Parent
 from hw.interface.headers import Headers
 from hw.interface.layout import layout
-from hw.interface.rows import SENDER_FIELDS, SETTINGS_FIELDS, TICK_BITS, slot_number, slot_row
-from hw.stream.reduction import popcount
+from hw.interface.rows import TICK_BITS, slot_row
 from iswitch.config import Config
-from iswitch.wire import ACK, REGISTERS_PER_READ, Action, Reason, Standing
+from iswitch.wire import ACK, Action, Reason, Type
 
 __all__ = ["Membership"]
 
+KEPT = ("status", "roster", "entry")
+"""Records of which a procedure changes some fields and leaves the others."""
 
-def empty(row, kept):
-    """A row's fields but those that are written once."""
-    return [row[name].eq(0) for name in row.shape().members if name not in kept]
+if {Action.JOIN, Action.READ, *COMMANDS} != set(Action):
+    raise ValueError(f"Membership actions must be JOIN, READ and {COMMANDS}, not {tuple(Action)}")
 
 
 class Membership(wiring.Component):
-    """Carries out one control message while `active`, or with `evicts` the departure of `victim`, then shows `done`
-    with the answer until `active` falls.
+    """Carries out one request while `active`, then shows `done` with the answer until `active` falls.
 
-    It owns the tables meanwhile, and after a reset until it has `wiped` them. `forces`: the slot that the tables point
-    at completes because of a departure or an FBCAST, is `closed` then, and lets in `admitted`; the operation is handed
-    on when `forced`. A departure walks through the ring at four cycles a slot, a Reset and a new job at one; a Read
-    takes 13 cycles, all else at most members + 12. Order of the checks: docs/protocol.md section 4; truth:
-    `sim/model/decide/membership.py`.
+    The request is the control message, or the parent's reply, in `headers`; with `evicts` it is the departure of
+    `victim`. Membership has the tables meanwhile, and after a reset until it has `erased` all jobs. `completed` offers
+    each slot that completes without a frame, which the tables point at then, and with it `admitted` joins.
 
-    In a tree (truth: `sim/model/tree_switch.py`) a `leaf`'s parent may have answered: then the frame itself has no
-    answer (not `answers`), and may be `unknown`. `asks`: a Join, or a Leave if it `leaves`, is to go to the `parent`.
+    The answer: `member` and `token` for the header of an acknowledgement, its `body`, and the `reason` in that.
+    In a tree a leaf sends no acknowledgement if not `answers`. `unknown`: the parent's reply changed nothing.
+    `asks_parent`: a Join has to go to the `parent`, or a Leave if `asks_leave`.
+
+    A sequencer starts one procedure after another: Join, Command, Departure, SlotCompletion, RingReset, JobErasure,
+    ParentReply, RegisterRead. `active` to `done`: a departure takes 4 cycles for each slot, a Reset and a new job one for
+    each slot, and at most 12 more; a Read takes 13, all else at most as many as there are entries, and 12. Only
+    `completed` waits for anybody. Source: docs/protocol.md section 4, `sim/model/decide/membership.py`; in a tree section 7,
+    `sim/model/tree_switch.py`.
     """
 
     def __init__(self, config: Config):
@@ -54,222 +60,194 @@ class Membership(wiring.Component):
                 "silent": In(config.members),
                 "tick": In(TICK_BITS),
                 "headers": In(Headers),
-                "tables": Out(Access(config, registers=True)),
-                "wiped": Out(1),
+                "tables": Out(Access(config, writes=MEMBERSHIP_WRITES)),
+                "erased": Out(1),
                 "random": In(64),
                 "draw": Out(1),
                 "read_address": Out(32),
                 "read_value": In(32),
                 "binding": Out(stream.Signature(Binding(config), always_ready=True)),
-                "forces": Out(1),
-                "forced": In(1),
-                "closed": Out(slot_row(config)),
+                "completed": Out(stream.Signature(slot_row(config))),
                 "admitted": Out(config.members),
                 "done": Out(1),
                 "reason": Out(Reason),
                 "member": Out(8),
                 "token": Out(32),
                 "body": Out(layout(ACK)),
-                **(
-                    {
-                        "parent": In(Parent),
-                        "leaf": In(1),
-                        "answers": Out(1),
-                        "unknown": Out(1),
-                        "asks": Out(1),
-                        "leaves": Out(1),
-                    }
-                    if config.uplinks
-                    else {}
-                ),
+                "parent": In(Parent),
+                "is_leaf": In(1),
+                "answers": Out(1),
+                "unknown": Out(1),
+                "asks_parent": Out(1),
+                "asks_leave": Out(1),
             }
         )
 
     def elaborate(self, platform):
         m = Module()
-        config, frame, t = self.config, self.headers.frame, self.tables
-        c = Context(m, self)
-        bound = self.binding.payload
+        config, tables, frame = self.config, self.tables, self.headers.frame
+        request = self._request(m)
+        m.submodules.join = join = Join(config)
+        m.submodules.command = command = Command(config)
+        m.submodules.departure = departure = Departure(config)
+        m.submodules.slot_completion = slot_completion = SlotCompletion(config)
+        m.submodules.ring_reset = ring_reset = RingReset(config)
+        m.submodules.job_erasure = job_erasure = JobErasure(config)
+        m.submodules.register_read = register_read = RegisterRead(config)
+        procedures = {
+            "JOIN": join,
+            "COMMAND": command,
+            "DEPARTURE": departure,
+            "SLOT_COMPLETION": slot_completion,
+            "RING_RESET": ring_reset,
+            "JOB_ERASURE": job_erasure,
+            "REGISTER_READ": register_read,
+        }
+        if config.uplinks:
+            m.submodules.parent_reply = procedures["PARENT_REPLY"] = parent_reply = ParentReply(config)
+
         m.d.comb += [
-            t.job.eq(frame.job),
-            t.member.eq(c.index),
-            t.slot.eq(slot_number(config, frame.job, c.step)),
-            t.job_next.eq(c.job),
-            t.member_next.eq(c.row),
-            t.slot_next.eq(t.slot_row),
-            t.acknowledged_next.eq(c.job.first_seq),
-            bound.job.eq(frame.job),
-            bound.member.eq(c.index),
-            bound.port.eq(self.headers.arrival.port),
-            bound.address.mac.eq(frame.eth_src),
-            bound.address.ip.eq(frame.ip_src),
-            bound.address.udp.eq(frame.udp_src),
+            tables.job.eq(frame.job),
+            tables.member.eq(self.member),
+            *write_back(tables, *KEPT),
+            join.silent.eq(self.silent),
+            join.random.eq(self.random),
+            self.draw.eq(join.draw),
+            self.admitted.eq(slot_completion.admitted),
+            register_read.tick.eq(self.tick),
+            register_read.read_value.eq(self.read_value),
+            self.read_address.eq(register_read.read_address),
         ]
-        forget(m, t.claims_row, t.claims_next, c.bit)
-        m.d.comb += self.admitted.eq(admission(m, self.forces, t.slot_row, self.forced, t))
+        connect(m, join.binding, flipped(self.binding))
+        connect(m, slot_completion.completed, flipped(self.completed))
+        for procedure in reversed(procedures.values()):
+            connect_rows(m, tables, procedure.tables)
+            connect_data(m, tables, procedure.tables, without=KEPT)
+            m.d.comb += [procedure.request.eq(request), procedure.member.eq(self.member)]
+
+        reason, asks_parent, suppresses_ack = Signal(Reason), Signal(), Signal()
+
+        def start(state):
+            m.d.comb += procedures[state].start.eq(1)
+            m.next = state
 
         with m.FSM() as fsm:
-            m.d.comb += self.wiped.eq(~fsm.ongoing("WIPE"))
-            self._begin(m, c)
-            search(m, c)
-            enter(m, c)
-            obey(m, c)
-            close(m, c)
-            if config.uplinks:
-                heed(m, c)
-            self._empty(m, c)
-            self._read(m, c)
-            with m.State("SETTLE"):
-                # The rows show the last write two cycles later.
-                m.next = "SETTLED"
-            with m.State("SETTLED"):
-                m.d.sync += self.done.eq(1)
-                m.next = "DONE"
-            with m.State("DONE"):
+            m.d.comb += [
+                self.erased.eq(~fsm.ongoing("ERASE_ALL_JOBS")),
+                self.done.eq(fsm.ongoing("ANSWER")),
+                register_read.clear.eq(fsm.ongoing("IDLE")),
+            ]
+            with m.State("ERASE_ALL_JOBS"):
+                connect_writes(m, tables, job_erasure.tables)
+                with m.If(job_erasure.done):
+                    m.next = "IDLE"
+            with m.State("IDLE"):
+                m.d.sync += [
+                    reason.eq(Reason.DONE),
+                    self.member.eq(frame.member),
+                    self.token.eq(frame.token),
+                    suppresses_ack.eq(0),
+                    asks_parent.eq(0),
+                    self.asks_leave.eq(0),
+                    self.unknown.eq(0),
+                ]
+                with m.If(self.active & self.evicts):
+                    m.d.sync += self.member.eq(self.victim)
+                    m.next = "READ_VICTIM"
+                if config.uplinks:
+                    with m.Elif(self.active & request.from_parent):
+                        start("PARENT_REPLY")
+                with m.Elif(self.active):
+                    with m.Switch(request.action):
+                        with m.Case(Action.JOIN):
+                            start("JOIN")
+                        with m.Case(Action.READ):
+                            start("REGISTER_READ")
+                        with m.Case(*COMMANDS):
+                            start("COMMAND")
+                        with m.Default():
+                            m.d.sync += reason.eq(Reason.ACTION)
+                            m.next = "READ_ROWS"
+            wait_row(m, "READ_VICTIM", then="START_DEPARTURE", cycles=1)
+            with m.State("START_DEPARTURE"):
+                start("DEPARTURE")
+            for state, procedure in procedures.items():
+                with m.State(state):
+                    connect_writes(m, tables, procedure.tables)
+                    with m.If(procedure.done):
+                        m.d.sync += reason.eq(procedure.reason)
+                        m.next = "READ_ROWS"
+                        with m.Switch(procedure.follow_up):
+                            with m.Case(FollowUp.NONE):
+                                pass
+                            with m.Case(FollowUp.DEPART):
+                                start("DEPARTURE")
+                            with m.Case(FollowUp.FORCE_SLOT):
+                                m.d.comb += slot_completion.forces_one.eq(1)
+                                start("SLOT_COMPLETION")
+                            with m.Case(FollowUp.SWEEP_SLOTS):
+                                start("SLOT_COMPLETION")
+                            with m.Case(FollowUp.EMPTY_RING):
+                                start("RING_RESET")
+                            with m.Case(FollowUp.ERASE_JOB):
+                                start("JOB_ERASURE")
+            wait_row(m, "READ_ROWS", then="ANSWER")
+            with m.State("ANSWER"):
                 with m.If(~self.active):
-                    m.d.sync += self.done.eq(0)
-                    m.next = "ENTRY"
-        self._answer(m, c)
+                    m.next = "IDLE"
+
+        with m.If(join.grants):
+            m.d.sync += [self.member.eq(join.entry), self.token.eq(join.token)]
+        job = tables.job_row
+        m.d.comb += self.answers.eq(1)
+        if config.uplinks:
+            with m.If(departure.asks_parent):
+                m.d.sync += [asks_parent.eq(1), self.asks_leave.eq(1), suppresses_ack.eq(1)]
+            with m.If(parent_reply.done):
+                m.d.sync += [asks_parent.eq(parent_reply.asks_parent), self.unknown.eq(parent_reply.unknown)]
+            # A leaf joins above when all ranks below it have joined, and repeats that as its members do.
+            all_ranks = Cat(job.ranks, Const(0, 32 - config.members)) == self.parent.ranks
+            joins = (request.action == Action.JOIN) & ~request.from_parent & self.is_leaf
+            m.d.comb += [
+                self.answers.eq(~request.from_parent & ~suppresses_ack),
+                self.asks_parent.eq(asks_parent | (joins & job_exists(request, job) & ~job.up_running & all_ranks)),
+            ]
+
+        m.submodules.acknowledgement = acknowledgement = Acknowledgement(config)
+        m.d.comb += [
+            acknowledgement.request.eq(request),
+            acknowledgement.member.eq(self.member),
+            acknowledgement.reason.eq(reason),
+            acknowledgement.registers.eq(register_read.registers),
+            acknowledgement.job_row.eq(job),
+            acknowledgement.member_row.eq(tables.member_row),
+            acknowledgement.acknowledged.eq(tables.acknowledged),
+            self.body.eq(acknowledgement.body),
+            self.reason.eq(acknowledgement.body.reason),
+        ]
         return m
 
-    def _begin(self, m, c):
-        t, wiped_job = self.tables, Signal(range(self.config.jobs))
-        with m.State("WIPE"):
-            # A reset clears registers, the ports' members among them, but no memory: empty the tables of who is who.
-            m.d.comb += [
-                t.job.eq(wiped_job),
-                t.job_write.eq(1),
-                t.member_write.eq(1),
-                *empty(t.job_next, SETTINGS_FIELDS),
-                *empty(t.member_next, SENDER_FIELDS),
-            ]
-            m.d.sync += c.index.eq(c.index + 1)
-            with m.If(c.index == self.config.members - 1):
-                m.d.sync += [c.index.eq(0), wiped_job.eq(wiped_job + 1)]
-                with m.If(wiped_job == self.config.jobs - 1):
-                    m.next = "ENTRY"
-        with m.State("ENTRY"):
-            m.d.sync += [
-                c.reason.eq(Reason.DONE),
-                c.step.eq(0),
-                c.index.eq(Mux(c.action == Action.JOIN, 0, c.frame.member)),
-                self.member.eq(c.frame.member),
-                self.token.eq(c.frame.token),
-                c.address.eq(c.asked.address),
-                c.registers.eq(0),
-            ]
-            if self.config.uplinks:
-                m.d.sync += [c.asks.eq(0), c.passes.eq(0), self.leaves.eq(0), self.unknown.eq(0)]
-            with m.If(self.active & self.evicts):
-                m.d.sync += c.index.eq(self.victim)
-                m.next = "POINT"
-            if self.config.uplinks:
-                with m.Elif(self.active & ~c.answers):
-                    m.next = "ABOVE"
-            with m.Elif(self.active):
-                with m.Switch(c.action):
-                    with m.Case(Action.JOIN):
-                        m.next = "JOIN"
-                    with m.Case(Action.READ):
-                        m.next = "READ"
-                    with m.Case(Action.LEAVE, Action.RESET, Action.SET_H, Action.FBCAST, Action.HALT):
-                        m.next = "POINT"
-                    with m.Default():
-                        c.refuse(m, Reason.ACTION)
-
-    def _empty(self, m, c):
-        """A ring of slots, and a job with its members."""
-        t, slots = self.tables, self.config.slots
-        with m.State("CLEAR"):
-            # Empty slots stand one lap before the first sequence number.
-            m.d.comb += [
-                t.slot_write.eq(1),
-                t.slot_next.eq(0),
-                t.slot_next.seq.eq(c.job.first_seq - slots + c.step),
-                t.acknowledged_write.eq(~0),
-                t.claims_write.eq(1),
-                t.claims_next.eq(0),
-                t.claims_next.base.eq(c.job.first_seq),
-            ]
-            m.d.sync += c.step.eq(c.step + 1)
-            with m.If(c.step == slots - 1):
-                m.d.sync += c.step.eq(0)
-                with m.If((c.action == Action.JOIN) & c.answers):
-                    m.next = "TOKEN"
-                with m.Else():
-                    m.next = "SETTLE"
-        with m.State("END"):
-            m.d.comb += [t.job_write.eq(1), *empty(t.job_next, SETTINGS_FIELDS)]
-            m.d.sync += c.index.eq(0)
-            m.next = "FORGET"
-        with m.State("FORGET"):
-            m.d.comb += [t.member_write.eq(1), *empty(t.member_next, SENDER_FIELDS)]
-            m.d.sync += c.index.eq(c.index + 1)
-            with m.If(c.index == self.config.members - 1):
-                m.next = "SETTLE"
-
-    def _read(self, m, c):
-        t, counted = self.tables, Signal(32)
-        m.submodules.views = views = Views(self.config)
-        m.d.sync += counted.eq(self.read_value)
-        m.d.comb += [
-            self.read_address.eq(c.address),
-            views.address.eq(c.address),
-            views.tick.eq(self.tick),
-            views.job_row.eq(c.job),
-            views.member_row.eq(c.row),
-            views.slot_row.eq(t.slot_row),
-            views.acknowledged.eq(t.acknowledged),
-            views.heard.eq(t.heard),
+    def _request(self, m):
+        """Return the request. What the headers alone say is in registers, before anything is asked."""
+        request, frame, action = Signal(Request(self.config)), self.headers.frame, self.headers.body.action
+        known, job_in_range, has_token = Signal(request.action.shape(), reset_less=True), Signal(), Signal()
+        m.d.sync += [
+            known.eq(Mux(action > max(Action), 0, action)),
+            job_in_range.eq(frame.job < self.config.jobs),
+            has_token.eq(frame.token != 0),
         ]
-        with m.State("READ"):
-            # What stands at an address is here two cycles later.
-            m.d.comb += [t.job.eq(views.job), t.member.eq(views.member), t.slot.eq(views.slot)]
-            m.d.sync += [c.step.eq(c.step + 1), c.address.eq(c.address + 1)]
-            for k in range(REGISTERS_PER_READ):
-                with m.If(c.step == k + 2):
-                    m.d.sync += c.registers[k].eq(Mux(views.viewed, views.value, counted))
-            with m.If(c.step == REGISTERS_PER_READ + 1):
-                m.next = "SETTLE"
-
-    def _answer(self, m, c):
-        """The body of the ACK."""
-        config, body, asked, job, row, t = self.config, self.body, c.asked, c.job, c.row, self.tables
-        joins = (c.action == Action.JOIN) & (c.reason == Reason.DONE)
         m.d.comb += [
-            self.reason.eq(c.reason),
-            body.action.eq(asked.action),
-            body.reason.eq(c.reason),
-            body.window.eq(config.window),
-            body.members.eq(config.members),
-            body.nonce.eq(asked.nonce),
-            body.address.eq(asked.address),
-            body.elements.eq(config.elements),
-            body.registers.as_value().eq(c.registers),
+            request.headers.eq(self.headers),
+            request.action.eq(known),
+            request.job_in_range.eq(job_in_range),
+            request.has_token.eq(has_token),
         ]
-        with m.If(c.exists):
+        if self.config.uplinks:
+            from_parent = Signal()
+            m.d.sync += from_parent.eq(frame.version_type[:4] != Type.CONTROL)
             m.d.comb += [
-                body.state.eq(job.state),
-                body.elements.eq(job.elements),
-                body.world.eq(job.world),
-                body.live.eq(popcount(job.live)),
-                body.first_seq.eq(job.first_seq),
-                body.threshold.eq(job.threshold),
+                request.from_parent.eq(from_parent),
+                request.is_leaf.eq(self.is_leaf),
+                request.parent.eq(self.parent),
             ]
-        if config.uplinks:
-            whole = Cat(job.ranks, Const(0, 32 - config.members)) == self.parent.ranks
-            m.d.comb += [
-                self.answers.eq(c.answers & ~c.passes),
-                self.asks.eq(
-                    c.asks | (c.answers & (c.action == Action.JOIN) & c.leaf & c.exists & ~job.up_running & whole)
-                ),
-            ]
-            with m.If(joins & c.leaf & c.exists):
-                m.d.comb += [self.reason.eq(job.up_reason), body.reason.eq(job.up_reason)]
-        with m.If(joins):
-            live = (job.live & c.bit).any()
-            m.d.comb += body.standing.eq(Mux(row.pending, Standing.PENDING, Mux(live, Standing.LIVE, Standing.JOINING)))
-            with m.If((job.admitted & c.bit).any()):
-                m.d.comb += body.first_seq.eq(job.admitted_seq)
-            with m.If(job.segments.any() & live):
-                m.d.comb += body.first_seq.eq(Array(t.acknowledged)[c.index])
+        return request

@@ -1,10 +1,10 @@
 """Whether a frame comes from where its member joined."""
 
-__all__ = ["same_sender"]
+__all__ = ["matches_sender"]
 
 
-def same_sender(headers, member):
-    """The port (as one condition) and the addresses (as another) are those the member joined with."""
+def matches_sender(headers, member):
+    """Return two conditions: the frame's port, and its addresses, are those with which the member joined."""
     frame = headers.frame
     return (
         headers.arrival.port == member.port,

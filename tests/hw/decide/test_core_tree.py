@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 from hw.decide import checks, core, response, work
-from hw.decide.membership import above, closing, context, entry, membership, orders, search
+from hw.decide.membership import (
+    acknowledgement,
+    command,
+    departure,
+    entry_search,
+    join,
+    membership,
+    parent_reply,
+    slot_completion,
+)
 from iswitch.config import Config
 from iswitch.wire import NO_MEMBER, UDP_PORT, Action, ContributionFlag, Format, Reason, Type
 from sim.bench.core import CoreBench
@@ -199,58 +208,78 @@ MUTANTS = {
     ),
     "no receipts go up": (core, "notice & may_notice | ~fault & reports |", "notice & may_notice |"),
     "a receipt never wants": (response, "Mux(report.want, ContributionFlag.WANT << FLAGS_SHIFT, 0)", "0"),
-    "a Leave is numbered as a Join": (response, "Mux(asks, membership.leaves, report.seq)", "Mux(asks, 0, report.seq)"),
+    "a Leave is numbered as a Join": (
+        response,
+        "Mux(asks, membership.asks_leave, report.seq)",
+        "Mux(asks, 0, report.seq)",
+    ),
     "a leaf's Join has no ranks": (response, "Mux(asks, parent.ranks, 0)", "0"),
     "anybody's result is the parent's": (checks, "(from_there, Outcome.ADDRESS)", "(1, Outcome.ADDRESS)"),
     "a switch may name others' ranks": (checks, "said & ~Cat(member.ranks", "0 & ~Cat(member.ranks"),
     "an uplink's numbers are as long as a worker's": (checks, "numbers >> halves", "numbers"),
-    "a rank has two places": (search, "c.shut | shared | strange", "c.shut | strange"),
-    "a rank's pending owner does not yield": (search, "shared.eq(shared | ~yields)", "shared.eq(1)"),
-    "who yields keeps its entry": (search, "Mux(other_found, other, wanted)", "wanted"),
-    "who says no ranks gets another's": (search, "(row.ranks & mine).any()", "(row.ranks & frame.members).any()"),
-    "who wants any rank gets another's": (search, "empty = free & ~held", "empty = free"),
-    "an index is not the lowest rank": (search, "wanted.eq(lowest_set(frame.members))", "wanted.eq(frame.member)"),
-    "an index is no rank that belongs below": (search, "~taken & below.bit_select(previous, 1)", "~taken"),
-    "ranks may be anybody's": (search, "(mine & ~below).any()", "0"),
-    "a newcomer joins a tree that runs": (context, "shut.eq(self.exists & ", "shut.eq(0 & "),
-    "a leaf runs when all below are there": (entry, "there.eq(~c.leaf & (", "there.eq(("),
-    "a leaf asks before all are there": (
-        membership,
-        "c.exists & ~job.up_running & whole",
-        "c.exists & ~job.up_running",
+    "a rank has two places": (
+        entry_search,
+        "self.tree_closed | rank_is_taken | rank_not_allowed",
+        "self.tree_closed | rank_not_allowed",
     ),
-    "a leaf asks though it runs": (membership, "c.exists & ~job.up_running & whole", "c.exists & whole"),
-    "a leaf goes back to an earlier epoch": (above, "newer.eq((later != 0) & ~later[15])", "newer.eq(later != 0)"),
+    "a rank's pending owner does not yield": (
+        entry_search,
+        "rank_is_taken.eq(rank_is_taken | ~yields)",
+        "rank_is_taken.eq(1)",
+    ),
+    "a member that yields keeps its entry": (entry_search, "index.eq(holder)", "index.eq(wanted)"),
+    "a Join without ranks gets another's": (
+        entry_search,
+        "(row.ranks & ranks).any()",
+        "(row.ranks & frame.members).any()",
+    ),
+    "a Join for any rank gets another's": (entry_search, "empty = free & ~ranks_taken", "empty = free"),
+    "an index is not the lowest rank": (
+        entry_search,
+        "wanted.eq(lowest_set(frame.members))",
+        "wanted.eq(frame.member)",
+    ),
+    "an index is no rank that belongs below": (entry_search, "~taken & ranks_below.bit_select(previous, 1)", "~taken"),
+    "ranks may be anybody's": (entry_search, "(ranks & ~ranks_below).any()", "0"),
+    "a new member joins a tree that runs": (join, "tree_closed.eq(exists & ", "tree_closed.eq(0 & "),
+    "a leaf runs when all below have joined": (join, "all_joined.eq(~is_leaf & (", "all_joined.eq(("),
+    "a leaf joins before all below have": (membership, "~job.up_running & all_ranks", "~job.up_running"),
+    "a leaf joins though it runs": (membership, "& ~job.up_running & all_ranks", "& all_ranks"),
+    "a leaf goes back to an earlier epoch": (
+        parent_reply,
+        "later_epoch.eq((epochs_ahead != 0) & ~epochs_ahead[15])",
+        "later_epoch.eq(epochs_ahead != 0)",
+    ),
     "a leaf does not start over": (
-        above,
-        'after.admitted.eq(0)]\n                m.next = "CREATED"',
-        "after.admitted.eq(0)]",
+        parent_reply,
+        'tables.roster_next.admitted.eq(0), self.done.eq(0)] m.next = "READ_JOB"',
+        "tables.roster_next.admitted.eq(0)]",
     ),
-    "the last Leave is answered at once": (closing, "c.leaf & told", "told & 0"),
-    "who has left still owns its ranks": (
-        closing,
-        "t.job_next.ranks.eq(job.ranks & ~row.ranks)",
-        "t.job_next.ranks.eq(job.ranks)",
+    "the last Leave is answered at once": (departure, "last_member & parent_knows", "parent_knows & 0"),
+    "a member that has left still owns its ranks": (
+        departure,
+        "tables.status_next.ranks.eq(job.ranks & ~row.ranks)",
+        "tables.status_next.ranks.eq(job.ranks)",
     ),
     "a departure completes a leaf's slot": (
-        closing,
-        "Mux(c.leaf, SlotState.SENT_UP, SlotState.COMPLETE)",
+        slot_completion,
+        "Mux(is_leaf, SlotState.SENT_UP, SlotState.COMPLETE)",
         "SlotState.COMPLETE",
     ),
-    "any nonce is ours": (above, "said.nonce != job.up_nonce", "0"),
-    "any notice is ours": (above, "m.Elif(it.fresh | ~job.up_running)", "m.Elif(0)"),
-    "halted by a leaf's worker": (orders, "halts & it.in_tree | ", ""),
-    "fewer than all in a tree": (orders, "sets & it.in_tree & ", "0 & "),
-    "a Reset at a leaf": (orders, "resets & ~it.anybody & leaf", "0"),
-    "a refusal by the parent is kept to oneself": (membership, "joins & c.leaf & c.exists", "joins & 0"),
-    "no time for the lowest": (closing, 'm.next = "ROWS"', 'm.next = "SWEEP"'),
+    "any nonce is ours": (parent_reply, "said.nonce != job.up_nonce", "0"),
+    "any notice is ours": (parent_reply, "m.Elif(other_token | ~job.up_running)", "m.Elif(0)"),
+    "halted by a leaf's worker": (command, "halts & in_tree | ", ""),
+    "fewer than all in a tree": (command, "sets & in_tree & ", "0 & "),
+    "a Reset at a leaf": (command, "resets & ~by_key & is_leaf", "0"),
+    "a refusal by the parent is kept to oneself": (acknowledgement, "joins & request.is_leaf & exists", "joins & 0"),
+    "no time for the lowest": (departure, 'm.next = "WAIT_LOWEST"', 'm.next = "SWEEP"'),
 }
 
 
 @pytest.mark.mutant
 @pytest.mark.parametrize("name", MUTANTS)
-def test_mutant_is_noticed(name, slipped):
-    wrong = slipped(*MUTANTS[name])
+def test_mutant_is_killed(name, mutated_core):
+    wrong = mutated_core(*MUTANTS[name])
     benches = [
         departed(),
         *(bench for shape in ("uneven, a worker at the root", "chain", "three levels") for bench in lives(shape)),

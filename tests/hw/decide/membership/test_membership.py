@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hw.decide import core, work
-from hw.decide.membership import closing, membership
+from hw.decide.membership import acknowledgement, departure, ring_reset
 from iswitch.config import Config
 from iswitch.wire import Action, JobState, Operation, Outcome, Reason, Standing
 from sim.bench.core import CoreBench
@@ -228,14 +228,18 @@ def test_leaver_is_granted_nothing_any_more_and_claims_anew_and_a_reset_forgets_
     talk.check(stalls=stalls)
 
 
-SLIPS = [
-    (closing, "~c.bit), t.claims_write.eq(1)]", "~c.bit)]"),
-    (membership, "t.claims_next.base.eq(c.job.first_seq)", "t.claims_next.base.eq(0)"),
-    (membership, "t.claims_next.eq(0), ", ""),
-    (membership, "Array(t.acknowledged)[c.index]", "job.first_seq"),
+MUTANTS = [
+    (departure, "tables.claims_write.eq(1),", ""),
+    (ring_reset, "tables.claims_next.base.eq(first_seq)", "tables.claims_next.base.eq(0)"),
+    (
+        ring_reset,
+        "tables.claims_next.base.eq(first_seq)",
+        "tables.claims_next.eq(tables.claims_row), tables.claims_next.base.eq(first_seq)",
+    ),
+    (acknowledgement, "Array(self.acknowledged)[self.member]", "job.first_seq"),
     (core, "~claims.behind.any()", "1"),
     (core, "rows.admitted_seq_next.eq(rows.claims_row.base)", "rows.admitted_seq_next.eq(rows.job_row.first_seq)"),
-    (core, "rows.job_next.joining.eq(0),", ""),
+    (core, "rows.roster_next.joining.eq(0),", ""),
     (core, "claim & given.write", "0"),
     (core, "counts.eq(~fault & ~claim)", "counts.eq(~fault)"),
     (core, "Mux(claim, given.outcome, ring.outcome)", "ring.outcome"),
@@ -245,9 +249,9 @@ SLIPS = [
 
 
 @pytest.mark.mutant
-@pytest.mark.parametrize(("module", "sound", "wrong"), SLIPS)
-def test_comparison_notices_a_mutant_in_what_claims_change(slipped, module, sound, wrong):
-    core = slipped(module, sound, wrong)
+@pytest.mark.parametrize(("module", "sound", "wrong"), MUTANTS)
+def test_mutant_of_what_claims_change_is_killed(mutated_core, module, sound, wrong):
+    core = mutated_core(module, sound, wrong)
     talk = Conversation(seed=seed_for_first_seq(8, 0xFFFF))
     resets(talk, *leaves_and_comes_back(talk))
     with pytest.raises((AssertionError, TimeoutError)):

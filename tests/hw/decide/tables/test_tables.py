@@ -1,109 +1,142 @@
-"""The tables against dictionaries."""
+"""The tables against dictionaries of their records."""
 
 import random
 
-from amaranth.hdl import Value
-from amaranth.lib import data
+import pytest
+from amaranth.hdl import Module, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
 
-from hw.decide.tables.tables import Tables
-from hw.interface.rows import (
-    MEMBERSHIP_FIELDS,
-    SENDER_FIELDS,
-    SETTINGS_FIELDS,
-    claims_row,
-    job_row,
-    member_row,
-    slot_row,
-)
+from hw.decide.tables.access import Access, records, write_back
+from hw.decide.tables.tables import FRAME_WRITES, MEMBERSHIP_WRITES, Tables
+from hw.interface.rows import claims_row, job_row, member_row, slot_row
 from iswitch.config import Config
 from sim.bench.stream import Bench
 
 CONFIG = Config(ports=2, bus_bits=64, members=3, jobs=2, window=1, elements=4, queue_bytes=4096)
+ROWS = {"job": job_row(CONFIG), "member": member_row(CONFIG), "slot": slot_row(CONFIG), "claims": claims_row(CONFIG)}
+ROW_OF = {"sender": "member", "entry": "member", "slot": "slot", "claims": "claims"}
+"""Which row a record is part of, if not the job's."""
 
 
-def mixed(layout, before, after, fields):
-    """A row of `after` in these fields, and of `before` in the others."""
-    mask = sum(((1 << field.width) - 1) << field.offset for name, field in data.Layout.cast(layout) if name in fields)
-    return before & ~mask | after & mask
+def fields(layout, bits):
+    return {name: bits >> field.offset & (1 << field.width) - 1 for name, field in data.Layout.cast(layout)}
+
+
+def requests(rng, writes):
+    """Random pointers and writes of one user."""
+    given = {
+        "job": rng.randrange(CONFIG.jobs),
+        "member": rng.randrange(CONFIG.members),
+        "slot": rng.randrange(CONFIG.jobs * CONFIG.slots),
+    }
+    for name, layout in records(CONFIG).items():
+        if name in writes:
+            given |= {f"{name}_write": rng.randrange(2), f"{name}_next": rng.getrandbits(layout.size)}
+    for name in ("acknowledged", "admitted_seq"):
+        given[f"{name}_write"] = rng.randrange(1 << CONFIG.members) if rng.random() < 0.5 else 0
+        given[f"{name}_next"] = rng.randrange(1 << 32)
+    return given | {"heard_write": rng.randrange(1 << CONFIG.members)}
+
+
+class Stored:
+    """The tables as dictionaries: rows by number, and what each member acknowledged and when it was heard."""
+
+    def __init__(self):
+        depth = {"member": CONFIG.jobs * CONFIG.members, "slot": CONFIG.jobs * CONFIG.slots}
+        self.rows = {
+            row: [fields(layout, 0) for _ in range(depth.get(row, CONFIG.jobs))] for row, layout in ROWS.items()
+        }
+        self.acknowledged, self.heard = ([[0] * CONFIG.members for _ in range(CONFIG.jobs)] for _ in range(2))
+
+    def at(self, given):
+        return given | {"claims": given["job"], "member": given["job"] * CONFIG.members + given["member"]}
+
+    def write(self, given, tick):
+        at = self.at(given)
+        for name, layout in records(CONFIG).items():
+            if given.get(f"{name}_write"):
+                row = ROW_OF.get(name, "job")
+                self.rows[row][at[row]].update(fields(layout, given[f"{name}_next"]))
+        for member in range(CONFIG.members):
+            for name in ("acknowledged", "admitted_seq"):
+                if given[f"{name}_write"] >> member & 1:
+                    self.acknowledged[at["job"]][member] = given[f"{name}_next"]
+            if given["heard_write"] >> member & 1:
+                self.heard[at["job"]][member] = tick
+
+    def read(self, given):
+        at = self.at(given)
+        rows = {row: dict(self.rows[row][at[row]]) for row in ROWS}
+        return rows, list(self.acknowledged[at["job"]]), list(self.heard[at["job"]])
 
 
 def test_rows_are_what_was_last_written_there_by_whoever_had_control():
-    """Random pointers and writes by both users in every cycle; only the one selected counts. What `members` writes is
-    seen a cycle later."""
-    rng, dut = random.Random(1), Tables(CONFIG)
-    jobs, slots, members = CONFIG.jobs, CONFIG.jobs * CONFIG.slots, CONFIG.members
-    widths = {
-        "job": data.Layout.cast(job_row(CONFIG)).size,
-        "member": data.Layout.cast(member_row(CONFIG)).size,
-        "slot": data.Layout.cast(slot_row(CONFIG)).size,
-        "claims": data.Layout.cast(claims_row(CONFIG)).size,
-    }
-    stored = {"job": [0] * jobs, "member": [0] * (jobs * members), "slot": [0] * slots, "claims": [0] * jobs}
-    acknowledged = [[0] * members for _ in range(jobs)]
-    others = {
-        name: set(dict(data.Layout.cast(row(CONFIG)))) - set(fields)
-        for name, row, fields in (("job", job_row, SETTINGS_FIELDS), ("member", member_row, SENDER_FIELDS))
-    }
-
-    def write(control, given, at):
-        """Carries out what one user wanted."""
-        for name in widths:
-            new, old = given.get(f"{name}_next", 0), stored[name][at[name]]
-            if not control and name == "job":
-                new = mixed(job_row(CONFIG), old, new, MEMBERSHIP_FIELDS)
-            elif control and name == "job":
-                founded = mixed(job_row(CONFIG), old, new, SETTINGS_FIELDS) if given["settings_write"] else old
-                new = mixed(job_row(CONFIG), founded, new if given["job_write"] else old, others["job"])
-            elif control and name == "member":
-                entered = mixed(member_row(CONFIG), old, new, SENDER_FIELDS) if given["sender_write"] else old
-                new = mixed(member_row(CONFIG), entered, new if given["member_write"] else old, others["member"])
-            if given.get(f"{name}_write") or (control and name in ("job", "member")):
-                stored[name][at[name]] = new
-        for member in range(members):
-            if given["acknowledged_write"] >> member & 1:
-                acknowledged[at["job"]][member] = given["acknowledged_next"]
+    """Both users point and write at random in every cycle; only the one selected counts. What membership writes is seen
+    a cycle later."""
+    rng, dut, stored = random.Random(1), Tables(CONFIG), Stored()
 
     async def bench(ctx):
         late = None
-        for _ in range(600):
+        for tick in range(600):
             control = rng.randrange(2)
             ctx.set(dut.control, control)
-            for user, access in enumerate((dut.frames, dut.members)):
-                given = {
-                    "job": rng.randrange(jobs),
-                    "member": rng.randrange(members),
-                    "slot": rng.randrange(slots),
-                    "acknowledged_write": rng.randrange(1 << members) if rng.random() < 0.5 else 0,
-                    "acknowledged_next": rng.randrange(1 << 32),
-                }
-                for name, width in widths.items():
-                    if access is dut.members or name != "member":  # who serves frames writes no members
-                        given |= {f"{name}_write": rng.randrange(2), f"{name}_next": rng.getrandbits(width)}
-                if access is dut.members:
-                    given |= {"settings_write": rng.randrange(2), "sender_write": rng.randrange(2)}
-                elif late:
-                    given |= {name: 0 for name in given if name.endswith("_write")}
-                for name, value in given.items():
-                    port = Value.cast(getattr(access, name))
-                    ctx.set(port, value)
-                if user == control:
-                    chosen = given
-            at = {
-                "job": chosen["job"],
-                "member": chosen["job"] * members + chosen["member"],
-                "slot": chosen["slot"],
-                "claims": chosen["job"],
-            }
-            expected = {name: stored[name][at[name]] for name in widths}
-            expected_have = list(acknowledged[at["job"]])
+            ctx.set(dut.tick, tick)
+            users = [(dut.frames, requests(rng, FRAME_WRITES)), (dut.membership, requests(rng, MEMBERSHIP_WRITES))]
             if late:
-                write(1, *late)
+                users[0][1].update({name: 0 for name in users[0][1] if name.endswith("_write")})
+            for access, given in users:
+                for name, value in given.items():
+                    ctx.set(Value.cast(getattr(access, name)), value)
+            chosen = users[control][1]
+            expected = stored.read(chosen)
+            if late:
+                stored.write(late, tick)
             if not control:
-                write(0, chosen, at)
-            late = (chosen, at) if control else None
+                stored.write(chosen, tick)
+            late = chosen if control else None
             await ctx.tick()
-            for access in (dut.frames, dut.members):
-                assert {name: ctx.get(Value.cast(getattr(access, f"{name}_row"))) for name in widths} == expected
-                assert [ctx.get(access.acknowledged[member]) for member in range(members)] == expected_have
+            for access, _ in users:
+                shown = {
+                    row: fields(layout, ctx.get(Value.cast(getattr(access, f"{row}_row"))))
+                    for row, layout in ROWS.items()
+                }
+                others = [[ctx.get(one) for one in values] for values in (access.acknowledged, access.heard)]
+                assert (shown, *others) == expected
 
     Bench(dut).drive(bench)
+
+
+class Renumbering(wiring.Component):
+    """A user of the tables that changes one field of an entry."""
+
+    def __init__(self):
+        super().__init__({"tables": Out(Access(CONFIG, writes=("entry",))), "number": In(32)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += [
+            *write_back(self.tables, "entry"),
+            self.tables.entry_next.number.eq(self.number),
+            self.tables.entry_write.eq(1),
+        ]
+        return m
+
+
+def test_a_user_changes_single_fields_and_leaves_the_others():
+    dut = Renumbering()
+
+    async def bench(ctx):
+        ctx.set(Value.cast(dut.tables.member_row), (1 << data.Layout.cast(member_row(CONFIG)).size) - 1)
+        ctx.set(dut.number, 5)
+        entry = dut.tables.entry_next.shape()
+        expected = fields(entry, (1 << entry.size) - 1) | {"number": 5}
+        assert fields(entry, ctx.get(Value.cast(dut.tables.entry_next))) == expected
+
+    Bench(dut).drive(bench)
+
+
+@pytest.mark.parametrize("writes", [(), ("entry",), FRAME_WRITES, MEMBERSHIP_WRITES])
+def test_a_user_has_a_port_for_each_record_that_it_writes_and_for_no_other(writes):
+    names = {name.removesuffix("_write") for name in Access(CONFIG, writes=writes).members if name.endswith("_write")}
+    assert names == set(writes)

@@ -1,0 +1,77 @@
+"""The body of an acknowledgement."""
+
+from amaranth.hdl import Array, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.decide.membership.procedure import Request, job_exists
+from hw.interface.layout import layout
+from hw.interface.rows import SEQ_BITS, job_row, member_row
+from hw.stream.reduction import popcount
+from iswitch.config import Config
+from iswitch.wire import ACK, REGISTERS_PER_READ, Action, Reason, Standing
+
+__all__ = ["Acknowledgement"]
+
+
+class Acknowledgement(wiring.Component):
+    """Fills in the `body`, with the `reason` that procedures gave, and the rows of the job and the member after them.
+
+    At a leaf, a Join that it would grant itself is refused with the reason that its parent gave. Combinational.
+    Source: docs/protocol.md section 4, ACK.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__(
+            {
+                "request": In(Request(config)),
+                "member": In(range(config.members + 1)),
+                "reason": In(Reason),
+                "registers": In(data.ArrayLayout(32, REGISTERS_PER_READ)),
+                "job_row": In(job_row(config)),
+                "member_row": In(member_row(config)),
+                "acknowledged": In(data.ArrayLayout(SEQ_BITS, config.members)),
+                "body": Out(layout(ACK)),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        config, request, body = self.config, self.request, self.body
+        asked, job = request.headers.body, self.job_row
+        exists, bit = Signal(), Signal(config.members)
+        joins = (request.action == Action.JOIN) & (self.reason == Reason.DONE)
+        m.d.comb += [
+            exists.eq(job_exists(request, job)),
+            bit.eq(1 << self.member),
+            body.action.eq(asked.action),
+            body.reason.eq(self.reason),
+            body.window.eq(config.window),
+            body.members.eq(config.members),
+            body.nonce.eq(asked.nonce),
+            body.address.eq(asked.address),
+            body.elements.eq(config.elements),
+            body.registers.as_value().eq(self.registers),
+        ]
+        with m.If(exists):
+            m.d.comb += [
+                body.state.eq(job.state),
+                body.elements.eq(job.elements),
+                body.world.eq(job.world),
+                body.live.eq(popcount(job.live)),
+                body.first_seq.eq(job.first_seq),
+                body.threshold.eq(job.threshold),
+            ]
+        if config.uplinks:
+            with m.If(joins & request.is_leaf & exists):
+                m.d.comb += body.reason.eq(job.up_reason)
+        with m.If(joins):
+            live = (job.live & bit).any()
+            standing = Mux(self.member_row.pending, Standing.PENDING, Mux(live, Standing.LIVE, Standing.JOINING))
+            m.d.comb += body.standing.eq(standing)
+            with m.If((job.admitted & bit).any()):
+                m.d.comb += body.first_seq.eq(job.admitted_seq)
+            with m.If(job.segments.any() & live):
+                m.d.comb += body.first_seq.eq(Array(self.acknowledged)[self.member])
+        return m

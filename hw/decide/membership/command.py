@@ -1,0 +1,152 @@
+"""A member's command: Leave, Reset, SET_H, FBCAST or Halt."""
+
+from amaranth.hdl import Const, Module, Mux, Signal
+from amaranth.lib import wiring
+
+from hw.decide.membership.procedure import FollowUp, job_exists, procedure_ports, wait_row
+from hw.decide.rules.sender import matches_sender
+from hw.decide.tables.access import write_back
+from iswitch.config import Config
+from iswitch.wire import NO_MEMBER, Action, JobState, Reason
+
+__all__ = ["COMMANDS", "Command"]
+
+WRITES = {"status": ("state", "epoch", "threshold"), "roster": ("admitted",), "entry": ("number",)}
+
+COMMANDS = (Action.LEAVE, Action.RESET, Action.SET_H, Action.FBCAST, Action.HALT)
+
+
+class Command(wiring.Component):
+    """Checks a command; the first check that fails refuses it. Writes what a SET_H, a Halt or a Reset changes.
+
+    A repeat of the last command is `DONE`, and nothing is done. A Leave is to be followed by the departure, an FBCAST
+    by the forced slot, a Reset by an empty ring, a Reset by key by the end of the job.
+
+    Takes 3 cycles: two until the sender's row has been compared, one to decide. Procedure: see `procedure_ports`.
+    Source: docs/protocol.md section 4, the order of the checks; `sim/model/decide/membership.py`.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__(procedure_ports(config, writes=WRITES))
+
+    def elaborate(self, platform):
+        m = Module()
+        config, request, tables = self.config, self.request, self.tables
+        frame, settings, job, row = request.headers.frame, request.headers.body, tables.job_row, tables.member_row
+        is_leaf = request.is_leaf if config.uplinks else Const(0)
+        m.d.comb += [
+            tables.job.eq(frame.job),
+            tables.member.eq(self.member),
+            *write_back(tables, "status", "roster", "entry"),
+        ]
+        leaves, resets, sets, halts, forces = (
+            request.action == action
+            for action in (Action.LEAVE, Action.RESET, Action.SET_H, Action.HALT, Action.FBCAST)
+        )
+        # What the rows are compared with, a cycle later.
+        number_ahead = Signal(32)
+        is_repeat, token_matches, token_set, key_matches, epoch_matches, sender_matches = (
+            Signal(name=name)
+            for name in ("is_repeat", "token_matches", "token_set", "key_matches", "epoch_matches", "sender_matches")
+        )
+        no_job, in_tree, member_out_of_range, by_key, threshold_is_world, threshold_out_of_range = (
+            Signal(name=name)
+            for name in (
+                "no_job",
+                "in_tree",
+                "member_out_of_range",
+                "by_key",
+                "threshold_is_world",
+                "threshold_out_of_range",
+            )
+        )
+        exists = job_exists(request, job)
+        port_same, address_same = matches_sender(request.headers, row)
+        m.d.sync += [
+            number_ahead.eq(frame.seq - row.number),
+            is_repeat.eq(frame.seq == row.number),
+            token_matches.eq(frame.token == row.token),
+            token_set.eq(row.token != 0),
+            key_matches.eq(settings.key == job.key),
+            epoch_matches.eq(frame.epoch == job.epoch),
+            sender_matches.eq(port_same & address_same),
+            no_job.eq(~exists),
+            in_tree.eq((is_leaf | (exists & job.tree)) if config.uplinks else 0),
+            member_out_of_range.eq(frame.member >= config.members),
+            by_key.eq(resets & (frame.member == NO_MEMBER)),
+            threshold_is_world.eq(settings.threshold == job.world),
+            threshold_out_of_range.eq((settings.threshold == 0) | (settings.threshold > job.world)),
+        ]
+
+        def refuse(reason):
+            m.d.comb += self.reason.eq(reason)
+
+        def follow(procedure):
+            m.d.comb += self.follow_up.eq(procedure)
+
+        with m.FSM():
+            with m.State("IDLE"):
+                with m.If(self.start):
+                    m.next = "READ_ROWS"
+            wait_row(m, "READ_ROWS", then="DECIDE")
+            with m.State("DECIDE"):
+                m.d.comb += self.done.eq(1)
+                m.next = "IDLE"
+                with m.If(sets & in_tree & ~threshold_is_world):
+                    refuse(Reason.THRESHOLD)
+                with m.Elif(halts & in_tree | forces & is_leaf | resets & ~by_key & is_leaf):
+                    refuse(Reason.ACTION)
+                with m.Elif(no_job):
+                    refuse(Reason.JOB)
+                with m.Elif(by_key):
+                    with m.If(key_matches):
+                        follow(FollowUp.ERASE_JOB)
+                    with m.Else():
+                        refuse(Reason.KEY)
+                with m.Elif(leaves & ~member_out_of_range & ~row.live & ~row.pending & token_set & token_matches):
+                    # The member has left already; the answer was lost.
+                    refuse(Reason.DONE)
+                with m.Elif(member_out_of_range | ~row.live):
+                    refuse(Reason.MEMBER)
+                with m.Elif(~token_matches):
+                    refuse(Reason.TOKEN)
+                with m.Elif(~sender_matches):
+                    refuse(Reason.MEMBER)
+                with m.Elif(is_repeat):
+                    refuse(Reason.DONE)
+                with m.Elif(number_ahead[31]):
+                    refuse(Reason.NUMBER)
+                with m.Elif(resets & ~epoch_matches):
+                    refuse(Reason.EPOCH)
+                with m.Elif(sets & threshold_out_of_range):
+                    refuse(Reason.THRESHOLD)
+                with m.Else():
+                    with m.Switch(request.action):
+                        with m.Case(Action.LEAVE):
+                            follow(FollowUp.DEPART)
+                        with m.Case(Action.FBCAST):
+                            follow(FollowUp.FORCE_SLOT)
+                        with m.Case(Action.SET_H):
+                            self._write(m, tables.status_next.threshold.eq(settings.threshold))
+                        with m.Case(Action.HALT):
+                            halted = Mux(settings.mode != 0, JobState.HALTED, JobState.RUNNING)
+                            forming = job.state == JobState.FORMING
+                            self._write(m, tables.status_next.state.eq(Mux(forming, job.state, halted)))
+                        with m.Case(Action.RESET):
+                            self._write(m, tables.status_next.epoch.eq(job.epoch + 1))
+                            m.d.comb += [tables.roster_write.eq(1), tables.roster_next.admitted.eq(0)]
+                            follow(FollowUp.EMPTY_RING)
+                        with m.Default():
+                            refuse(Reason.ACTION)
+        return m
+
+    def _write(self, m, change):
+        """Change the job's status, and use up the command's number."""
+        tables = self.tables
+        m.d.comb += [
+            tables.entry_write.eq(1),
+            tables.entry_next.number.eq(self.request.headers.frame.seq),
+            tables.status_write.eq(1),
+            change,
+        ]

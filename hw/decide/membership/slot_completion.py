@@ -1,0 +1,113 @@
+"""Slots that complete without a frame: after a departure, and at an FBCAST."""
+
+from amaranth.hdl import Const, Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from hw.decide.membership.procedure import procedure_ports, wait_row
+from hw.decide.rules.completion import admit_joining, has_enough, is_complete
+from hw.interface.rows import slot_number, slot_row
+from hw.stream.reduction import popcount
+from iswitch.config import Config
+from iswitch.wire import Reason, SlotState
+
+__all__ = ["SlotCompletion"]
+
+
+class SlotCompletion(wiring.Component):
+    """Sweeps all slots of a job, none of which waits for `member` any more, or forces the one that an FBCAST names.
+
+    With `forces_one` in the cycle of `start` it is the latter; a slot that is not open, or waits for all, refuses it. A slot
+    that completes is offered at `completed`, as it will be, while the tables point at it. It is written, and
+    `admitted` joins, in the cycle in which the offer is taken; the offer may wait as long as it likes.
+
+    Takes 4 cycles for each slot of a sweep, 3 for an FBCAST, without stalls of `completed`. Procedure: see
+    `procedure_ports`. Source: `leave` and `force` of `sim/model/decide/ring.py`.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__(
+            {
+                **procedure_ports(config, writes={"roster": (), "admitted_seq": (), "entry": ("number",), "slot": ()}),
+                "forces_one": In(1),
+                "completed": Out(stream.Signature(slot_row(config))),
+                "admitted": Out(config.members),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        config, request, tables = self.config, self.request, self.tables
+        frame, segment = request.headers.frame, request.headers.body.segment
+        job, slot, completed = tables.job_row, tables.slot_row, self.completed
+        is_leaf = request.is_leaf if config.uplinks else Const(0)
+        index = Signal(exact_log2(config.slots))
+        m.d.comb += [
+            tables.job.eq(frame.job),
+            tables.member.eq(self.member),
+            tables.slot.eq(slot_number(config, frame.job, index)),
+            tables.entry_next.number.eq(frame.seq),
+        ]
+        taken = completed.valid & completed.ready
+        m.d.comb += self.admitted.eq(admit_joining(m, completed.valid, slot, taken, tables))
+
+        bit, collecting, complete, remains = Signal(config.members), Signal(), Signal(), Signal(slot_row(config))
+        count = Signal(range(config.members + 1))
+        m.d.comb += [
+            bit.eq(1 << self.member),
+            collecting.eq(slot.state == SlotState.COLLECTING),
+            remains.eq(slot),
+            remains.expected.eq(slot.expected & ~bit),
+            tables.slot_next.eq(Mux(completed.valid, completed.payload.as_value(), remains.as_value())),
+        ]
+        m.d.sync += count.eq(popcount(slot.members))
+        enough = has_enough(slot.requires_all, count, job.threshold, 0)
+
+        def offer(row, state, condition):
+            """Offer a slot as it will be, if the condition holds."""
+            m.d.sync += [
+                completed.valid.eq(condition),
+                completed.payload.eq(row),
+                completed.payload.state.eq(state),
+                completed.payload.members_changed.eq(slot.members_changed | slot.boundary & job.joining.any()),
+            ]
+
+        with m.FSM():
+            with m.State("IDLE"):
+                m.d.sync += index.eq(Mux(self.forces_one, segment, 0))
+                with m.If(self.start):
+                    m.next = "READ_SLOT"
+                    with m.If(self.forces_one):
+                        m.next = "READ_NAMED_SLOT"
+            wait_row(m, "READ_NAMED_SLOT", then="CHECK_SLOT", cycles=1)
+            with m.State("CHECK_SLOT"):
+                named = slot.seq == segment
+                m.d.sync += complete.eq(named & (slot.state == SlotState.COMPLETE))
+                offer(slot, SlotState.COMPLETE, named & collecting & ~slot.requires_all)
+                m.next = "FORCE_SLOT"
+            with m.State("FORCE_SLOT"):
+                with m.If(~completed.valid | completed.ready):
+                    m.d.comb += self.done.eq(1)
+                    m.d.sync += completed.valid.eq(0)
+                    m.next = "IDLE"
+                    with m.If(~completed.valid & ~complete):
+                        m.d.comb += self.reason.eq(Reason.SEQ)
+                    with m.Else():
+                        m.d.comb += [tables.slot_write.eq(completed.valid), tables.entry_write.eq(1)]
+            # The slot's row comes with the second cycle, and how many members it has with the third.
+            wait_row(m, "READ_SLOT", then="COMPARE_SLOT", cycles=2)
+            with m.State("COMPARE_SLOT"):
+                state = Mux(is_leaf, SlotState.SENT_UP, SlotState.COMPLETE)
+                offer(remains, state, collecting & is_complete(remains, enough))
+                m.next = "WRITE_SLOT"
+            with m.State("WRITE_SLOT"):
+                with m.If(~completed.valid | completed.ready):
+                    m.d.comb += tables.slot_write.eq(collecting)
+                    m.d.sync += [completed.valid.eq(0), index.eq(index + 1)]
+                    m.next = "READ_SLOT"
+                    with m.If(index == config.slots - 1):
+                        m.d.comb += self.done.eq(1)
+                        m.next = "IDLE"
+        return m

@@ -1,0 +1,99 @@
+"""Replies of a leaf's parent, alone."""
+
+import dataclasses
+
+import pytest
+
+from hw.decide.membership.parent_reply import ParentReply
+from hw.decide.membership.procedure import FollowUp
+from hw.interface.layout import layout
+from iswitch.config import Config
+from iswitch.wire import ACK, NO_MEMBER, Action, JobState, Reason, Type, version_type
+from sim.bench.procedure import ProcedureBench
+from sim.bench.stream import pack
+from sim.frames.client import Client
+
+CONFIG = Config(ports=4, bus_bits=64, members=3, jobs=2, window=2, elements=16, queue_bytes=4096)
+NONCE, TOKEN = 77, 0xDEADBEEF
+
+
+def reply(body=None, kind=Type.ACK, job=None, **header):
+    """What becomes of a reply: a bench with the leaf's job, and the outcome."""
+    bench = ProcedureBench(ParentReply(CONFIG), strobes=("unknown", "asks_parent"))
+    bench.jobs[0] |= {"state": JobState.FORMING, "up_nonce": NONCE, "up_token": TOKEN, "epoch": 5} | (job or {})
+    frame = Client.numbered(1).frame(
+        kind, bytes(64), **{"version_type": version_type(kind), "token": TOKEN, "epoch": 5, "member": 2} | header
+    )
+    request = bench.request(frame, from_parent=1, is_leaf=1)
+    said = {"action": Action.JOIN, "nonce": NONCE, "window": CONFIG.window} | (body or {})
+    request["headers"]["body"] = pack(layout(ACK), said)
+    [outcome] = bench.run(request)
+    return bench, outcome
+
+
+def test_a_granted_join_gives_the_switch_its_place_and_a_join_goes_up_to_confirm_it():
+    bench, outcome = reply(token=5)
+    job = bench.jobs[0]
+    assert (job["up_member"], job["up_token"], job["up_reason"], job["up_running"]) == (2, 5, Reason.DONE, 0)
+    assert outcome == (Reason.DONE, FollowUp.NONE, 1, {"unknown": [0], "asks_parent": [1]})
+
+
+def test_a_job_that_runs_takes_over_epoch_and_first_seq_and_needs_an_empty_ring():
+    bench, outcome = reply({"state": JobState.RUNNING, "first_seq": 40}, epoch=9)
+    job = bench.jobs[0]
+    assert (job["state"], job["epoch"], job["first_seq"], job["up_running"]) == (JobState.RUNNING, 9, 40, 1)
+    assert outcome[:3] == (Reason.DONE, FollowUp.EMPTY_RING, 3)
+
+
+@pytest.mark.parametrize(("epoch", "taken"), [(4, False), (5, False), (6, True), (5 + 2**15, False)])
+def test_only_a_later_epoch_is_taken_over_by_a_job_that_runs(epoch, taken):
+    job = {"up_running": 1, "state": JobState.RUNNING}
+    bench, outcome = reply({"state": JobState.RUNNING, "first_seq": 40}, job=job, epoch=epoch)
+    assert (bench.jobs[0]["epoch"], outcome.follow_up == FollowUp.EMPTY_RING) == (epoch if taken else 5, taken)
+
+
+@pytest.mark.parametrize(
+    ("reason", "kept"), [(Reason.MEMBER, Reason.MEMBER), (Reason.TOKEN, Reason.DONE), (200, max(Reason))]
+)
+def test_a_refusal_is_kept_for_the_members(reason, kept):
+    bench, outcome = reply({"reason": reason})
+    job = bench.jobs[0]
+    assert (job["up_member"], job["up_token"], job["up_reason"]) == (NO_MEMBER, 0, kept)
+    assert outcome.follow_up == FollowUp.NONE
+
+
+def test_another_window_is_a_refusal():
+    bench, _ = reply({"window": 2 * CONFIG.window})
+    assert bench.jobs[0]["up_reason"] == Reason.ELEMENTS
+
+
+def test_the_acknowledgement_of_a_leave_ends_the_job():
+    _, outcome = reply({"action": Action.LEAVE})
+    assert outcome.follow_up == FollowUp.ERASE_JOB
+
+
+@pytest.mark.parametrize("action", [Action.JOIN, Action.LEAVE])
+def test_an_acknowledgement_with_another_nonce_is_unknown_and_changes_nothing(action):
+    bench, outcome = reply({"nonce": NONCE + 1, "action": action})
+    assert outcome == (Reason.DONE, FollowUp.NONE, 1, {"unknown": [1], "asks_parent": [0]})
+    assert bench.jobs[0]["up_token"] == TOKEN
+
+
+@pytest.mark.parametrize(
+    ("reason", "job", "header", "expected"),
+    [
+        (Reason.EPOCH, {"up_running": 1}, {"epoch": 6}, (FollowUp.NONE, 0, 1)),
+        (Reason.EPOCH, {"up_running": 1}, {"epoch": 5}, (FollowUp.NONE, 0, 0)),
+        (Reason.JOB, {"up_running": 1}, {}, (FollowUp.ERASE_JOB, 0, 0)),
+        (Reason.TOKEN, {"up_running": 1}, {"token": 1}, (FollowUp.NONE, 1, 0)),
+        (Reason.JOB, {"up_running": 0}, {}, (FollowUp.NONE, 1, 0)),
+    ],
+)
+def test_a_notice_asks_for_the_epoch_or_ends_the_job_if_it_is_about_this_one(reason, job, header, expected):
+    _, outcome = reply(kind=Type.NOTICE, job=job, count=reason, **header)
+    assert (outcome.follow_up, outcome.strobes["unknown"][0], outcome.strobes["asks_parent"][0]) == expected
+
+
+def test_config_wrong():
+    with pytest.raises(ValueError, match="ParentReply config must have uplinks, not False"):
+        ParentReply(dataclasses.replace(CONFIG, uplinks=False))
