@@ -293,7 +293,7 @@ class CoreBench:
         assert [
             {port for port in range(self.config.ports) if item.ports >> port & 1} for item in framed
         ] == self.model.routes
-        assert [bool(item.ports and item.answer.answers) for item in framed] == [
+        assert [bool(item.ports and item.host_reply.valid) for item in framed] == [
             fate == Outcome.ANSWERED for fate in fates
         ]
         assert [item.length for item in framed] == [item["arrival"]["scan"]["length"] for item in self.headers]
