@@ -1,4 +1,4 @@
-"""Where in the total the draws of a batch fall: random fractions, anywhere or one to a stratum."""
+"""Random fractions at which a batch of samples is taken: uniform, or one in each stratum."""
 
 from itertools import pairwise
 
@@ -10,11 +10,11 @@ from hw.replay.sampling.multiplier import LATENCY, multiply_high
 
 __all__ = ["Batch", "Fraction", "RandomFractions"]
 
-ZERO = 0x9E3779B97F4A7C15
+SEED_INSTEAD_OF_ZERO = 0x9E3779B97F4A7C15
 
 
 class Batch(data.Struct):
-    """A request: `count` draws, from 1; the generator's seed; `stride` 0, or 2^64 / `count` for strata."""
+    """`count` fractions, at least 1. `stride` is 2^64 / `count` for strata, else 0. `seed` starts the generator."""
 
     count: 16
     stride: 64
@@ -29,13 +29,17 @@ class Fraction(data.Struct):
 
 
 class RandomFractions(wiring.Component):
-    """Turns a batch into `count` fractions of 2^64, the first 7 cycles after it was taken, then one a cycle; the next
-    batch is taken with the last of them. While `fractions` are not taken everything stands still. With `stride` 0 a
-    fraction is a number of the generator; else draw k is uniform in [k, k + 1) strides: k * stride, plus the high half
-    of number * stride.
+    """Turns a batch into `count` random fractions of 2^64.
 
-    The generator is xoroshiro128++ (Blackman and Vigna, ACM TOMS 47, 2021), started from the batch's seed: a whole
-    number of 64 bits for each draw, without a word in common with the next. The truth is `sim/model/replay/draws.py`.
+    Without a stride a fraction is a number of the generator. With a stride fraction k is uniform in [k, k + 1) strides:
+    k * stride, plus the high half of number * stride.
+
+    Latency: 7 cycles from a batch to its first fraction, then one fraction in each cycle. The next batch is taken with
+    the last fraction of the one before. While `fractions` stalls, the whole pipeline stalls.
+
+    The generator is xoroshiro128++ (Blackman and Vigna, ACM TOMS 47, 2021), started from the batch's seed. It gives a
+    number of 64 bits for each fraction, and two numbers have no word in common. The golden model is
+    `sim/model/replay/draws.py`.
     """
 
     batches: In(stream.Signature(Batch))
@@ -43,17 +47,17 @@ class RandomFractions(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        asked = self.batches.payload
-        step = Signal()  # the whole pipe goes on
-        m.d.comb += step.eq(~self.fractions.valid | self.fractions.ready)
+        batch = self.batches.payload
+        advance = Signal()  # the pipeline advances
+        m.d.comb += advance.eq(~self.fractions.valid | self.fractions.ready)
 
-        left, low, high = Signal.like(asked.count), Signal(64), Signal(64)
+        left, low, high = Signal.like(batch.count), Signal(64), Signal(64)
         stride, base = Signal(64), Signal(64)
-        running, last, anywhere = Signal(), Signal(), Signal()
-        m.d.comb += [running.eq(left != 0), last.eq(left == 1), self.batches.ready.eq(step & (~running | last))]
+        running, last, unstratified = Signal(), Signal(), Signal()
+        m.d.comb += [running.eq(left != 0), last.eq(left == 1), self.batches.ready.eq(advance & (~running | last))]
         mixed, doubled = high ^ low, Signal(64)
         m.d.comb += doubled.eq(low.rotate_left(49) ^ mixed ^ (mixed << 21))
-        with m.If(step):
+        with m.If(advance):
             m.d.sync += [
                 left.eq(left - running),
                 low.eq(doubled),
@@ -61,44 +65,44 @@ class RandomFractions(wiring.Component):
                 base.eq(base + stride),
             ]
             with m.If(self.batches.ready):
-                m.d.sync += left.eq(Mux(self.batches.valid, asked.count, 0))
+                m.d.sync += left.eq(Mux(self.batches.valid, batch.count, 0))
                 m.d.sync += [
-                    Cat(low, high).eq(Mux(asked.seed == 0, ZERO, asked.seed)),
-                    stride.eq(asked.stride),
+                    Cat(low, high).eq(Mux(batch.seed == 0, SEED_INSTEAD_OF_ZERO, batch.seed)),
+                    stride.eq(batch.stride),
                     base.eq(0),
                 ]
-                m.d.sync += anywhere.eq(asked.stride == 0)
+                m.d.sync += unstratified.eq(batch.stride == 0)
 
-        # sum, scrambled number, and then the product
-        stage = data.StructLayout({"valid": 1, "last": 1, "base": 64, "stride": 64, "anywhere": 1, "number": 64})
+        # The generator's sum, the scrambled number, and then the product with the stride.
+        stage = data.StructLayout({"valid": 1, "last": 1, "base": 64, "stride": 64, "unstratified": 1, "number": 64})
         summed, number, low_summed = Signal(stage), Signal(stage), Signal(64, reset_less=True)
-        with m.If(step):
+        with m.If(advance):
             m.d.sync += [
                 summed.valid.eq(running),
                 summed.last.eq(last),
                 summed.base.eq(base),
                 summed.stride.eq(stride),
-                summed.anywhere.eq(anywhere),
+                summed.unstratified.eq(unstratified),
                 summed.number.eq(low + high),
                 low_summed.eq(low),
                 number.eq(summed),
                 number.number.eq(summed.number.rotate_left(17) + low_summed),
             ]
-        # With stride 0 the product and the base are 0.
-        begins = Signal(64, reset_less=True)
-        with m.If(step):
-            m.d.sync += begins.eq(number.base | Mux(number.anywhere, number.number, 0))
-        fraction = multiply_high(m, number.number, number.stride, name="within", plus=begins, goes=step)
-        shown = [
+        # Without a stride the product and the base are 0, and the number itself is added.
+        offset = Signal(64, reset_less=True)
+        with m.If(advance):
+            m.d.sync += offset.eq(number.base | Mux(number.unstratified, number.number, 0))
+        fraction = multiply_high(m, number.number, number.stride, name="in_stratum", addend=offset, enable=advance)
+        delayed = [
             number,
-            *(Signal(data.StructLayout({"valid": 1, "last": 1}), name=f"shown_{k}") for k in range(LATENCY)),
+            *(Signal(data.StructLayout({"valid": 1, "last": 1}), name=f"delayed_{k}") for k in range(LATENCY)),
         ]
-        with m.If(step):
-            for before, after in pairwise(shown):
-                m.d.sync += [after.valid.eq(before.valid), after.last.eq(before.last)]
+        with m.If(advance):
+            for source, register in pairwise(delayed):
+                m.d.sync += [register.valid.eq(source.valid), register.last.eq(source.last)]
         m.d.comb += [
-            self.fractions.valid.eq(shown[-1].valid),
-            self.fractions.payload.last.eq(shown[-1].last),
+            self.fractions.valid.eq(delayed[-1].valid),
+            self.fractions.payload.last.eq(delayed[-1].last),
             self.fractions.payload.fraction.eq(fraction),
         ]
         return m

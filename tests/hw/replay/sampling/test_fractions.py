@@ -55,13 +55,13 @@ def test_one_fraction_a_cycle_and_no_cycle_between_batches():
         ("mixed << 21", "mixed << 20"),
         ("rotate_left(17)", "rotate_left(16)"),
         ("+ low_summed", ""),
-        ("asked.seed == 0", "0"),
-        ("stride.eq(asked.stride), base.eq(0)", "stride.eq(asked.stride)"),
+        ("batch.seed == 0", "0"),
+        ("stride.eq(batch.stride), base.eq(0)", "stride.eq(batch.stride)"),
         ("left == 1", "left == 0"),
-        ("Mux(number.anywhere, number.number, 0)", "0"),
-        ("asked.stride == 0", "0"),
+        ("Mux(number.unstratified, number.number, 0)", "0"),
+        ("batch.stride == 0", "0"),
         ("number.base | ", ""),
-        ("step.eq(~self.fractions.valid | self.fractions.ready)", "step.eq(1)"),
+        ("advance.eq(~self.fractions.valid | self.fractions.ready)", "advance.eq(1)"),
     ],
 )
 def test_a_mutant_is_noticed(sound, wrong):

@@ -18,7 +18,7 @@ def check(module=hw.replay.sampling.multiplier, *, bits=44, adds=True, stalls=0.
     """Numbers of which many are next to a power of two, or have long runs of ones, so that carries go far."""
     rng, m = random.Random(bits), Module()
     fraction, whole, plus, goes = Signal(FRACTION_BITS), Signal(bits), Signal(64), Signal()
-    found = module.multiply_high(m, fraction, whole, name="half", plus=plus if adds else None, goes=goes)
+    found = module.multiply_high(m, fraction, whole, name="half", addend=plus if adds else None, enable=goes)
     m.d.comb += Signal(len(found)).eq(found)
     some = lambda width: rng.choice(
         [
@@ -66,11 +66,11 @@ def test_a_product_is_rounded_down_as_integers_are(bits, adds, stalls):
         ("(first >> ROW_BITS) + second", "(first >> ROW_BITS) + second + 1"),
         ("(low >> ROW_BITS) + high", "high"),
         ("(odd << COLUMN_BITS)", "(odd << COLUMN_BITS - 1)"),
-        ("(plus << ROW_BITS)", "plus"),
+        ("(addend << ROW_BITS)", "addend"),
         ("(fourth << ROW_BITS)", "fourth"),
-        ("with m.If(goes):", "with m.If(1):"),
+        ("with m.If(enable):", "with m.If(1):"),
         ("PLACE_BITS = 2 * COLUMN_BITS", "PLACE_BITS = 2 * COLUMN_BITS - 8"),
-        ("max(FRACTION_BITS, len(whole)) + ROW_BITS", "len(whole)"),
+        ("max(FRACTION_BITS, len(factor)) + ROW_BITS", "len(factor)"),
     ],
 )
 def test_a_mutant_is_noticed(sound, wrong):
