@@ -1,5 +1,4 @@
-"""Prioritized sampling as one pipe: a table of what handles are good for, and behind it the sum tree and the
-histogram."""
+"""Prioritized sampling as one pipeline: the slot table, and behind it the sum tree and the histogram."""
 
 from itertools import pairwise
 
@@ -16,9 +15,11 @@ __all__ = ["Result", "Sampler"]
 
 
 class Result(data.StructLayout):
-    """What became of a command: the handle that was filled, updated, drawn or read, its priority, and the total behind
-    the command or of a draw. `stale`: an update of what is no longer there, which changed nothing, or a READ of a slot
-    that was never filled; `empty`: a draw when all priorities are 0. With either the generation is 0."""
+    """The result of a command: the handle that was added, updated, sampled or read, its priority, and the sum of all
+    priorities, which includes the command's change.
+
+    `stale`: an UPDATE's handle was stale, and nothing changed, or a READ's slot was never filled. `empty`: a DRAW found
+    all priorities 0. With either the generation is 0."""
 
     def __init__(self, capacity: int, priority_bits: int, generation_bits: int):
         super().__init__(
@@ -35,17 +36,16 @@ class Result(data.StructLayout):
 
 
 class Sampler(wiring.Component):
-    """Adds, updates, draws and reads over `capacity` slots, one a cycle in any mix, each as if those before it were
-    done.
+    """Adds, updates, samples and reads over `capacity` slots in any mix, each as if all commands before it were done.
 
-    A command's result comes `latency` cycles after it was taken, in order, and cannot be held up. The generation of a
-    drawn slot is that of the draw's time, though the slot may have been filled once more until the result is there.
-    `lowest` and `highest` are the buckets of the least and of the greatest priority above 0 (`hw/replay/sampling/histogram.py`),
-    0 if there is none, behind the command whose result is there, or was there last. Ready `capacity` cycles after a
-    reset, at least 256.
+    Latency: a result comes `latency` cycles after its command was taken. One command in each cycle, results in order;
+    `results` must not stall. A sampled slot has the generation that it had when its command was taken, although it may
+    be filled again before the result comes. `lowest` and `highest` are the buckets of the smallest and the largest
+    priority above 0 (`Histogram`), or 0 if all are 0, as the command of the newest result left them. Not ready for
+    `capacity` cycles after a reset, and at least 256.
 
-    `phased`: there is no second copy of all priorities, but whatever is no draw waits for the draws before it
-    (`SumTree`), and `latency` is the least number of cycles. The truth of both is `sim/model/replay/slots.py`.
+    `phased` saves the second copy of all priorities. Then every command but a DRAW waits until the DRAWs before it are
+    past (`SumTree`), and `latency` is a lower bound. The golden model of both is `sim/model/replay/slots.py`.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class Sampler(wiring.Component):
         self.tree = SumTree(capacity=capacity, priority_bits=priority_bits, arity=arity, phased=phased)
         self.histogram = Histogram(capacity=capacity, priority_bits=priority_bits)
         self.capacity, self.generation_bits, self.phased = capacity, generation_bits, phased
-        about = capacity, priority_bits, generation_bits
+        shape = capacity, priority_bits, generation_bits
         super().__init__(
             {
-                "commands": In(stream.Signature(Command(*about))),
-                "results": Out(stream.Signature(Result(*about), always_ready=True)),
+                "commands": In(stream.Signature(Command(*shape))),
+                "results": Out(stream.Signature(Result(*shape), always_ready=True)),
                 "filled": Out(range(capacity + 1)),
                 "lowest": Out(BUCKET_BITS),
                 "highest": Out(BUCKET_BITS),
@@ -70,7 +70,7 @@ class Sampler(wiring.Component):
 
     @property
     def latency(self) -> int:
-        """Cycles from a command to its result, if it need not wait."""
+        """Cycles from a command to its result, if the command does not wait."""
         return (1 if self.phased else 2) + self.tree.latency + 1
 
     def elaborate(self, platform):
@@ -96,29 +96,33 @@ class Sampler(wiring.Component):
         if self.phased:
             m.d.comb += slots.placed.ready.eq(tree.operations.ready)
 
-        # What goes beside the tree, in step with it.
-        about = data.StructLayout({"kind": CommandKind, "stale": 1, "adds": placed.adds.shape()})
-        beside = [Signal(about, name=f"beside_{k}", reset_less=True) for k in range(tree.latency + 1)]
-        m.d.comb += [beside[0].kind.eq(placed.kind), beside[0].stale.eq(placed.stale), beside[0].adds.eq(placed.adds)]
-        m.d.sync += [after.eq(before) for before, after in pairwise(beside)]
-        found, arrived, result = tree.found.payload, beside[-1], self.results.payload
+        # What the result needs and the tree does not carry, delayed as much.
+        shape = data.StructLayout({"kind": CommandKind, "stale": 1, "adds": placed.adds.shape()})
+        delayed = [Signal(shape, name=f"delayed_{k}", reset_less=True) for k in range(tree.latency + 1)]
+        m.d.comb += [
+            delayed[0].kind.eq(placed.kind),
+            delayed[0].stale.eq(placed.stale),
+            delayed[0].adds.eq(placed.adds),
+        ]
+        m.d.sync += [after.eq(before) for before, after in pairwise(delayed)]
+        found, command, result = tree.found.payload, delayed[-1], self.results.payload
         m.d.sync += [
             self.results.valid.eq(tree.found.valid),
-            result.kind.eq(arrived.kind),
-            result.stale.eq(arrived.stale),
+            result.kind.eq(command.kind),
+            result.stale.eq(command.stale),
             result.empty.eq(found.empty),
             result.slot.eq(found.leaf),
             result.priority.eq(found.priority),
             result.total.eq(found.total),
             result.generation.eq(
-                Mux(found.empty | arrived.stale, 0, generation(arrived.adds, found.leaf, self.capacity))
+                Mux(found.empty | command.stale, 0, generation(command.adds, found.leaf, self.capacity))
             ),
         ]
 
-        # The histogram is done sooner than the tree.
-        for end, known in ((self.lowest, histogram.lowest), (self.highest, histogram.highest)):
+        # The histogram is done before the tree: its ends wait for the result.
+        for end, delayed_end in ((self.lowest, histogram.lowest), (self.highest, histogram.highest)):
             for _ in range(tree.latency + 1 - tree.entry - histogram.LATENCY):
-                known, sooner = Signal(BUCKET_BITS, name="known"), known
-                m.d.sync += known.eq(sooner)
-            m.d.comb += end.eq(known)
+                delayed_end, source = Signal(BUCKET_BITS, name="delayed_end"), delayed_end
+                m.d.sync += delayed_end.eq(source)
+            m.d.comb += end.eq(delayed_end)
         return m

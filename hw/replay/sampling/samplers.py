@@ -1,4 +1,4 @@
-"""The samplers of all tables, behind one entry."""
+"""The samplers of all tables behind one stream of commands."""
 
 from amaranth.hdl import Array, Module, Signal
 from amaranth.lib import stream, wiring
@@ -16,28 +16,31 @@ HANDLE_BITS = 32
 
 
 def tree_arity(replay: Replay) -> int:
-    """Of its trees: the least tables are no tree of 16."""
+    """Return the arity of a table's sum tree: 16, or less for tables too small for it."""
     return min(16, replay.capacity // 2)
 
 
 class Samplers(wiring.Component):
-    """A sampler for each table; `table` chooses whose `commands`, `results`, `filled`, `lowest` and `highest` these
-    are. It must not change while something is `pending`. One command a cycle, results in order, 1 cycle after the
-    sampler's `latency`; not `ready` after a reset until all slots are wiped, and a command waits until then."""
+    """A sampler for each table. `table` selects the sampler that `commands`, `results`, `filled`, `lowest` and `highest`
+    belong to; it must not change while a result is `pending`.
+
+    Latency: 1 cycle more than the sampler's `latency`. One command in each cycle, results in order; `results` must not
+    stall. `ready` is 1 when all slots are wiped after a reset; commands wait until then.
+    """
 
     def __init__(self, replay: Replay):
         self.replay = replay
-        about = replay.capacity, replay.priority_bits, HANDLE_BITS - exact_log2(replay.capacity)
+        shape = replay.capacity, replay.priority_bits, HANDLE_BITS - exact_log2(replay.capacity)
         options = {"arity": tree_arity(replay), "phased": replay.phased}
         self.samplers = [
-            Sampler(capacity=about[0], priority_bits=about[1], generation_bits=about[2], **options)
+            Sampler(capacity=shape[0], priority_bits=shape[1], generation_bits=shape[2], **options)
             for _ in range(replay.tables)
         ]
         super().__init__(
             {
                 "table": In(range(replay.tables)),
-                "commands": In(stream.Signature(Command(*about))),
-                "results": Out(stream.Signature(Result(*about), always_ready=True)),
+                "commands": In(stream.Signature(Command(*shape))),
+                "results": Out(stream.Signature(Result(*shape), always_ready=True)),
                 "filled": Out(range(replay.capacity + 1)),
                 "lowest": Out(8),
                 "highest": Out(8),
@@ -48,32 +51,32 @@ class Samplers(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        pending, begun, now = Signal(range(1 << 8)), Signal(), Signal()
-        m.d.sync += begun.eq(self.ready)
+        pending, was_ready, sampler_ready = Signal(range(1 << 8)), Signal(), Signal()
+        m.d.sync += was_ready.eq(self.ready)
         ready = []
-        m.submodules.cut = cut = SkidBuffer(self.commands.payload.shape())
+        m.submodules.cut = buffer = SkidBuffer(self.commands.payload.shape())
         for k, sampler in enumerate(self.samplers):
             m.submodules[f"sampler_{k}"] = sampler
             m.d.comb += [
-                sampler.commands.payload.eq(cut.o.payload),
-                sampler.commands.valid.eq(cut.o.valid & (self.table == k)),
+                sampler.commands.payload.eq(buffer.o.payload),
+                sampler.commands.valid.eq(buffer.o.valid & (self.table == k)),
             ]
             ready.append(sampler.commands.ready)
-        chosen = {
+        selected = {
             name: Array(getattr(sampler, name) for sampler in self.samplers)[self.table]
             for name in ("filled", "lowest", "highest")
         }
         m.d.comb += [
-            cut.i.payload.eq(self.commands.payload),
-            cut.i.valid.eq(self.commands.valid & self.ready),
-            self.commands.ready.eq(cut.i.ready & self.ready),
-            now.eq(Array(ready)[self.table]),
-            cut.o.ready.eq(now),
-            self.ready.eq(begun | now),
+            buffer.i.payload.eq(self.commands.payload),
+            buffer.i.valid.eq(self.commands.valid & self.ready),
+            self.commands.ready.eq(buffer.i.ready & self.ready),
+            sampler_ready.eq(Array(ready)[self.table]),
+            buffer.o.ready.eq(sampler_ready),
+            self.ready.eq(was_ready | sampler_ready),
             self.results.valid.eq(Array(sampler.results.valid for sampler in self.samplers)[self.table]),
             self.results.payload.eq(Array(sampler.results.payload for sampler in self.samplers)[self.table]),
-            *(getattr(self, name).eq(value) for name, value in chosen.items()),
-            self.pending.eq((pending != 0) | cut.o.valid),
+            *(getattr(self, name).eq(value) for name, value in selected.items()),
+            self.pending.eq((pending != 0) | buffer.o.valid),
         ]
-        m.d.sync += pending.eq(pending + (cut.o.valid & now) - self.results.valid)
+        m.d.sync += pending.eq(pending + (buffer.o.valid & sampler_ready) - self.results.valid)
         return m

@@ -1,4 +1,4 @@
-"""The slot table: which slot is filled next, and whether a handle is still good."""
+"""The slot table: which slot is filled next, and which handles are stale."""
 
 from enum import IntEnum
 
@@ -14,8 +14,8 @@ __all__ = ["Command", "CommandKind", "PlacedCommand", "SlotTable", "generation"]
 
 
 class CommandKind(IntEnum):
-    """ADD fills the next slot with a priority; UPDATE changes that of a handle; DRAW leaves the table as it is, and so
-    does READ, which tells what is in a slot."""
+    """ADD fills the next slot with a priority. UPDATE changes the priority of a handle's slot. DRAW samples a slot, and
+    READ reads one; both change nothing."""
 
     ADD = 0
     UPDATE = 1
@@ -24,8 +24,8 @@ class CommandKind(IntEnum):
 
 
 class Command(data.StructLayout):
-    """`slot` and `generation` of an UPDATE's handle, `slot` of a READ, `priority` of what is added or updated,
-    `fraction` of a draw."""
+    """A command. `slot` and `generation` are the handle of an UPDATE; a READ has a `slot`, an ADD and an UPDATE a
+    `priority`, a DRAW the `fraction` at which it samples."""
 
     def __init__(self, capacity: int, priority_bits: int, generation_bits: int):
         super().__init__(
@@ -40,15 +40,17 @@ class Command(data.StructLayout):
 
 
 def generation(adds, slot, slots: int):
-    """Of a slot after so many adds: the lap in which it was filled, counted from 1."""
-    following = adds[: exact_log2(slots)]
-    return adds[exact_log2(slots) :] + (slot < following)
+    """Return the generation of a slot after `adds` items: the lap around all slots in which it was filled, from 1."""
+    next_slot = adds[: exact_log2(slots)]
+    return adds[exact_log2(slots) :] + (slot < next_slot)
 
 
 class PlacedCommand(data.StructLayout):
-    """A command whose slot is known. `stale`: an update of what is no longer there, or a READ of what never was.
-    `changes`: the priority becomes `new`; else `new` is `old`. `adds`: what `generation` needs to know, after this
-    command. Of a draw only `kind`, `adds` and `fraction` mean something."""
+    """A command whose slot is known.
+
+    `stale`: an UPDATE's handle is stale, or a READ's slot was never filled. `changes`: the priority becomes `new`; else
+    `new` is `old`. `adds` is the number of items after this command, from which `generation` follows. A DRAW has only
+    `kind`, `adds` and `fraction`."""
 
     def __init__(self, capacity: int, priority_bits: int, generation_bits: int):
         super().__init__(
@@ -66,16 +68,19 @@ class PlacedCommand(data.StructLayout):
 
 
 class SlotTable(wiring.Component):
-    """Priorities of `capacity` slots that are filled first in, first out, and what handles of them are good for. A
-    handle is a slot with the generation that it was filled with: an update by one that has been filled again since, or
-    never, is `stale`. SlotTable are filled in turn, so the generation follows from how many adds there were, and takes no
-    memory.
+    """Priorities of `capacity` slots, which are filled first in, first out, and the check of their handles.
 
-    A command is taken each cycle, and comes out in order 2 cycles later with the priority that its slot had; `placed`
-    cannot be held up. `filled` slots have been filled, after what has been taken. `ready` rises `capacity` cycles after
-    a reset, in which the table is wiped. `phased`: priorities are somewhere else, `old` means nothing and `new` only if
-    it `changes`; a command comes out the cycle after it was taken and can be held up. The truth is
-    `sim/model/replay/slots.py`.
+    A handle is a slot with the generation in which it was filled. It is stale if the slot has been filled again since,
+    or was never filled. Slots are filled in order, so a slot's generation follows from the number of items added, and
+    takes no memory.
+
+    Latency: a command comes out 2 cycles after it was taken, with the priority that its slot had. One command in each
+    cycle, in order; `placed` must not stall. `filled` counts filled slots, including the command taken in the cycle
+    before. Not ready for `capacity` cycles after a reset, in which the priorities are wiped.
+
+    `phased`: this table holds no priorities; `old` is undefined, and `new` is valid only if the command `changes` it.
+    Then a command comes out 1 cycle after it was taken, `placed` may stall, and nothing is wiped. The golden model of
+    both is `sim/model/replay/slots.py`.
     """
 
     def __init__(self, *, capacity: int, priority_bits: int = 27, generation_bits: int = 8, phased: bool = False):
@@ -91,67 +96,73 @@ class SlotTable(wiring.Component):
             generation_bits,
             phased,
         )
-        about = capacity, priority_bits, generation_bits
+        shape = capacity, priority_bits, generation_bits
         super().__init__(
             {
-                "commands": In(stream.Signature(Command(*about))),
-                "placed": Out(stream.Signature(PlacedCommand(*about), always_ready=not phased)),
+                "commands": In(stream.Signature(Command(*shape))),
+                "placed": Out(stream.Signature(PlacedCommand(*shape), always_ready=not phased)),
                 "filled": Out(range(capacity + 1)),
             }
         )
 
     def elaborate(self, platform):
         m = Module()
-        asked, placed = self.commands.payload, self.placed.payload
-        adds, after = Signal.like(placed.adds), Signal.like(placed.adds)
-        taken, adding, judged = Signal(), asked.kind == CommandKind.ADD, Signal.like(placed)
-        there = asked.slot < self.filled
-        good = there & (asked.generation == generation(adds, asked.slot, self.capacity)[: self.generation_bits])
+        command, placed = self.commands.payload, self.placed.payload
+        adds, adds_next = Signal.like(placed.adds), Signal.like(placed.adds)
+        taken, adding, checked = Signal(), command.kind == CommandKind.ADD, Signal.like(placed)
+        was_filled = command.slot < self.filled
+        handle_valid = was_filled & (
+            command.generation == generation(adds, command.slot, self.capacity)[: self.generation_bits]
+        )
         m.d.comb += [
             taken.eq(self.commands.valid & self.commands.ready),
-            after.eq(adds + (taken & adding)),
-            judged.kind.eq(asked.kind),
-            judged.stale.eq((asked.kind == CommandKind.UPDATE) & ~good | (asked.kind == CommandKind.READ) & ~there),
-            judged.changes.eq(adding | (asked.kind == CommandKind.UPDATE) & good),
-            judged.slot.eq(Mux(adding, adds[: exact_log2(self.capacity)], asked.slot)),
-            judged.adds.eq(after),
-            judged.new.eq(asked.priority),
-            judged.fraction.eq(asked.fraction),
+            adds_next.eq(adds + (taken & adding)),
+            checked.kind.eq(command.kind),
+            checked.stale.eq(
+                (command.kind == CommandKind.UPDATE) & ~handle_valid | (command.kind == CommandKind.READ) & ~was_filled
+            ),
+            checked.changes.eq(adding | (command.kind == CommandKind.UPDATE) & handle_valid),
+            checked.slot.eq(Mux(adding, adds[: exact_log2(self.capacity)], command.slot)),
+            checked.adds.eq(adds_next),
+            checked.new.eq(command.priority),
+            checked.fraction.eq(command.fraction),
         ]
-        m.d.sync += [adds.eq(after), self.filled.eq(self.filled + (taken & adding & (self.filled != self.capacity)))]
+        m.d.sync += [
+            adds.eq(adds_next),
+            self.filled.eq(self.filled + (taken & adding & (self.filled != self.capacity))),
+        ]
         if self.phased:
             m.d.comb += self.commands.ready.eq(~self.placed.valid | self.placed.ready)
             with m.If(self.commands.ready):
-                m.d.sync += [self.placed.valid.eq(self.commands.valid), placed.eq(judged)]
+                m.d.sync += [self.placed.valid.eq(self.commands.valid), placed.eq(checked)]
         else:
-            self._table(m, taken, judged)
+            self._table(m, taken, checked)
         return m
 
-    def _table(self, m, taken, judged):
-        """Priorities, read and written as commands pass."""
+    def _table(self, m, taken, checked):
+        """Build the memory of priorities, which commands read and write as they pass."""
         placed = self.placed.payload
         m.submodules.memory = memory = Memory(
             shape=self.priority_bits, depth=self.capacity, init=[], attrs=NEVER_READ_BEFORE_WRITTEN
         )
         write = memory.write_port()
-        read = memory.read_port(
-            transparent_for=[write]
-        )  # of the command before: it is written while this one's row is asked for
+        # The command before may write the slot in the cycle in which this command reads it.
+        read = memory.read_port(transparent_for=[write])
         wiped, wipe = Signal(), Signal(exact_log2(self.capacity))
         with m.If(~wiped):
             m.d.sync += [wipe.eq(wipe + 1), wiped.eq(wipe == self.capacity - 1)]
-        here, held = Signal(), Signal.like(judged)
+        held_valid, held = Signal(), Signal.like(checked)
         m.d.comb += [
             self.commands.ready.eq(wiped),
-            read.addr.eq(judged.slot),
+            read.addr.eq(checked.slot),
             write.addr.eq(Mux(wiped, held.slot, wipe)),
             write.data.eq(Mux(wiped, held.new, 0)),
-            write.en.eq(~wiped | here & held.changes),
+            write.en.eq(~wiped | held_valid & held.changes),
         ]
         m.d.sync += [
-            here.eq(taken),
-            held.eq(judged),
-            self.placed.valid.eq(here),
+            held_valid.eq(taken),
+            held.eq(checked),
+            self.placed.valid.eq(held_valid),
             placed.eq(held),
             placed.old.eq(read.data),
         ]

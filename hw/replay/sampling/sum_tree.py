@@ -1,4 +1,4 @@
-"""The sum tree: one operation a cycle, updates and draws in any mix, each as if those before it were done."""
+"""The sum tree: updates and samples in any mix, one in each cycle, each as if all before it were done."""
 
 import functools
 from itertools import accumulate, pairwise
@@ -19,19 +19,20 @@ __all__ = ["TreeResult", "Operation", "SumTree", "fanouts"]
 
 
 def fanouts(capacity: int, arity: int) -> list[int]:
-    """Children of a node, level by level from the root, which has fewer where the capacity is no power of the arity."""
+    """Return the number of a node's children for each level from the root. The root has fewer if the capacity is no power
+    of the arity."""
     bits, each = exact_log2(capacity), exact_log2(arity)
     return [1 << (bits % each or each)] + [arity] * (-(-bits // each) - 1)
 
 
-def selected(here, values):
-    """The value whose bit in `here` is set."""
+def select_one_hot(here, values):
+    """Return the value whose bit in the one-hot `here` is 1."""
     return functools.reduce(or_, (Mux(bit, value, 0) for bit, value in zip(here, values, strict=True)))
 
 
 class Operation(data.StructLayout):
-    """An update of `leaf` from priority `old` to `new`, or, if it `draws`, a draw at `fraction` 2^-64 of the total. An
-    update that `keeps`, which only a phased tree knows, leaves the leaf as it is, whatever `new` says."""
+    """An update of `leaf` from priority `old` to `new`; or, if it `draws`, a sample at `fraction` / 2^64 of the total. An
+    update that `keeps` leaves the leaf as it is and ignores `new`; only a phased tree takes such updates."""
 
     def __init__(self, capacity: int, priority_bits: int):
         super().__init__(
@@ -47,8 +48,8 @@ class Operation(data.StructLayout):
 
 
 class TreeResult(data.StructLayout):
-    """What became of an operation: the leaf, its priority now, and the total behind an update or of a draw. `empty`:
-    nothing could be drawn, since all priorities are 0."""
+    """The result of an operation: the leaf, its priority, and the total, which includes an update's change. `empty`: a
+    sample found all priorities 0."""
 
     def __init__(self, capacity: int, priority_bits: int):
         super().__init__(
@@ -63,23 +64,27 @@ class TreeResult(data.StructLayout):
 
 
 class SumTree(wiring.Component):
-    """Unsigned priorities of `capacity` leaves; a draw finds the leaf in whose half-open interval of the running sum
-    its position lies. Exact: integers neither drift nor overflow, and a leaf of priority 0 is never drawn.
+    """Unsigned priorities of `capacity` leaves, sampled in proportion to their priorities.
 
-    A node is a row of memory with one sum for each child: inner rows hold for each child the sum of its elder siblings,
-    so a draw compares them all at once and an update adds its difference to the younger ones; the leaves' rows hold
-    priorities. Each level has a memory of its own and is a few stages of one pipe, through which updates and draws go
-    down alike: so each meets every level in the order in which they came.
+    A sample finds the leaf in whose half-open interval of the running sum its position lies. The tree is exact: integers
+    neither drift nor overflow, and a leaf of priority 0 is never sampled.
 
-    `operations` are taken one a cycle; `found` comes for each, in order, `latency` cycles later, and cannot be held up.
-    `total` is the sum of all priorities. The old priority comes with an update, from a table in front, which sees
-    updates in the same order. `phased`: there is no such table; the leaves' memory is read and written where an
-    operation enters (`old` means nothing), so an update waits until all draws before it have read their leaves, which
-    is `drain` cycles after the last of them was taken; draws never wait. `entered` comes for each update, `entry`
-    cycles after it was taken, with the old priority wherever that is from.
+    A node is a row of memory. An inner row holds for each child but the first the sum of the siblings before it: a sample
+    compares them all at once, and an update adds its difference to those behind its child. Rows of leaves hold
+    priorities. Each level has a memory of its own and is a few stages of one pipeline, through which updates and samples
+    go down alike: all of them meet every level in the order in which they came.
 
-    All priorities are 0 after `ready` rises for the first time: `capacity` / `arity` cycles after a reset, in which the
-    memories are wiped. The truth is `sim/model/replay/tree.py`.
+    Latency: a result comes in `found` `latency` cycles after its operation was taken. One operation in each cycle,
+    results in order; `found` must not stall. `total` is the sum of all priorities. `entered` is valid for each update,
+    `entry` cycles after it was taken, with the old priority.
+
+    An update brings its old priority from a table in front of the tree, which sees updates in the same order. `phased`
+    needs no such table: the leaves' memory is read and written where an operation enters, and `old` is ignored. Then an
+    update waits until all samples before it have read their leaves, which is `drain` cycles after the last of them was
+    taken; samples never wait.
+
+    All priorities are 0 at first. Not ready for `capacity` / `arity` cycles after a reset, in which the memories are
+    wiped. The golden model is `sim/model/replay/tree.py`.
     """
 
     def __init__(self, *, capacity: int, priority_bits: int = 27, arity: int = 16, phased: bool = False):
@@ -109,30 +114,30 @@ class SumTree(wiring.Component):
 
     @property
     def latency(self) -> int:
-        """Cycles from an operation to what it found."""
+        """Cycles from an operation to its result."""
         return self._leaf_stage + 5
 
     @property
     def entry(self) -> int:
-        """Cycles from an update until its old priority is known."""
+        """Cycles from an update to its old priority in `entered`."""
         return 2 * self.phased
 
     @property
     def drain(self) -> int:
-        """Cycles from a draw until an update may follow."""
+        """Cycles from a sample until an update may follow."""
         return self._leaf_stage + 1 if self.phased else 1
 
     @property
     def _leaf_stage(self) -> int:
-        """Cycles from an operation until it is at the leaves."""
+        """Cycles from an operation until it reaches the leaves."""
         return self.entry + 1 + LATENCY + 1 + 3 * (len(self.fanouts) - 2)
 
     def bits_below(self, level: int) -> int:
-        """Address bits of the leaves below a child at this level."""
+        """Return the number of address bits of the leaves below a child at this level."""
         return sum(map(exact_log2, self.fanouts[level + 1 :]))
 
     def sum_bits(self, level: int) -> int:
-        """Of the sum of a node at this level."""
+        """Return the number of bits of a node's sum at this level."""
         return self.priority_bits + self.bits_below(level) + exact_log2(self.fanouts[level])
 
     def elaborate(self, platform):
@@ -159,36 +164,36 @@ class SumTree(wiring.Component):
         return m
 
     def _enter(self, m, wiped, leaves, drawn):
-        """Operations as steps, with the total behind an update or of a draw. drawn: a draw reads its leaf."""
-        asked, ready = self.operations.payload, self.operations.ready
+        """Return operations as steps with the total after them. `drawn`: a sample reads its leaf in this cycle."""
+        operation, ready = self.operations.payload, self.operations.ready
         entering = Signal(self.operations.payload.shape())
         valid = Signal()
         if self.phased:
-            # An update reads and writes its leaf here; draws that are on their way must not see it.
+            # An update reads and writes its leaf here; samples inside the pipeline must not see it.
             read, write = leaves
-            drawing, row = Signal(range(self._leaf_stage + 1)), asked.leaf >> exact_log2(self.arity)
-            held, there = Signal.like(asked), Signal()
+            drawing, row = Signal(range(self._leaf_stage + 1)), operation.leaf >> exact_log2(self.arity)
+            held, held_valid = Signal.like(operation), Signal()
             taken = self.operations.valid & ready
-            m.d.comb += ready.eq(wiped & (asked.draws | (drawing == 0)))
+            m.d.comb += ready.eq(wiped & (operation.draws | (drawing == 0)))
             old = read.data[held.leaf[: exact_log2(self.arity)]]
             m.d.sync += [
-                drawing.eq(drawing + (taken & asked.draws) - drawn),
-                held.eq(asked),
-                there.eq(taken),
+                drawing.eq(drawing + (taken & operation.draws) - drawn),
+                held.eq(operation),
+                held_valid.eq(taken),
                 entering.eq(held),
-                valid.eq(there),
+                valid.eq(held_valid),
                 entering.old.eq(old),
                 entering.new.eq(Mux(held.keeps, old, held.new)),
             ]
-            with m.If(taken & ~asked.draws):
+            with m.If(taken & ~operation.draws):
                 m.d.comb += [
                     read.addr.eq(row),
                     write.addr.eq(row),
-                    write.en.eq(Mux(asked.keeps, 0, 1 << asked.leaf[: exact_log2(self.arity)])),
+                    write.en.eq(Mux(operation.keeps, 0, 1 << operation.leaf[: exact_log2(self.arity)])),
                 ]
-                m.d.comb += [place.eq(asked.new) for place in write.data]
+                m.d.comb += [place.eq(operation.new) for place in write.data]
         else:
-            m.d.comb += [ready.eq(wiped), valid.eq(self.operations.valid & ready), entering.eq(asked)]
+            m.d.comb += [ready.eq(wiped), valid.eq(self.operations.valid & ready), entering.eq(operation)]
         m.d.comb += [
             self.entered.valid.eq(valid & ~entering.draws),
             self.entered.payload.old.eq(entering.old),
@@ -213,8 +218,8 @@ class SumTree(wiring.Component):
         return step
 
     def _step(self, level):
-        """An operation on its way to a level: `leaf` has the bits that are known, `rest` is where a draw wants to be
-        within the node."""
+        """Return the layout of an operation on its way to a level. `leaf` has the bits that are decided; `rest` is a
+        sample's position within the node."""
         return data.StructLayout(
             {
                 "valid": 1,
@@ -229,7 +234,7 @@ class SumTree(wiring.Component):
         )
 
     def _place(self, m, step):
-        """Where in the total a draw wants to be."""
+        """Return the steps with a sample's position within the total in `rest`."""
         rest = multiply_high(m, step.fraction, step.total, name="place")
         for stage in range(LATENCY):
             before, step = step, Signal(self._step(0), name=f"placing_{stage}")
@@ -242,15 +247,15 @@ class SumTree(wiring.Component):
         return placed
 
     def _pass(self, m, step, level, sums):
-        """The step to the next level, and the node's sums behind it. sums: for each child but the first that of its
-        elder siblings."""
+        """Return the step to the next level, and the node's `sums` after it. `sums` are, for each child but the first, the
+        sum of the siblings before it."""
         low, bits = self.bits_below(level), exact_log2(self.fanouts[level])
         into, after = (
             Signal(self._step(level + 1), name=f"into_{level + 1}"),
             [Signal.like(old, name=f"after_{level}") for old in sums],
         )
-        # What is left behind each child's begin, below 0 if that is not reached. The sums rise from child to child, so
-        # those that are reached are the first ones, and where that changes is the child.
+        # The position relative to each child's begin; below 0 if the position lies before the child. Sums rise from child to
+        # child, so the last child that is not behind the position is the one.
         lefts = [step.rest, *(Signal(signed(self.sum_bits(level) + 1), name=f"left_{level}") for _ in sums)]
         m.d.comb += [left.eq(step.rest - old) for left, old in zip(lefts[1:], sums, strict=True)]
         reached = Cat(~left[-1] for left in lefts[1:])
@@ -258,8 +263,8 @@ class SumTree(wiring.Component):
         chosen, rest = Signal(bits, name=f"chosen_{level}"), Signal(self.sum_bits(level + 1), name=f"rest_{level + 1}")
         m.d.comb += [
             here.eq(Cat(Const(1, 1), reached) & ~Cat(reached, Const(0, 1))),
-            chosen.eq(selected(here, range(len(lefts)))),
-            rest.eq(selected(here, (left[: len(rest)] for left in lefts))),
+            chosen.eq(select_one_hot(here, range(len(lefts)))),
+            rest.eq(select_one_hot(here, (left[: len(rest)] for left in lefts))),
         ]
         mine = step.leaf[low : low + bits]
         m.d.comb += [
@@ -281,8 +286,10 @@ class SumTree(wiring.Component):
         return out
 
     def _level(self, m, step, level, wiped, wipe):
-        """Three stages: a row is asked for, is there, is passed. One that was just passed, or is on its way to the
-        memory, is taken from there."""
+        """Return the steps after an inner level of three stages: read a row, choose its newest copy, pass it.
+
+        The newest copy is the row that the step before passes, else the row on its way to the memory, else the memory's.
+        """
         rows, low = prod(self.fanouts[:level]), self.bits_below(level - 1)
         row_shape = data.ArrayLayout(self.sum_bits(level), self.fanouts[level] - 1)
         m.submodules[f"level_{level}"] = memory = Memory(
@@ -316,8 +323,8 @@ class SumTree(wiring.Component):
         return passed
 
     def _leaf(self, m, step, leaves, wiped, wipe):
-        """A draw's row is read and summed up in two goes, then compared; an update writes its place of the row while
-        others would read it."""
+        """Read a sample's row, sum it up in two stages, and compare. An update writes its place of the row in the cycle
+        in which a sample would read it."""
         read, write = leaves
         bits, level = exact_log2(self.arity), len(self.fanouts) - 1
         row, group = step.leaf >> bits, 1 << -(-bits // 2)
@@ -345,7 +352,7 @@ class SumTree(wiring.Component):
         m.d.sync += [end.eq(before[k // group] + within[k]) for k, end in enumerate(ends)]
 
         last, drawn = steps[-1], self.found.payload
-        # Ends rise, so those that are reached are the first ones, and where that changes is the leaf.
+        # Ends rise from leaf to leaf, so the first leaf whose end lies behind the position is the one.
         reached, here, chosen, priority = (
             Signal(self.arity - 1),
             Signal(self.arity),
@@ -355,8 +362,8 @@ class SumTree(wiring.Component):
         m.d.comb += [
             reached.eq(Cat(last.rest >= end for end in ends[:-1])),
             here.eq(Cat(Const(1, 1), reached) & ~Cat(reached, Const(0, 1))),
-            priority.eq(selected(here, rows[2])),
-            chosen.eq(selected(here, range(self.arity))),
+            priority.eq(select_one_hot(here, rows[2])),
+            chosen.eq(select_one_hot(here, range(self.arity))),
         ]
         empty = last.draws & (last.total == 0)
         m.d.sync += [

@@ -105,8 +105,8 @@ def test_draws_sums_and_refusals_are_the_models_at_length():
     "sound,wrong",
     [
         ("memory.read_port(transparent_for=[write])", "memory.read_port()"),
-        ("good = there &", "good ="),
-        ("(slot < following)", "(slot <= following)"),
+        ("handle_valid = was_filled &", "handle_valid ="),
+        ("(slot < next_slot)", "(slot <= next_slot)"),
     ],
 )
 def test_the_check_notices_a_mutant(sound, wrong, monkeypatch):

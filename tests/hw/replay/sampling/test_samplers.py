@@ -145,20 +145,20 @@ def test_each_table_is_the_models_whatever_the_others_do(replay, stalls):
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
-        ("cut.o.valid & (self.table == k)", "cut.o.valid"),
-        ("cut.o.valid & (self.table == k)", "cut.o.valid & (k == 0)"),
+        ("buffer.o.valid & (self.table == k)", "buffer.o.valid"),
+        ("buffer.o.valid & (self.table == k)", "buffer.o.valid & (k == 0)"),
         ("[self.table] for name in", "[0] for name in"),
         ("results.valid for sampler in self.samplers)[self.table]", "results.valid for sampler in self.samplers)[0]"),
         (
             "results.payload for sampler in self.samplers)[self.table]",
             "results.payload for sampler in self.samplers)[0]",
         ),
-        ("(pending != 0) | cut", "(pending > 1) | cut"),
-        ("(pending != 0) | cut.o.valid", "pending != 0"),
+        ("(pending != 0) | buffer", "(pending > 1) | buffer"),
+        ("(pending != 0) | buffer.o.valid", "pending != 0"),
         (" - self.results.valid)", ")"),
-        ("(cut.o.valid & now)", "cut.o.valid"),
-        ("self.ready.eq(begun | now)", "self.ready.eq(1)"),
-        ("cut.i.ready & self.ready", "cut.i.ready"),
+        ("(buffer.o.valid & sampler_ready)", "buffer.o.valid"),
+        ("self.ready.eq(was_ready | sampler_ready)", "self.ready.eq(1)"),
+        ("buffer.i.ready & self.ready", "buffer.i.ready"),
         ("HANDLE_BITS - exact_log2", "8 - exact_log2"),
     ],
 )
