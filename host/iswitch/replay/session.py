@@ -3,6 +3,7 @@
 A session has no thread. It sends and receives whenever one of its methods is called.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
@@ -22,6 +23,8 @@ from iswitch.wire import Type, version_type
 from iswitch.wire.replay import PAYLOAD_BYTES, SESSION_SILENT_US, WAITS, Fate, Kind
 
 __all__ = ["Broadcast", "Session"]
+
+logger = logging.getLogger("iswitch")
 
 _FIRST_OPEN_S, _LONGEST_OPEN_S = 0.02, 0.25
 """Pauses between two transmissions of an OPEN."""
@@ -170,6 +173,7 @@ class Session:
         self._heard_at = self._sent_at = self.transport.now()
         self.lost = ""
         self.broadcasts.clear()  # after a restart of the switch, the same unit numbers mean other units
+        logger.info("opened session %d for table %d at %s", index, self.table, self.address)
 
     def close(self, *, timeout_s: float = 1.0) -> bool:
         """Close the session when all requests are settled. Requests that have to wait are cancelled. The transport
@@ -350,25 +354,28 @@ class Session:
             return
         self._heard_at = now
         if fate == Fate.SESSION:
-            self.lost = self.lost or (
+            self._lose(
                 "the switch does not know it any more. Either the client was silent for more than 10 s and another client "
                 "needed the session, or the switch restarted"
             )
         elif fate == Fate.OLD:  # another client has used numbers that this client has not reached
-            self.lost = (
-                self.lost or "the client was silent for more than 10 s, and another client had the session since"
-            )
+            self._lose("the client was silent for more than 10 s, and another client had the session since")
         elif fate in (Fate.KIND, Fate.TABLE, Fate.LENGTH, Fate.FULL):
-            self.lost = (
-                f"the switch refused a {Kind(header.kind).name} as {fate.name}: use a driver of the switch's version"
-            )
+            kind = Kind(header.kind).name
+            self._lose(f"the switch refused a {kind} as {fate.name}: use a driver of the switch's version")
         elif header.kind == Kind.WRITE and fate in (Fate.RANGE, Fate.MEMORY):  # requests behind it refer to its data
-            self.lost = (
+            self._lose(
                 f"the switch refused a WRITE ({fate.name}), so the log is not as this client left it: another client has used "
                 "the session"
             )
         elif reply.status:
             self._update_status(reply.status)
+
+    def _lose(self, reason: str) -> None:
+        """Record why the session cannot be used any more. The first reason counts."""
+        if not self.lost:
+            self.lost = reason
+            logger.warning("session %d at %s is lost: %s", self.index, self.address, reason)
 
     def _keep_broadcast(self, reply: Reply) -> bool:
         """Keep a broadcast of another client. Return False if the reply answers a request of this client."""
