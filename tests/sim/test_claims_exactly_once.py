@@ -1,5 +1,7 @@
-"""Asynchronous workers on the compiled switch, behind wires that lose, double, reorder and damage frames: every granted
-vector is in its sum exactly once, and all see the same sums. Members leave and come back meanwhile."""
+"""Asynchronous workers on the compiled switch, over links that lose, duplicate, reorder and corrupt frames.
+
+Every granted vector is in its sum exactly once, and all workers receive the same sums, while members leave and join.
+"""
 
 from typing import NamedTuple
 
@@ -21,13 +23,18 @@ SERIAL = 1 << 32
 
 
 class Sum(NamedTuple):
+    """The result of one segment."""
+
     members: int
-    numbers: list[int]
+    elements: list[int]
 
 
 class Ledger:
-    """Whose k-th vector was granted to which update, under which index, from the workers' own books, and what came of
-    it."""
+    """Which vector of which worker was granted to which update, by the workers' own records, and the sums that resulted.
+
+    `granted`: per update, by its base, each worker's member index and k. `left`: per update, the workers that left
+    before they had contributed everything. `sums`: per segment, its result.
+    """
 
     def __init__(self, segments: int, staleness: int) -> None:
         self.segments, self.staleness = segments, staleness
@@ -36,8 +43,8 @@ class Ledger:
         self.sums: dict[int, Sum] = {}
         self.vectors = self.checked = 0
 
-    def note(self, worker: AsynchronousWorker) -> None:
-        """What was granted to a worker and what it has heard, which must be what others have heard."""
+    def record(self, worker: AsynchronousWorker) -> None:
+        """Record the grants and results of a worker. Its results must be those that others received."""
         for base, (k, weights) in worker.granted.items():
             assert 0 <= base - weights <= self.staleness * self.segments, (
                 f"vector {k} of update {base} has weights {weights}"
@@ -47,15 +54,15 @@ class Ledger:
         for position, result in worker.results.items():
             assert self.sums.setdefault(position, Sum(*result)) == result, f"segment {position} has two results"
 
-    def leaves(self, worker: AsynchronousWorker) -> None:
-        """What it has not sent may be in or not."""
-        self.note(worker)
+    def record_departure(self, worker: AsynchronousWorker) -> None:
+        """Record a worker that leaves. What it has not contributed yet may be in its sums or not."""
+        self.record(worker)
         for base in worker.granted:
             if base + self.segments > worker.low:
                 self.left.setdefault(base, set()).add(worker.client)
 
-    def settle(self, low: int) -> None:
-        """Checks all sums below `low`, which everybody has, and forgets them."""
+    def check_below(self, low: int) -> None:
+        """Check all sums below `low`, which every worker has, and drop them."""
         for position in [position for position in self.sums if position < low]:
             base = position - position % self.segments
             total, granted = self.sums.pop(position), self.granted.get(base, {})
@@ -67,7 +74,7 @@ class Ledger:
                 f"segment {position} has {total}: {granted}"
             )
             vectors = sum(element(client, k, position) for client, k in inside.items()) % SERIAL
-            assert total.numbers == ([total.members, vectors] if inside else [0] * len(total.numbers)), (
+            assert total.elements == ([total.members, vectors] if inside else [0] * len(total.elements)), (
                 f"segment {position}: {total}"
             )
             self.checked += 1
@@ -79,14 +86,14 @@ class Ledger:
 
 
 class Cluster:
-    """Workers of one job, two at a port, and the wires between."""
+    """Workers of one job, two at a port, with faulty links to the switch."""
 
     def __init__(
         self, workers: int = 4, *, staleness: int = 2, segments: int = 3, threshold: int = 2, seed: int = 1
     ) -> None:
         self.board = Board(SMALL, seed=seed_for_first_seq(-8 * SMALL.window, seed), watch=True)
         self.rng = np.random.default_rng(seed)
-        self.wires = {(port, way): Faults.none() for port in range(SMALL.ports) for way in DIRECTIONS}
+        self.links = {(port, way): Faults.none() for port in range(SMALL.ports) for way in DIRECTIONS}
         self.now_us = self.frames = self.incarnation = 0
         self.clients = [Client.numbered(k, port=k % SMALL.ports) for k in range(workers)]
         self.workers: dict[bytes, AsynchronousWorker] = {}
@@ -105,45 +112,46 @@ class Cluster:
         self.workers = {client.mac: AsynchronousWorker(client, segments=segments) for client in self.clients}
         self.origin = self.clients[0].first_seq
         self.ledger = Ledger(segments, staleness)
-        self.wires = {
+        self.links = {
             (port, way): Faults(RATES, seed=seed, port=port, direction=way)
             for port in range(SMALL.ports)
             for way in DIRECTIONS
         }
 
     def exchange(self, frames: dict[Client, list[bytes]]) -> None:
-        """A round: these are sent; what comes out is taken in."""
+        """Run one round: send these frames, and deliver what the switch sends."""
         self.now_us += ROUND_US
         now_ps = self.now_us * PS_PER_US
         for client, sent in frames.items():
             self.frames += len(sent)
             for frame in sent:
-                self.wires[client.port, "rx"].put(frame, now_ps)
+                self.links[client.port, "rx"].put(frame, now_ps)
         for port in range(SMALL.ports):
-            for passed in self.wires[port, "rx"].take(now_ps):
+            for passed in self.links[port, "rx"].take(now_ps):
                 self.board.send(port, passed.data, passed.error)
         self.board.run(1_000_000, self.now_us)
         by_mac = {client.mac: client for client in self.clients}
         for port in range(SMALL.ports):
             for frame in self.board.receive(port):
                 self.frames += 1
-                self.wires[port, "tx"].put(frame.data, now_ps)
-            for passed in self.wires[port, "tx"].take(now_ps):
+                self.links[port, "tx"].put(frame.data, now_ps)
+            for passed in self.links[port, "tx"].take(now_ps):
                 if not passed.error and passed.data[:6] in by_mac:
-                    self.hear(by_mac[passed.data[:6]], passed.data)
+                    self.deliver(by_mac[passed.data[:6]], passed.data)
 
-    def hear(self, client: Client, frame: bytes) -> None:
+    def deliver(self, client: Client, frame: bytes) -> None:
+        """Deliver a frame to its client."""
         worker = self.workers.get(client.mac)
         if worker is None:
-            self.enter(client, frame)
+            self.deliver_to_joining(client, frame)
         elif worker.take(frame) == Type.ACK and client.mac in self.leaving and frame[64] == Action.LEAVE:
-            self.ledger.leaves(worker)
+            self.ledger.record_departure(worker)
             del self.workers[client.mac], self.leaving[client.mac]
             self.incarnation += 1
             client.forget(self.incarnation)
 
-    def enter(self, client: Client, frame: bytes) -> None:
-        """Somebody who is not in, or not yet."""
+    def deliver_to_joining(self, client: Client, frame: bytes) -> None:
+        """Deliver a frame to a client that is not a member yet."""
         if self.origin is None:
             client.take(frame)
             return
@@ -152,7 +160,7 @@ class Cluster:
             self.workers[client.mac] = worker
 
     def due(self, client: Client, departures: float) -> list[bytes]:
-        """What somebody sends in a round: some of what it could."""
+        """Return the frames that a client sends in a round: some of those that it may send."""
         worker, rng = self.workers.get(client.mac), self.rng
         if worker is None:
             return [client.join()]
@@ -167,14 +175,14 @@ class Cluster:
         return [frames[k] for k in rng.permutation(len(frames))[: int(rng.integers(0, 4))]]
 
     def work(self, frames: int, departures: float = 0.001) -> None:
-        """Until so many frames have been on the wires."""
+        """Run rounds until so many frames have been on the links."""
         while self.frames < frames:
             for _ in range(50):
                 self.exchange({client: self.due(client, departures) for client in self.clients})
             for worker in self.workers.values():
-                self.ledger.note(worker)
+                self.ledger.record(worker)
             low = min(worker.low for worker in self.workers.values())
-            self.ledger.settle(low)
+            self.ledger.check_below(low)
             for worker in self.workers.values():
                 worker.forget(low)
         assert not self.board.violations()
@@ -188,7 +196,7 @@ class Cluster:
         (20_000, {"staleness": 7, "segments": 9, "threshold": 1}),
         pytest.param(1_000_000, {"seed": 2}, marks=pytest.mark.slow),
     ],
-    ids=["fast", "in step", "far apart", "million"],
+    ids=["fast", "lockstep", "far apart", "million"],
 )
 def test_each_granted_vector_is_counted_exactly_once(frames, settings):
     cluster = Cluster(**settings)
@@ -209,5 +217,5 @@ def test_ledger_notices_a_wrong_sum(wrong):
     worker.results[5] = (members, numbers)
     ledger = Ledger(segments=1, staleness=1)
     with pytest.raises(AssertionError):
-        ledger.note(worker)
-        ledger.settle(6)
+        ledger.record(worker)
+        ledger.check_below(6)
