@@ -196,6 +196,12 @@ def test_driver_and_command_line_work_without_the_extra_plan(module):
     assert done.returncode == 0, done.stderr
 
 
+def test_the_planner_works_without_the_extra_schedule():
+    arguments = ("plan", str(DOCS / "plan_seed.yaml"), "--only")
+    done = without("gymnasium,matplotlib", "from iswitch.tools.cli import main\nmain()\n", *arguments)
+    assert done.returncode == 0 and "one tree, summed again: 3 Gb/s" in done.stdout, done.stderr
+
+
 @pytest.mark.parametrize(
     "arguments",
     [[], ["docs/plan_seed.yaml"], ["docs/plan_seed.yaml", "--kind", "level", "--lose", "L1"], ["--unknown"]],
