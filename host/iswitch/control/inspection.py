@@ -82,7 +82,7 @@ class MemberView(NamedTuple):
 
     Attributes
     ----------
-    member : int
+    rank : int
         Rank of the member.
     standing : Standing
         How far the member has joined.
@@ -94,7 +94,7 @@ class MemberView(NamedTuple):
         Seconds since its last sign of life.
     """
 
-    member: int
+    rank: int
     standing: Standing
     port: int
     address: str
@@ -162,7 +162,7 @@ def read_job(control: RegisterReader, job: int) -> JobView:
     )
 
 
-def read_member(control: RegisterReader, job: int, member: int) -> MemberView:
+def read_member(control: RegisterReader, job: int, rank: int) -> MemberView:
     """Read a member of a job by its rank. If there is no such member, its standing is NONE.
 
     Raises
@@ -170,9 +170,9 @@ def read_member(control: RegisterReader, job: int, member: int) -> MemberView:
     SwitchUnreachableError
         If the switch does not answer.
     """
-    row = _read_row(control, member_view_register(job, member), MEMBER_VIEW)
+    row = _read_row(control, member_view_register(job, rank), MEMBER_VIEW)
     return MemberView(
-        member,
+        rank,
         Standing(int(row["standing"])),
         int(row["port"]),
         f"{IPv4Address(int(row['ip']))}:{row['udp']}",

@@ -194,7 +194,7 @@ def _check_job(job: JobView, members: list[MemberView], awaited: list[int]) -> F
     silent = [members[member] for member in awaited if members[member].silent_s > _SILENT_S]
     if silent:
         each = ", ".join(
-            f"rank {member.member} ({member.address} at port {member.port}, silent for {member.silent_s:.0f} s)"
+            f"rank {member.rank} ({member.address} at port {member.port}, silent for {member.silent_s:.0f} s)"
             for member in silent
         )
         return Finding(

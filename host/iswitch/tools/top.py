@@ -112,13 +112,13 @@ def _members(now: Snapshot) -> Table:
         lead = {member: serial_distance(seq, snapshot.lowest) for member, seq in snapshot.progress.items()}
         for member in snapshot.members:
             if member.standing == Standing.NONE:
-                table.add_row(str(number), str(member.member), "absent", style="dim")
+                table.add_row(str(number), str(member.rank), "absent", style="dim")
                 continue
-            awaited = member.member in snapshot.awaited
-            lag = str(max(lead.values()) - lead[member.member]) if member.member in lead else ""
+            awaited = member.rank in snapshot.awaited
+            lag = str(max(lead.values()) - lead[member.rank]) if member.rank in lead else ""
             table.add_row(
                 str(number),
-                str(member.member),
+                str(member.rank),
                 member.standing.name.lower(),
                 str(member.port),
                 member.address,
