@@ -1,4 +1,4 @@
-"""The Join handshake under every order of messages. The switch is `sim/model/decide/membership.py` itself.
+"""The Join handshake under every order of messages. The switch is `sim/model/decide/join.py` and `command.py`.
 
 The network remembers everything: any Join, Leave or acknowledgement ever sent may arrive now, again and again, or
 never. Actors are incarnations of workers, each with its own nonce. An actor may crash or leave, and its packets remain

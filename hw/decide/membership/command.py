@@ -23,7 +23,7 @@ class Command(wiring.Component):
     by the forced slot, a Reset by an empty ring, a Reset by key by the end of the job.
 
     Takes 3 cycles: two until the sender's row has been compared, one to decide. Procedure: see `procedure_ports`.
-    Source: docs/protocol.md section 4, the order of the checks; `sim/model/decide/membership.py`.
+    Source: docs/protocol.md section 4, the order of the checks; `sim/model/decide/command.py`.
     """
 
     def __init__(self, config: Config):

@@ -24,7 +24,7 @@ class Departure(wiring.Component):
     own Leave stays without an answer; its repeats are the timer of the switch's.
 
     The rows of job and member must be here in the cycle of `start`. Takes 1 cycle, with uplinks 5. Procedure: see
-    `procedure_ports`. Source: `leave` of `sim/model/decide/membership.py`; `sim/model/tree_switch.py`.
+    `procedure_ports`. Source: `remove_member` of `sim/model/decide/command.py`; `sim/model/tree_switch.py`.
     """
 
     def __init__(self, config: Config):

@@ -30,7 +30,7 @@ class Join(wiring.Component):
     the number at `random`: for epoch and first seq, for a token, for the nonce at the parent.
 
     Takes what the search takes, and 3 cycles for an entry of the sender's own, 2 for a new one, 2 more for a new job, and 3
-    more for that at a leaf. Procedure: see `procedure_ports`. Source: `join` of `sim/model/decide/membership.py`.
+    more for that at a leaf. Procedure: see `procedure_ports`. Source: `sim/model/decide/join.py`.
     """
 
     def __init__(self, config: Config):
