@@ -191,14 +191,14 @@ class Control(RegisterReader):
         answer = self._send_join(membership)
         if answer.reason != Reason.DONE:
             raise NotAMemberError(
-                f"job {membership.job} at {self.address} was ended, and the switch does not know this worker any more "
+                f"job {membership.job} at {self.address} has ended, and this worker is no longer a member of it "
                 f"({REFUSALS[answer.reason].meaning}): call `rejoin`, then `sync_state`, or make a new Worker"
             )
         renewed = self._with_grant(membership, answer)
         if (renewed.token, renewed.member) != (membership.token, membership.member):
             self.leave(renewed, timeout_s=_CANCEL_TIMEOUT_S)  # after the end of the job, the Join was a new one
             raise NotAMemberError(
-                f"job {membership.job} at {self.address} was ended and created again: call `rejoin`, then `sync_state`, or make a "
+                f"job {membership.job} at {self.address} has ended, and a new job has its number: call `rejoin`, then `sync_state`, or make a "
                 "new Worker"
             )
         return renewed

@@ -253,9 +253,9 @@ class JobWorker(ABC):
 
     def _not_a_member_error(self, reason: Reason, remedy: str) -> NotAMemberError:
         return NotAMemberError(
-            f"the switch does not know this worker any more ({reason.name}): {self._job_name} was ended by `iswitch end-job`, with its "
-            "last member or by a restart of the switch, or the switch evicted this worker because nothing came from it for "
-            f"`evict_s`. To go on, {remedy}"
+            f"this worker is no longer a member of {self._job_name} (reason {reason.name}). Possible causes: `iswitch end-job` ended the "
+            "job, the switch restarted, or the switch evicted this worker after `evict_s` of silence. To go "
+            f"on, {remedy}"
         )
 
     def _timeout_error(self, sentence: str, rises: dict[str, int]) -> CollectiveTimeoutError:

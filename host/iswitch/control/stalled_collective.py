@@ -8,6 +8,7 @@ from iswitch.driver.ring import Ring
 from iswitch.errors import CollectiveTimeoutError, MismatchError
 from iswitch.results import format_ranks
 from iswitch.wire import Format, JobState, SlotState
+from iswitch.wire.formats import FORMATS
 
 __all__ = ["StalledCollective"]
 
@@ -70,20 +71,21 @@ class StalledCollective:
     def _describe_difference(self, slot: SlotView) -> str:
         """Return what the other workers sum, as far as the slot shows it; "" if it shows no difference."""
         (index, own_bytes), elements = self.ring.lacked, self.ring.membership.elements
-        format = Format(slot.format).name.lower()
+        dtype = FORMATS[Format(slot.format)].element.name
         if slot.length == own_bytes:
-            return f"elements of {format}" if slot.format != self.format else ""
+            return f"{dtype} elements" if slot.format != self.format else ""
         count = f"{index * elements + slot.length // 4:,}"
         at_least = "" if slot.length < 4 * elements else "at least "
-        return f"{at_least}{count} elements of {format}"
+        return f"{at_least}{count} {dtype} elements"
 
     def _mismatch_error(self, slot: SlotView, theirs: str) -> MismatchError:
         verb = "sum" if len(slot.arrived) > 1 else "sums"
+        dtype = FORMATS[self.format].element.name
         return MismatchError(
             f"the workers of {self.job_name} do not call the same collective: {format_ranks(slot.arrived)} {verb} {theirs}, and this "
-            f"worker, rank {self.ring.membership.member}, sums {self.elements:,} elements of {self.format.name.lower()}. All workers must "
-            "call the same collectives, on arrays of the same size and dtype, in the same order: compare the programs. This worker "
-            "takes part in no collective until it calls `rejoin`, then `sync_state`"
+            f"worker, rank {self.ring.membership.member}, sums {self.elements:,} {dtype} elements. All workers must "
+            "call the same collectives, on arrays of the same size and dtype, in the same order: compare the programs. Before its next "
+            "collective, this worker must call `rejoin`, then `sync_state`"
         )
 
     def timeout_error(self, before: dict[str, int], timeout_s: float, progress: str) -> CollectiveTimeoutError:
@@ -124,7 +126,7 @@ class StalledCollective:
         message = (
             f"no result for {timeout_s:g} s (`timeout_s`) in a collective of {self.job_name}: {progress}. "
             f"{live} of {m.world} workers are members; the switch answers, so {cause}. If a worker computes "
-            "for longer than that, raise `timeout_s`. To go on, all call `rejoin`, then `sync_state`. To go on "
+            "for longer than that, raise `timeout_s`. To go on, call `rejoin`, then `sync_state`, on all workers. To go on "
             f"without a worker that hangs, end its process: {next_step}."
         )
         return CollectiveTimeoutError("\n".join([message, *rise_lines(rises)]), rises)

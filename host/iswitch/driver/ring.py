@@ -21,6 +21,7 @@ from iswitch.driver.transport import RECEIVE_BYTES, Transport
 from iswitch.driver.window import SendWindow
 from iswitch.errors import HaltedWarning, MismatchError
 from iswitch.wire import FLAGS_SHIFT, HEADER, TAIL_BYTES, ContributionFlag, Format, ResultFlag, Type, version_type
+from iswitch.wire.formats import FORMATS
 
 __all__ = ["CollectiveResult", "NoProgressError", "Ring"]
 
@@ -423,8 +424,9 @@ class Ring:
         elif short:
             payloads.last[:] = body[0]
         else:
+            element = FORMATS[Format(int(format_flags[0]) & _FORMAT_MASK)].element
             raise MismatchError(
-                f"a result has {size // 4} elements of {Format(int(format_flags[0]) & _FORMAT_MASK).name.lower()}, which does not fit "
+                f"a result has {size // 4} {element.name} elements, which does not fit "
                 "this worker's array: all workers of a job must call the same collectives, on arrays of the same size and dtype, in the "
                 "same order"
             )

@@ -38,16 +38,16 @@ def check(found, times=3):
 @pytest.mark.parametrize(
     ("changes", "theirs"),
     [
-        ({"length": 4 * 40}, "ranks 0 and 2 sum 104 elements of window64"),
-        ({"length": 4 * ELEMENTS}, "ranks 0 and 2 sum at least 128 elements of window64"),
-        ({"format": Format.INT32}, "ranks 0 and 2 sum elements of int32"),
-        ({"length": 4 * 40, "arrived": [2]}, "rank 2 sums 104 elements of window64"),
+        ({"length": 4 * 40}, "ranks 0 and 2 sum 104 float32 elements"),
+        ({"length": 4 * ELEMENTS}, "ranks 0 and 2 sum at least 128 float32 elements"),
+        ({"format": Format.INT32}, "ranks 0 and 2 sum int32 elements"),
+        ({"length": 4 * 40, "arrived": [2]}, "rank 2 sums 104 float32 elements"),
     ],
 )
 def test_another_array_in_the_slot_is_a_mismatch_after_three_looks(monkeypatch, changes, theirs):
     found = stalled(monkeypatch, slot(**changes))
     check(found, 2)
-    with pytest.raises(MismatchError, match=f"{theirs}, and this worker, rank 1, sums 100 elements of window64"):
+    with pytest.raises(MismatchError, match=f"{theirs}, and this worker, rank 1, sums 100 float32 elements"):
         found.check()
 
 

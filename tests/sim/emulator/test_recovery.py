@@ -557,15 +557,15 @@ def test_a_job_whose_members_may_be_silent_for_ever_is_not_ended() -> None:
         (
             (np.ones(1000, np.float32), np.ones(2000, np.float32)),
             (
-                "rank 1 sums at least 1,056 elements of window64, and this worker, rank 0, sums 1,000 elements of window64",
-                "rank 0 sums 1,000 elements of window64, and this worker, rank 1, sums 2,000 elements of window64",
+                "rank 1 sums at least 1,056 float32 elements, and this worker, rank 0, sums 1,000 float32 elements",
+                "rank 0 sums 1,000 float32 elements, and this worker, rank 1, sums 2,000 float32 elements",
             ),
         ),
         (
             (np.ones(1000, np.float32), np.ones(1000, np.int32)),
             (
-                "rank 1 sums elements of int32, and this worker, rank 0, sums 1,000 elements of window64",
-                "rank 0 sums elements of window64, and this worker, rank 1, sums 1,000 elements of int32",
+                "rank 1 sums int32 elements, and this worker, rank 0, sums 1,000 float32 elements",
+                "rank 0 sums float32 elements, and this worker, rank 1, sums 1,000 int32 elements",
             ),
         ),
     ],
@@ -729,9 +729,7 @@ def test_a_worker_that_was_evicted_is_told_how_to_go_on() -> None:
                 program.sleep(5)
                 return ""
             program.sleep(8)
-            with pytest.raises(
-                NotAMemberError, match=r"evicted this worker because nothing came from it for `evict_s`"
-            ) as caught:
+            with pytest.raises(NotAMemberError, match=r"evicted this worker after `evict_s` of silence") as caught:
                 worker.barrier()
             return str(caught.value)
 
