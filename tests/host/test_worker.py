@@ -508,7 +508,7 @@ def test_an_ended_job_raises_not_a_member(model):
             Control(other, address="model").end_job(0, 6)
         Control(other).end_job(0, 5)
         other.close()
-        with pytest.raises(NotAMemberError, match="has ended|`iswitch end-job` ended the job"):
+        with pytest.raises(NotAMemberError, match=r"has ended|`iswitch end-job` ended the job"):
             worker.barrier()
         with pytest.raises(Exception, match="new Worker"):
             worker.barrier()
