@@ -4,69 +4,15 @@ from collections import defaultdict
 from html import escape
 from itertools import pairwise
 
-import networkx as nx
-
+from iswitch.plan.output.canvas import BOX, COLOURS, EDGE, Canvas
 from iswitch.plan.output.words import format_gbps, join_names
 from iswitch.plan.solver.tree import Plan, Resource, capacities, total_loads
 from iswitch.plan.topology.topology import Topology, natural_key
 
 __all__ = ["draw_svg"]
 
-COLOURS = ("#1b6ca8", "#c2571a", "#2e7d32", "#7b3fa0", "#a3274b", "#00796b", "#6d4c41", "#546e7a")
 FULL, BUSY, FREE, INK, PAPER = "#c62828", "#e09f1f", "#9aa5ae", "#1c2328", "#ffffff"
-COLUMN, BOX, ROW, EDGE = 128, 104, 150, 40
-HEAD, LEGEND, LEAST = 52, 34, 810
-
-
-class _Canvas:
-    """The position of everything.
-
-    A box holds the workers of one switch with one home. Boxes stand below their switch, and switches above those that
-    are nearer to workers.
-    """
-
-    def __init__(self, topology: Topology, plan: Plan):
-        self.topology, self.plan, self.tree = topology, plan, plan.trees[0]
-        boxes: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-        for worker, home in self.tree.homes.items():
-            boxes[self.tree.up[worker][1] if len(self.tree.up[worker]) > 1 else next(iter(topology.graph[worker]))][
-                home
-            ].append(worker)
-        near = [switch for switch in topology.switches if switch in boxes]
-        transit = topology.graph.subgraph(topology.switches)
-        far = {
-            switch: min(
-                nx.shortest_path_length(transit, switch, one) for one in near if nx.has_path(transit, switch, one)
-            )
-            for switch in topology.switches
-            if any(nx.has_path(transit, switch, one) for one in near)
-        }
-        levels = max(far.values(), default=0)
-        self.at: dict[str, tuple[float, float]] = {}
-        self.boxes: list[tuple[str, str, list[str], float]] = []
-        column: float = 0
-        beside = any(far.get(a) == far.get(b) == 0 for a, b in transit.edges)
-        floor = HEAD + ROW * (levels + bool(topology.ps)) + 40
-        for switch in near:
-            first = column
-            for home, workers in sorted(
-                boxes[switch].items(), key=lambda item: (item[0] != switch, natural_key(item[0]))
-            ):
-                self.boxes.append((switch, home, workers, EDGE + COLUMN * (column + 0.5)))
-                column += 1
-            self.at[switch] = (EDGE + COLUMN * (first + column) / 2, floor)
-            column += 0.75 * beside
-        self.width = max(2 * EDGE + COLUMN * (column - 0.75 * beside), LEAST)
-        for level in range(1, levels + 1):
-            here = [switch for switch in topology.switches if far.get(switch) == level]
-            for number, switch in enumerate(here):
-                self.at[switch] = (self.width * (number + 1) / (len(here) + 1), floor - ROW * level)
-        if topology.ps:
-            self.at[topology.ps] = (self.at[min(topology.graph[topology.ps], key=natural_key)][0], HEAD + 30)
-        self.base = floor + ROW * 0.75
-        self.height = self.base + 40 + LEGEND
-        places = sorted(self.tree.summing_nodes, key=natural_key)
-        self.colour = {place: COLOURS[number % len(COLOURS)] for number, place in enumerate(places)}
+"""Colours of full, busy and other cables, of text, and of the background."""
 
 
 def draw_svg(topology: Topology, plan: Plan) -> str:
@@ -75,7 +21,7 @@ def draw_svg(topology: Topology, plan: Plan) -> str:
     Loads are of all trees; arrows and homes are of the fastest one. Solid arrows are sums, dashed ones gradients, in the
     colour of the node that sums them.
     """
-    canvas = _Canvas(topology, plan)
+    canvas = Canvas(topology, plan)
     more = f", the fastest of {len(plan.trees)} trees" if len(plan.trees) > 1 else ""
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {canvas.width:g} {canvas.height:g}" width="{canvas.width:g}" '
@@ -101,6 +47,7 @@ def _shade(load: float, capacity: float) -> str:
 
 
 def _short(value: float) -> str:
+    """Return a number with three digits."""
     return f"{value:.3g}"
 
 
@@ -112,7 +59,7 @@ def _text(x: float, y: float, text: str, colour: str = INK, more: str = "") -> s
     )
 
 
-def _cables(canvas: _Canvas) -> list[str]:
+def _cables(canvas: Canvas) -> list[str]:
     """Draw the cables between switches and to the ps: a line, the streams above it, the loads of both directions."""
     topology, load, available = (
         canvas.topology,
@@ -172,7 +119,7 @@ def _cables(canvas: _Canvas) -> list[str]:
     return parts + [label for label in labels if label]
 
 
-def _visible_part(canvas: _Canvas, a: str, b: str, bend: float, shift: float, *, back: bool) -> str:
+def _visible_part(canvas: Canvas, a: str, b: str, bend: float, shift: float, *, back: bool) -> str:
     """Return the path of the part of a cable's curve that no node covers, from a to b, or `back`."""
     (ax, ay), (bx, by) = canvas.at[a], canvas.at[b]
     cx, cy = (ax + bx) / 2, (ay + by) / 2 - bend
@@ -190,7 +137,7 @@ def _visible_part(canvas: _Canvas, a: str, b: str, bend: float, shift: float, *,
     return "M" + "L".join(f"{x + dx:.1f} {y + dy:.1f}" for x, y in along)
 
 
-def _workers(canvas: _Canvas) -> list[str]:
+def _workers(canvas: Canvas) -> list[str]:
     """Draw the boxes of workers and their cables."""
     load, available = total_loads(canvas.topology, canvas.plan.trees), capacities(canvas.topology)
     parts = []
@@ -229,7 +176,7 @@ def _workers(canvas: _Canvas) -> list[str]:
     return parts
 
 
-def _nodes(canvas: _Canvas) -> list[str]:
+def _nodes(canvas: Canvas) -> list[str]:
     """Draw the switches and the ps."""
     topology, load, available = (
         canvas.topology,
@@ -261,7 +208,7 @@ def _nodes(canvas: _Canvas) -> list[str]:
     return parts
 
 
-def _legend(canvas: _Canvas) -> list[str]:
+def _legend(canvas: Canvas) -> list[str]:
     y = canvas.height - 14
     note = "Gb/s carried / there is, each way; red is full. Solid arrows are sums, dashed ones gradients, in the colour of who adds them up."
     return [f'<text x="{EDGE}" y="{y:.1f}" font-size="11" fill="#546e7a">{note}</text>']
