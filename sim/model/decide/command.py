@@ -12,7 +12,7 @@ from sim.model.decide.slot import Work
 from sim.model.interface.message import Request, Source
 from sim.model.interface.serial import ahead
 
-__all__ = ["execute", "remove_member"]
+__all__ = ["carry_out", "execute", "remove_member"]
 
 
 def execute(config: Config, job: Job, request: Request, source: Source) -> Verdict:

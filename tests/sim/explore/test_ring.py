@@ -232,3 +232,16 @@ def test_with_all_contributing_the_window_implies_the_rule_of_overwriting(scenar
 )
 def test_with_all_contributing_receipts_are_not_needed(scenario):
     RingExplorer(scenario.replace(receipts=False)).run()
+
+
+def test_the_trace_of_a_violation_leads_to_it_event_by_event():
+    scenario, promise = MUTANTS["a worker is added twice"]
+    explorer = RingExplorer(scenario)
+    with pytest.raises(Violation) as found:
+        explorer.run()
+    *events, last = found.value.trace
+    state = explorer.start()
+    for event in events:
+        state = explorer.after(state, event)
+    with pytest.raises(Violation, match=promise):
+        explorer.after(state, last)
