@@ -353,8 +353,8 @@ class Worker(JobWorker):
         ------
         NoContributionError
             If the root has left the job.
-        Exception
-            The other errors of `allreduce`.
+        IswitchError
+            As `allreduce`.
         """
         require_int("root", root, 0, self.world - 1)
         data = buffer_octets(buffer)
@@ -373,8 +373,8 @@ class Worker(JobWorker):
 
         Raises
         ------
-        Exception
-            The errors of `allreduce`.
+        IswitchError
+            As `allreduce`.
         """
         self._collect(np.zeros(1, INT), Format.INT32, all_members=True)
 
@@ -401,8 +401,8 @@ class Worker(JobWorker):
         ------
         TypeError, ValueError
             If an array cannot be filled, or `step` is out of range. Nothing was sent.
-        Exception
-            The other errors of `allreduce`.
+        IswitchError
+            As `allreduce`.
         """
         require_int("step", step, 0, 2**62)
         arrays = [state] if isinstance(state, np.ndarray) else list(state)

@@ -152,8 +152,8 @@ def copy_state(worker: Broadcaster, arrays: Sequence[np.ndarray], note: np.ndarr
 
     Raises
     ------
-    Exception
-        The errors of `Worker.broadcast`.
+    IswitchError
+        As `Worker.broadcast`.
     """
     values = pack_arrays(arrays).copy()
     worker.broadcast(values)

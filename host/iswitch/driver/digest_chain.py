@@ -26,7 +26,7 @@ class DigestChain:
         self._digests = {0: _NO_UPDATES}  # by number of updates
 
     def restart(self, updates: int, digest: bytes) -> None:
-        """Begin with the digest of another worker, after `updates` updates."""
+        """Begin with another worker's digest of the first `updates` updates, 32 bytes."""
         self._digests = {updates: digest}
 
     @property
@@ -39,7 +39,17 @@ class DigestChain:
         return self._digests.get(updates, _NO_UPDATES)
 
     def extend(self, number: int, member_masks: np.ndarray, total: np.ndarray) -> None:
-        """Add the update with a number, the latest one: its members, uint32, (segments,), and its sum."""
+        """Add the next update.
+
+        Parameters
+        ----------
+        number : int
+            Number of the update.
+        member_masks : numpy.ndarray
+            uint32, shape (segments,): the ranks in each segment.
+        total : numpy.ndarray
+            The sum.
+        """
         digest = hashlib.sha256(self._digests[number] + number.to_bytes(8, "little") + member_masks.tobytes())
         digest.update(total.data)
         self._digests[number + 1] = digest.digest()

@@ -116,7 +116,20 @@ class SegmentLedger:
         return np.flatnonzero(self.lacked[self.low : end]) + self.low
 
     def lost(self, now: float, timer: RetransmissionTimer) -> np.ndarray:
-        """Return the overtaken segments to retransmit now: each after about a round trip, then once in a time-out."""
+        """Return the overtaken segments to retransmit now: each after about a round trip, then once in a time-out.
+
+        Parameters
+        ----------
+        now : float
+            Time in seconds.
+        timer : RetransmissionTimer
+            Gives both times.
+
+        Returns
+        -------
+        numpy.ndarray
+            int64, ascending.
+        """
         lost = self.overtaken()
         if not len(lost):
             return lost
@@ -130,6 +143,20 @@ class SegmentLedger:
         Before the collective's first result that is the lowest segment alone: most likely another worker computes.
         After it, that is all overtaken segments, and the last ones, whose results show what is lost below them
         (RFC 8985, section 7).
+
+        Parameters
+        ----------
+        now : float
+            Time in seconds.
+        timer : RetransmissionTimer
+            Gives the time for which a retransmitted segment is left alone.
+        has_results : bool
+            The collective has received a result.
+
+        Returns
+        -------
+        numpy.ndarray
+            int64, ascending.
         """
         indices = np.array([self.low])
         if not has_results:

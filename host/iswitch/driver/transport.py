@@ -42,7 +42,15 @@ class Transport(Protocol):
 
     def send(self, train: Buffer, segment_bytes: int) -> None:
         """Send each segment of a train as a datagram. The call waits for nothing but buffer space, and may lose
-        datagrams."""
+        datagrams.
+
+        Parameters
+        ----------
+        train : bytes, bytearray or memoryview
+            Datagrams end to end.
+        segment_bytes : int
+            Bytes of a datagram; the last one may be shorter.
+        """
 
     def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:
         """Wait for a train.
