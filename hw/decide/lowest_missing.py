@@ -1,14 +1,19 @@
 """How far behind the slowest live member of a job is."""
 
-from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from hw.interface.rows import SEQ_BITS
+from hw.stream.reduction import combine_pairs, reduce_tree
 from iswitch.config import Config
 
 __all__ = ["LowestMissing"]
+
+
+def lower(a: Value, b: Value) -> Value:
+    return Mux(a < b, a, b)
 
 
 class LowestMissing(wiring.Component):
@@ -47,17 +52,11 @@ class LowestMissing(wiring.Component):
             distances.append(distance)
         m.d.sync += [counts.eq(self.live.bit_select(self.member, 1)), own.eq(Mux(counts, self.gain[:bits], nearest))]
         # Of the others by fours in one cycle, of all in the next.
-        fours = self._halve(self._halve(distances))
+        fours = combine_pairs(lower, combine_pairs(lower, distances))
         least_of = [Signal(signed(bits), name=f"least_of_{k}") for k in range(len(fours))]
         m.d.sync += [one.eq(value) for one, value in zip(least_of, fours, strict=True)]
-        while len(least_of) > 1:
-            least_of = self._halve(least_of)
-        last = self._halve([*least_of, own])
+        last = lower(reduce_tree(lower, least_of), own)
         reference, least = Signal(SEQ_BITS), Signal(signed(bits))
-        m.d.sync += [reference.eq(again), least.eq(last[0])]
+        m.d.sync += [reference.eq(again), least.eq(last)]
         m.d.comb += self.lowest.eq(reference + least)
         return m
-
-    def _halve(self, values):
-        """The lower of each pair."""
-        return [Mux(a < b, a, b) for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) & ~1 :]

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.stream.arbiter import PacketArbiter
+from hw.stream.fifo import Fifo
 from hw.stream.packet import Packet
 
 __all__ = ["NETFPGA", "OPENNIC", "AxiStream", "Tuser", "TxMerge", "RxSplit"]
@@ -132,38 +132,36 @@ class TxMerge(wiring.Component):
         m = Module()
         ports, tuser, bus_bytes = len(self.tx), self.tuser, self.bus_bits // 8
         entry = data.StructLayout({"length": LENGTH_BITS, "port": range(max(ports, 2))})
-        m.submodules.words = words = SyncFIFOBuffered(width=Packet(self.bus_bits).size, depth=self.words)
-        m.submodules.lengths = lengths = SyncFIFOBuffered(width=entry.size, depth=self.words)
+        m.submodules.words = words = Fifo(Packet(self.bus_bits), depth=self.words)
+        m.submodules.lengths = lengths = Fifo(entry, depth=self.words)
 
         m.submodules.arbiter = arbiter = PacketArbiter(Packet(self.bus_bits), inputs=ports)
         for tx, i in zip(self.tx, arbiter.i, strict=True):
             connect(m, flipped(tx), i)
         takes, length, put, word = Signal(), Signal(LENGTH_BITS), Signal(entry), arbiter.o.payload
         m.d.comb += [
-            arbiter.o.ready.eq(words.w_rdy & lengths.w_rdy),
+            arbiter.o.ready.eq(words.i.ready & lengths.i.ready),
             takes.eq(arbiter.o.valid & arbiter.o.ready),
-            words.w_en.eq(takes),
-            words.w_data.eq(word),
+            words.i.valid.eq(takes),
+            words.i.payload.eq(word),
             put.length.eq(length + word.count),
             put.port.eq(arbiter.grant),
-            lengths.w_data.eq(put),
-            lengths.w_en.eq(takes & word.last),
+            lengths.i.payload.eq(put),
+            lengths.i.valid.eq(takes & word.last),
         ]
         with m.If(takes):
             m.d.sync += length.eq(Mux(word.last, 0, length + word.count))
 
-        o, about, shown = self.o, Signal(entry), Signal(Packet(self.bus_bits))
+        o, about, shown = self.o, lengths.o.payload, words.o.payload
         destination = Array(1 << place for place in tuser.places)[about.port]
         m.d.comb += [
-            about.eq(lengths.r_data),
-            shown.eq(words.r_data),
-            o.tvalid.eq(words.r_rdy & lengths.r_rdy),
+            o.tvalid.eq(words.o.valid & lengths.o.valid),
             o.tdata.eq(shown.data),
             o.tlast.eq(shown.last),
             o.tkeep.eq(Cat(shown.count > k for k in range(bus_bytes))),
-            words.r_en.eq(o.tvalid & o.tready),
-            lengths.r_en.eq(o.tvalid & o.tready & shown.last),
-            self.frame.eq(lengths.r_en),
+            words.o.ready.eq(o.tvalid & o.tready),
+            lengths.o.ready.eq(o.tvalid & o.tready & shown.last),
+            self.frame.eq(lengths.o.ready),
             o.tuser[tuser.length : tuser.length + LENGTH_BITS].eq(about.length),
             o.tuser[tuser.destination : tuser.destination + tuser.field_bits].eq(destination),
         ]

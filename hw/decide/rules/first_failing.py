@@ -1,20 +1,23 @@
-"""Of checks in a row, the first that fails."""
+"""The first of several checks that fails."""
 
 from collections.abc import Iterable
 from enum import IntEnum
 
 from amaranth.hdl import Mux, Value
 
+from hw.stream.reduction import reduce_tree
+
 __all__ = ["first_failing"]
 
 
 def first_failing(checks: Iterable[tuple[Value, IntEnum]]) -> tuple[Value, Value]:
-    """Whether a check fails, and the name of the first that does, which means nothing if none does. `checks`: what must
-    hold, and a name. A balanced tree, so as deep as the logarithm of their number."""
-    found = [(~good, name) for good, name in checks]
-    while len(found) > 1:
-        pairs = zip(found[::2], found[1::2], strict=False)
-        found = [(fails | later, Mux(fails, name, other)) for (fails, name), (later, other) in pairs] + found[
-            len(found) & ~1 :
-        ]
-    return found[0]
+    """Return whether a check fails, and the name of the first check that does.
+
+    Each check is a condition that must hold, and a name. If no check fails, the name has no meaning. The tree is as deep
+    as the logarithm of their number.
+    """
+
+    def first(one, other):
+        return one[0] | other[0], Mux(one[0], one[1], other[1])
+
+    return reduce_tree(first, [(~good, name) for good, name in checks])

@@ -3,12 +3,12 @@ ones."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In
 from amaranth.utils import ceil_log2
 
 from hw.interface.axi import Axi4, Burst, Response
+from hw.stream.fifo import Fifo
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
 
 __all__ = ["OnChipRam"]
@@ -51,7 +51,7 @@ class OnChipRam(wiring.Component):
         about = data.StructLayout(
             {"id": requests.payload.id.shape(), "word": len(requests.payload.addr) - WORD_BITS, "len": 8, "good": 1}
         )
-        m.submodules[name] = fifo = SyncFIFO(width=about.size, depth=OUTSTANDING)
+        m.submodules[name] = fifo = Fifo(about, depth=OUTSTANDING, buffered=False)
         put, first, asked = Signal(about, name=f"{name}_put"), Signal(about, name=f"{name}_first"), requests.payload
         steps, ends, beat = Signal(name=f"{name}_steps"), Signal(name=f"{name}_ends"), Signal(8, name=f"{name}_beat")
         m.d.comb += [
@@ -59,38 +59,38 @@ class OnChipRam(wiring.Component):
             put.word.eq(asked.addr[WORD_BITS:]),
             put.len.eq(asked.len),
             put.good.eq((asked.burst == Burst.INCR) & (asked.size == WORD_BITS)),
-            requests.ready.eq(fifo.w_rdy),
-            fifo.w_en.eq(requests.valid),
-            fifo.w_data.eq(put),
-            first.eq(fifo.r_data),
+            requests.ready.eq(fifo.i.ready),
+            fifo.i.valid.eq(requests.valid),
+            fifo.i.payload.eq(put),
+            first.eq(fifo.o.payload),
             ends.eq(steps & (beat == first.len)),
-            fifo.r_en.eq(ends),
+            fifo.o.ready.eq(ends),
         ]
         with m.If(steps):
             m.d.sync += beat.eq(Mux(ends, 0, beat + 1))
         word = Signal(len(asked.addr) - WORD_BITS, name=f"{name}_word")
         m.d.comb += word.eq(first.word + beat)
         response = Mux(~first.good, Response.SLVERR, Mux(word < self.words, Response.OKAY, Response.DECERR))
-        return fifo.r_rdy, first, word, response, steps, ends
+        return fifo.o.valid, first, word, response, steps, ends
 
     def _write(self, m, port):
         axi = self.axi
         there, first, word, response, steps, ends = self._queue(m, "writes", axi.aw)
-        m.submodules.answers = answers = SyncFIFO(width=len(axi.b.payload.as_value()), depth=OUTSTANDING)
+        m.submodules.answers = answers = Fifo(axi.b.payload.shape(), depth=OUTSTANDING, buffered=False)
         worst, put = Signal(Response), Signal(axi.b.payload.shape(), name="answer")
         m.d.comb += [
-            axi.w.ready.eq(there & answers.w_rdy),
+            axi.w.ready.eq(there & answers.i.ready),
             steps.eq(axi.w.valid & axi.w.ready),
             port.addr.eq(word[: ceil_log2(self.words)]),
             port.data.eq(axi.w.payload.data),
             port.en.eq(Mux(steps & (response == Response.OKAY), axi.w.payload.strb, 0)),
             put.id.eq(first.id),
             put.resp.eq(worst | response),
-            answers.w_data.eq(put),
-            answers.w_en.eq(ends),
-            axi.b.valid.eq(answers.r_rdy),
-            axi.b.payload.eq(answers.r_data),
-            answers.r_en.eq(axi.b.ready),
+            answers.i.payload.eq(put),
+            answers.i.valid.eq(ends),
+            axi.b.valid.eq(answers.o.valid),
+            axi.b.payload.eq(answers.o.payload),
+            answers.o.ready.eq(axi.b.ready),
         ]
         with m.If(steps):
             m.d.sync += worst.eq(Mux(ends, 0, worst | response))

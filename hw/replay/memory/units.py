@@ -2,11 +2,11 @@
 
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
-from amaranth.lib.wiring import In, Out, connect
+from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
 
 from hw.interface.axi import Address, ReadData, WriteData, WriteResponse, incrementing
+from hw.stream.fifo import Fifo
 from hw.stream.skid_buffer import SkidBuffer
 from iswitch.wire.replay import ROW_BYTES, UNIT_BYTES
 
@@ -59,7 +59,8 @@ class UnitReader(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.fifo = fifo = SyncFIFOBuffered(width=data.Layout.cast(Beat).size, depth=self.outstanding * BEATS)
+        m.submodules.fifo = fifo = Fifo(Beat, depth=self.outstanding * BEATS)
+        connect(m, fifo.o, flipped(self.beats))
         held, taken, left = Signal(range(self.outstanding + 1)), Signal(), Signal()  # units that have room in the queue
         address = Signal.like(self.units.payload)
         m.d.comb += [
@@ -81,12 +82,9 @@ class UnitReader(wiring.Component):
             came.eq(self.r.valid & (awaited != 0)),
             put.data.eq(self.r.payload.data),
             put.last.eq(beat == BEATS - 1),
-            fifo.w_data.eq(put),
-            fifo.w_en.eq(came),
+            fifo.i.payload.eq(put),
+            fifo.i.valid.eq(came),
             self.error.eq(came & self.r.payload.resp[1]),
-            self.beats.valid.eq(fifo.r_rdy),
-            self.beats.payload.eq(fifo.r_data),
-            fifo.r_en.eq(self.beats.ready),
         ]
         m.d.sync += [beat.eq(beat + came), awaited.eq(awaited + taken - (came & put.last))]
         return m

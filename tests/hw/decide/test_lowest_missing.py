@@ -62,7 +62,7 @@ def test_lowest_is_the_models(members, window):
         ("slots) + 3", "slots) + 1"),
         ("Mux(counts, self.gain[:bits], nearest)", "0"),
         ("& (self.member != k)", ""),
-        ("[*least_of, own]", "least_of"),
+        ("lower(reduce_tree(lower, least_of), own)", "reduce_tree(lower, least_of)"),
         ("eq(reference + least)", "eq(reference)"),
         ("reference.eq(again)", "reference.eq(mine + 1)"),
     ],

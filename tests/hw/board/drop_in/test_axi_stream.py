@@ -162,7 +162,7 @@ def test_frames_leave_whole_with_length_and_port(stall, tuser):
         ("put.length.eq(length + word.count)", "put.length.eq(length)"),
         ("[about.port]", "[0]"),
         ("put.port.eq(arbiter.grant)", "put.port.eq(0)"),
-        ("o.tvalid.eq(words.r_rdy & lengths.r_rdy)", "o.tvalid.eq(words.r_rdy)"),
+        ("o.tvalid.eq(words.o.valid & lengths.o.valid)", "o.tvalid.eq(words.o.valid)"),
     ],
 )
 def test_a_mutant_of_the_merge_is_noticed(old, new):

@@ -232,7 +232,7 @@ def test_parameters_wrong(wrong, message):
     ("sound", "wrong"),
     [
         ("~axi.r.valid | axi.r.ready", "Mux(1, 1, axi.r.ready)"),
-        ("there & answers.w_rdy", "there"),
+        ("there & answers.i.ready", "there"),
         ("beat == first.len", "beat == first.len + 1"),
         ("Mux(ends, 0, beat + 1)", "beat + 1"),
         ("first.word + beat", "first.word"),

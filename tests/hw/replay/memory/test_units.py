@@ -220,7 +220,10 @@ def test_parameters_wrong(unit):
         ("held + taken - left", "held + taken"),
         ("put.last.eq(beat == BEATS - 1), fifo", "put.last.eq(beat == 0), fifo"),
         ("beat + came", "beat + 1"),
-        ("fifo.r_en.eq(self.beats.ready)", "fifo.r_en.eq(1)"),
+        (
+            "connect(m, fifo.o, flipped(self.beats))",
+            "m.d.comb += [self.beats.valid.eq(fifo.o.valid), self.beats.payload.eq(fifo.o.payload), fifo.o.ready.eq(1)]",
+        ),
         ("self.r.payload.resp[1]", "0"),
         ("came & self.r.payload.resp[1]", "self.r.payload.resp[1]"),
         ("self.r.valid & (awaited != 0)", "self.r.valid"),
