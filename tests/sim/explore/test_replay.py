@@ -58,7 +58,9 @@ def test_the_rules_hold(scenario):
 def further(by: int) -> Rules:
     """Return rules by which a new session's numbers start `by` further than its former client's ended."""
     return RULES._replace(
-        open_session=lambda place, *about: RULES.open_session(place, *about)._replace(next=(place.next + by) % SERIAL)
+        open_session=lambda session, *about: RULES.open_session(session, *about)._replace(
+            next=(session.next + by) % SERIAL
+        )
     )
 
 
@@ -83,47 +85,47 @@ def test_a_session_that_is_opened_again_by_an_old_open_needs_other_numbers(scena
     assert explore(scenario) > 1000
 
 
-def executes_repeats(place: Session, seq: int) -> Fate | None:
-    fate = RULES.check_order(place, seq)
+def executes_repeats(session: Session, seq: int) -> Fate | None:
+    fate = RULES.check_order(session, seq)
     return None if fate == Fate.REPEATED else fate
 
 
-def executes_what_is_ahead(place: Session, seq: int) -> Fate | None:
-    fate = RULES.check_order(place, seq)
+def executes_what_is_ahead(session: Session, seq: int) -> Fate | None:
+    fate = RULES.check_order(session, seq)
     return None if fate == Fate.AHEAD else fate
 
 
-def compares_as_numbers(place: Session, seq: int) -> Fate | None:
-    if place.next - len(place.kept) <= seq < place.next:
+def compares_as_numbers(session: Session, seq: int) -> Fate | None:
+    if session.next - len(session.kept) <= seq < session.next:
         return Fate.REPEATED
-    return None if seq == place.next else Fate.OLD if seq < place.next else Fate.AHEAD
+    return None if seq == session.next else Fate.OLD if seq < session.next else Fate.AHEAD
 
 
-def asks_no_token(places, session, token):
-    return places[session] if places[session].open else None
+def asks_no_token(sessions, index, token):
+    return sessions[index] if sessions[index].open else None
 
 
-def closes_nothing(place: Session) -> Session:
-    return place
+def closes_nothing(session: Session) -> Session:
+    return session
 
 
-def takes_any(places, now_us):
-    return next((k for k, place in enumerate(places) if not place.open), 0)
+def takes_any(sessions, now_us):
+    return next((k for k, session in enumerate(sessions) if not session.open), 0)
 
 
-def gives_no_silent(places, now_us):
-    return next((k for k, place in enumerate(places) if not place.open), None)
+def gives_no_silent(sessions, now_us):
+    return next((k for k, session in enumerate(sessions) if not session.open), None)
 
 
-def hands_over_as_it_is(place, nonce, source, now_us, kept):
-    return place._replace(open=True, nonce=nonce, heard_us=now_us, source=source)
+def hands_over_as_it_is(session, nonce, source, now_us, kept):
+    return session._replace(open=True, nonce=nonce, heard_us=now_us, source=source)
 
 
 class IsSilentAboutTheOld(ToyDispatcher):
     """A dispatcher that does not answer OLD."""
 
-    def handle(self, asked: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
-        fate, sent = super().handle(asked, source, now_us)
+    def handle(self, request: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
+        fate, sent = super().handle(request, source, now_us)
         return fate, [] if fate == Fate.OLD else sent
 
 
@@ -132,11 +134,11 @@ class TakesNoNumber(ToyDispatcher):
 
     kind = Kind.SKIP
 
-    def execute_next(self, asked: Request, source: Source) -> tuple[Fate, Sent]:
-        fate, sent = super().execute_next(asked, source)
-        if asked.kind == self.kind:
-            place = self.sessions[asked.session]
-            self.sessions[asked.session] = place._replace(next=(place.next - 1) % SERIAL, kept=place.kept[:-1])
+    def execute_next(self, request: Request, source: Source) -> tuple[Fate, Sent]:
+        fate, sent = super().execute_next(request, source)
+        if request.kind == self.kind:
+            session = self.sessions[request.session]
+            self.sessions[request.session] = session._replace(next=(session.next - 1) % SERIAL, kept=session.kept[:-1])
         return fate, sent
 
 
@@ -149,28 +151,32 @@ class RefusesForNothing(TakesNoNumber):
 class WaitsForNothing(ToyDispatcher):
     """A dispatcher for which a request that must wait takes its number."""
 
-    def handle(self, asked: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
-        fate, sent = super().handle(asked, source, now_us)
+    def handle(self, request: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
+        fate, sent = super().handle(request, source, now_us)
         if fate == Fate.ITEMS:
-            self.sessions[asked.session] = RULES.advance(self.sessions[asked.session])
+            self.sessions[request.session] = RULES.advance(self.sessions[request.session])
         return fate, sent
 
 
 class RepeatsItsKind(ToyDispatcher):
     """A dispatcher whose cached answer has the kind of the retransmission."""
 
-    def handle(self, asked: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
-        fate, sent = super().handle(asked, source, now_us)
+    def handle(self, request: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
+        fate, sent = super().handle(request, source, now_us)
         if fate == Fate.REPEATED:
-            kept = self.sessions[asked.session].kept[-((self.sessions[asked.session].next - asked.seq) % SERIAL)]
-            sent = [(source, payload) for payload in frames.answers(asked, CachedAnswer(asked.kind, 0, kept.status))]
+            kept = self.sessions[request.session].kept[-((self.sessions[request.session].next - request.seq) % SERIAL)]
+            sent = [
+                (source, payload) for payload in frames.answers(request, CachedAnswer(request.kind, 0, kept.status))
+            ]
         return fate, sent
 
 
 PROMISES = {
     "numbers start over at OPEN": (
         GHOSTS.replace(
-            rules=RULES._replace(open_session=lambda place, *about: RULES.open_session(place, *about)._replace(next=0))
+            rules=RULES._replace(
+                open_session=lambda session, *about: RULES.open_session(session, *about)._replace(next=0)
+            )
         ),
         "a request is executed twice",
     ),
@@ -197,12 +203,12 @@ PROMISES = {
     ),
     "too few answers are kept": (
         TWO.replace(
-            rules=RULES._replace(keep_answer=lambda place, answer, most: RULES.keep_answer(place, answer, most - 1))
+            rules=RULES._replace(keep_answer=lambda session, answer, most: RULES.keep_answer(session, answer, most - 1))
         ),
         "a client abandons a session that it holds",
     ),
     "another nonce is taken for the same": (
-        TWO.replace(rules=RULES._replace(find_nonce=lambda places, nonce: 0 if places[0].open else None)),
+        TWO.replace(rules=RULES._replace(find_nonce=lambda sessions, nonce: 0 if sessions[0].open else None)),
         "a client is given another client's session",
     ),
     "an active client's session is given away": (

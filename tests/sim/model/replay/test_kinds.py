@@ -113,7 +113,7 @@ def test_the_first_check_that_fails_says_what_becomes_of_it(bench):
 
 
 def test_numbers_are_serial(bench):
-    bench.switch.service.sessions = [place._replace(next=2**32 - 4) for place in bench.switch.service.sessions]
+    bench.switch.service.sessions = [session._replace(next=2**32 - 4) for session in bench.switch.service.sessions]
     client = bench.client()
     for seq in (2**32 - 2, 2**32 - 1, 0, 1):
         assert bench.one(client, client.add((seq - 3) % 2**32, ones(1))).reason == Fate.OLD
