@@ -7,6 +7,7 @@ from amaranth.hdl import Shape
 from hw.stream.packet import Packet
 
 
+@pytest.mark.parametrize("bus_bits", [64, 256, 512])
 def test_word_begins_with_byte_0(bus_bits):
     word = Packet(bus_bits)
     assert Shape.cast(word).width == bus_bits + (bus_bits // 8).bit_length() + 2

@@ -36,6 +36,3 @@ def test_skid_buffer_holds_two_items_while_the_output_stalls():
     assert sum(taken < 40 for taken in source.times) == 2
     assert sink.items == list(range(5))
     assert sink.times == list(range(40, 45))
-
-
-@pytest.mark.parametrize("bus_bits", [64, 256, 512])
