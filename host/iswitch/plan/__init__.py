@@ -10,6 +10,6 @@ Needs `pip install 'iswitch-rl[plan]'`.
     plan = make_plan(topology, "tree")
     print(plan.rate_gbps, plan.bound_gbps, make_configuration(topology, plan)["emulator"])
 
-`topology` is what there is to plan with, `solver` finds the plans, `baselines` are what they are compared with, `output`
-turns them into files and text. Each imports only those before it. `allreduce` schedules AllReduce in rounds.
+`topology` is what there is to plan with, `solver` finds the plans, `baselines` are what they are compared with,
+`output` turns them into files and text. Each imports only those before it. `allreduce` schedules AllReduce in rounds.
 """

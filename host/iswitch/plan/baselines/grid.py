@@ -138,7 +138,7 @@ class _Repair:
         return found
 
     def _fill_levels(self, counts: Mapping[tuple[str, str], int]) -> list[float]:
-        """Return the load of each resource as a part of its capacity, the fullest first, rounded so that ties are equal.
+        """Return the load of each resource as a part of its capacity, the fullest first, rounded to make ties equal.
 
         counts: workers by (start, home).
         """

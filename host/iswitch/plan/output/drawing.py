@@ -18,23 +18,26 @@ FULL, BUSY, FREE, INK, PAPER = "#c62828", "#e09f1f", "#9aa5ae", "#1c2328", "#fff
 def draw_svg(topology: Topology, plan: Plan) -> str:
     """Return the drawing as SVG text.
 
-    Loads are of all trees; arrows and homes are of the fastest one. Solid arrows are sums, dashed ones gradients, in the
-    colour of the node that sums them.
+    Loads are of all trees; arrows and homes are of the fastest one. Solid arrows are sums, dashed ones gradients, in
+    the colour of the node that sums them.
     """
     canvas = Canvas(topology, plan)
     more = f", the fastest of {len(plan.trees)} trees" if len(plan.trees) > 1 else ""
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {canvas.width:g} {canvas.height:g}" width="{canvas.width:g}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {canvas.width:g} {canvas.height:g}" '
+        f'width="{canvas.width:g}" '
         f'height="{canvas.height:g}" font-family="DejaVu Sans, Helvetica, sans-serif" font-size="12" fill="{INK}">',
         f'<rect width="100%" height="100%" fill="{PAPER}"/>',
         "<defs>"
         + "".join(
-            f'<marker id="to{number}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+            f'<marker id="to{number}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+            'orient="auto">'
             f'<path d="M0 0L8 4L0 8z" fill="{colour}"/></marker>'
             for number, colour in enumerate(COLOURS)
         )
         + "</defs>",
-        f'<text x="{EDGE}" y="28" font-size="16" font-weight="bold">{escape(plan.scheme)}{more}: {format_gbps(plan.rate_gbps)} Gb/s from each of '
+        f'<text x="{EDGE}" y="28" font-size="16" '
+        f'font-weight="bold">{escape(plan.scheme)}{more}: {format_gbps(plan.rate_gbps)} Gb/s from each of '
         f"{len(canvas.tree.homes)} workers</text>",
     ]
     parts += _cables(canvas) + _workers(canvas) + _nodes(canvas) + _legend(canvas)
@@ -54,7 +57,8 @@ def _short(value: float) -> str:
 def _text(x: float, y: float, text: str, colour: str = INK, more: str = "") -> str:
     """Return text that is centred at x, with a margin in the colour of the paper."""
     return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle" fill="{colour}" stroke="{PAPER}" stroke-width="4" paint-order="stroke" '
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle" fill="{colour}" stroke="{PAPER}" stroke-width="4" '
+        'paint-order="stroke" '
         f'stroke-linejoin="round"{more}>{escape(text)}</text>'
     )
 
@@ -87,7 +91,8 @@ def _cables(canvas: Canvas) -> list[str]:
         most = available[Resource("link", a, b)]
         colour = _shade(max(there, back), most)
         parts.append(
-            f'<path d="M{ax:.1f} {ay:.1f}Q{(ax + bx) / 2:.1f} {(ay + by) / 2 - bend:.1f} {bx:.1f} {by:.1f}" fill="none" stroke="{colour}" '
+            f'<path d="M{ax:.1f} {ay:.1f}Q{(ax + bx) / 2:.1f} {(ay + by) / 2 - bend:.1f} {bx:.1f} {by:.1f}" '
+            f'fill="none" stroke="{colour}" '
             'stroke-opacity="0.35" stroke-width="14"/>'
         )
         lanes = [(hop, kind) for hop in ((a, b), (b, a)) for kind in streams[hop]]
@@ -95,7 +100,8 @@ def _cables(canvas: Canvas) -> list[str]:
             shift = (lane - (len(lanes) - 1) / 2) * 5
             number = COLOURS.index(canvas.colour[home])
             parts.append(
-                f'<path d="{_visible_part(canvas, a, b, bend, shift, back=at == b)}" fill="none" stroke="{canvas.colour[home]}" stroke-width="2.5"'
+                f'<path d="{_visible_part(canvas, a, b, bend, shift, back=at == b)}" fill="none" '
+                f'stroke="{canvas.colour[home]}" stroke-width="2.5"'
                 f'{"" if summed else " stroke-dasharray=" + chr(34) + "5 4" + chr(34)} marker-end="url(#to{number})"/>'
             )
         if not (name := topology.graph.edges[a, b].get("name")) and not there and not back:
@@ -154,7 +160,8 @@ def _workers(canvas: Canvas) -> list[str]:
             f'stroke="{colour}" stroke-width="2.5" stroke-dasharray="5 4" marker-end="url(#to{number})"/>'
         )
         parts.append(
-            f'<rect x="{x - BOX / 2:.1f}" y="{canvas.base - 18:.1f}" width="{BOX}" height="36" rx="6" fill="{PAPER}" stroke="{colour}" '
+            f'<rect x="{x - BOX / 2:.1f}" y="{canvas.base - 18:.1f}" width="{BOX}" height="36" rx="6" '
+            f'fill="{PAPER}" stroke="{colour}" '
             'stroke-width="2"/>'
         )
         name = join_names(workers)
@@ -162,7 +169,8 @@ def _workers(canvas: Canvas) -> list[str]:
         title = f"<title>{escape(name)}</title>"
         parts.append(f'<text x="{x:.1f}" y="{canvas.base - 2:.1f}" text-anchor="middle">{title}{escape(shown)}</text>')
         parts.append(
-            f'<text x="{x:.1f}" y="{canvas.base + 12:.1f}" text-anchor="middle" font-size="11" fill="{colour}">to {escape(home)}</text>'
+            f'<text x="{x:.1f}" y="{canvas.base + 12:.1f}" text-anchor="middle" font-size="11" '
+            f'fill="{colour}">to {escape(home)}</text>'
         )
         parts.append(
             _text(
@@ -188,7 +196,8 @@ def _nodes(canvas: Canvas) -> list[str]:
         colour = canvas.colour.get(node, FREE)
         shape = 'rx="26"' if node == topology.ps else 'rx="4"'
         parts.append(
-            f'<rect x="{x - BOX / 2:.1f}" y="{y - 26:.1f}" width="{BOX}" height="52" {shape} fill="{PAPER}" stroke="{colour}" '
+            f'<rect x="{x - BOX / 2:.1f}" y="{y - 26:.1f}" width="{BOX}" height="52" {shape} fill="{PAPER}" '
+            f'stroke="{colour}" '
             f'stroke-width="{3 if node in canvas.colour else 1.5}"/>'
         )
         parts.append(f'<text x="{x:.1f}" y="{y - 5:.1f}" text-anchor="middle" font-weight="bold">{escape(node)}</text>')
@@ -203,7 +212,8 @@ def _nodes(canvas: Canvas) -> list[str]:
         )
         full = resource in available and taken >= available[resource] * (1 - 1e-6)
         parts.append(
-            f'<text x="{x:.1f}" y="{y + 14:.1f}" text-anchor="middle" font-size="11" fill="{FULL if full else INK}">{text}</text>'
+            f'<text x="{x:.1f}" y="{y + 14:.1f}" text-anchor="middle" font-size="11" '
+            f'fill="{FULL if full else INK}">{text}</text>'
         )
     return parts
 

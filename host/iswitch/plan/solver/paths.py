@@ -10,7 +10,7 @@ __all__ = ["ShortestPaths"]
 
 
 class ShortestPaths:
-    """Paths to `place` along `arcs`. Of paths with the same price, the one with the fewest arcs, then the first by name.
+    """Cheapest paths to `place` along `arcs`; of equals, the one with the fewest arcs, then the first by name.
 
     Parameters
     ----------

@@ -3,8 +3,8 @@
 Packing trees into capacities is a linear program with one variable for each possible tree. It is solved by column
 generation. The program over the trees known so far gives each resource a price; the cheapest tree at these prices is
 added, until no tree costs less than the rate that it gains. Any prices prove a bound: the value of all resources,
-divided by the cost of the cheapest tree. The prices of the program itself are 0 nearly everywhere and jump, so trees are
-sought at prices between these and those of the best bound (stabilisation, Wentges 1997).
+divided by the cost of the cheapest tree. The prices of the program itself are 0 nearly everywhere and jump, so trees
+are sought at prices between these and those of the best bound (stabilisation, Wentges 1997).
 """
 
 import time

@@ -3,8 +3,8 @@
 In a best plan all workers send at the same rate r. With t = 1/r each constraint is linear: streams on a resource, in
 their sizes, are at most its capacity x t. Interchangeable workers are one integer variable, and the streams toward one
 place are an integer flow. Since streams are whole, the best t is one of few values: a load that a resource can have,
-divided by its capacity. For a given t the question is whether a tree exists. That is far easier than to minimise t: each
-right side is rounded down to a load that the resource can have, and a switch that is not used takes nothing.
+divided by its capacity. For a given t the question is whether a tree exists. That is far easier than to minimise t:
+each right side is rounded down to a load that the resource can have, and a switch that is not used takes nothing.
 
 Values of t are tried upwards from the optimum of the linear relaxation, in growing steps and then by bisection. Each
 infeasible t is a proved bound.

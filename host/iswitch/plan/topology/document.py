@@ -43,7 +43,7 @@ class Switch(SwitchRecord):
 
 
 class Uplink(Record):
-    """A cable from each switch of a rack to the switch `to`, or to all switches whose names begin with it (``spine*``)."""
+    """A cable from each switch of a rack to the switch `to`; ``spine*`` is all switches whose name begins with it."""
 
     to: Text
     bw_gbps: Gbps

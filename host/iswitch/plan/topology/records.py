@@ -84,8 +84,7 @@ ReservedGbps = Annotated[Number, Field(ge=0), AfterValidator(_within_bandwidth)]
 
 
 class Record(BaseModel):
-    """The base of all models. Unknown fields are refused, and so are values of another type, such as ``"10"`` or True for
-    a number."""
+    """The base of all models. It refuses unknown fields, and values of another type, such as ``"10"`` for a number."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 

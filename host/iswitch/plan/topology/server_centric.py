@@ -1,7 +1,7 @@
 """Topologies whose servers have several ports, or whose switches are wired at random: BCube, DCell, Jellyfish.
 
-Each is an undirected `networkx.Graph`. Nodes have `kind`, "host" or "switch", and edges have `bw_gbps`. Hosts come first:
-h0, h1, ... in the order of their addresses.
+Each is an undirected `networkx.Graph`. Nodes have `kind`, "host" or "switch", and edges have `bw_gbps`. Hosts come
+first: h0, h1, ... in the order of their addresses.
 """
 
 import random

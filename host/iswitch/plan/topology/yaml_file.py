@@ -1,4 +1,4 @@
-"""Topologies as people write them: YAML with racks, switches, hosts and links. Each mistake is reported with its line."""
+"""Topologies as people write them: YAML with racks, switches, hosts and links. Every mistake has its line."""
 
 import difflib
 import re

@@ -16,7 +16,7 @@ from sim.bench.fabrics import random_topology
 
 
 def fastest(topology, levels):
-    """Return the highest rate by trying all homes, parents and simple paths. Shares only the topology with the package."""
+    """Return the highest rate by trying all homes, parents and simple paths. Uses only the topology of the package."""
     graph, job = topology.graph, topology.job
     head = job.overhead_bytes / job.payload_bytes
     gradient, partial, result = (

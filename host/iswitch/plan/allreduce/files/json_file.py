@@ -1,7 +1,7 @@
 """Schedules as JSON, which can express everything.
 
-{"format": "iswitch-allreduce", "version": 1, "name", "hosts": [node...], "aggregating": [node...], "rounds": [[{"chunk":
-int, "op": "merge" | "copy" | "hold", "origin": node, "path": [node...]}...]...]}; nodes are strings.
+{"format": "iswitch-allreduce", "version": 1, "name", "hosts": [node...], "aggregating": [node...], "rounds":
+[[{"chunk": int, "op": "merge" | "copy" | "hold", "origin": node, "path": [node...]}...]...]}; nodes are strings.
 """
 
 import json

@@ -86,7 +86,8 @@ def parse(text: str) -> Algorithm:
 def _check_shape(element: ElementTree.Element, tag: str) -> None:
     if element.tag != tag or set(element.keys()) != ATTRIBUTES[tag]:
         raise AlgorithmError(
-            f"<{element.tag}> with {sorted(element.keys())} where there must be a <{tag}> with {sorted(ATTRIBUTES[tag])}"
+            f"<{element.tag}> with {sorted(element.keys())} where there must be a <{tag}> "
+            f"with {sorted(ATTRIBUTES[tag])}"
         )
 
 

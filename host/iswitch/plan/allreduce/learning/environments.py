@@ -4,8 +4,8 @@
     gymnasium.make_vec("iswitch/WorkloadScheduling-v0", num_envs=16, vectorization_mode="vector_entry_point",
     topology="DCell(4,1)")
 
-FlowTreeSelection (upper policy): a step is a round. The observation is [tree, feature], the action one bit for each tree.
-The lower policy then fills the round.
+FlowTreeSelection (upper policy): a step is a round. The observation is [tree, feature], the action one bit for each
+tree. The lower policy then fills the round.
 
 WorkloadScheduling (lower policy): a step is one workload, whose number is hop * chunks + chunk. The observation has
 "flows", [workload, feature], and "mask", the workloads that may be placed. A masked workload is refused with a negative
@@ -64,7 +64,7 @@ class _Episodes:
         self.features = np.zeros((num_envs, self.workloads, len(FLOW_FEATURES)), np.float32)
 
     def run_round(self, selected: NDArray[Any], envs: NDArray[np.bool_], rng: np.random.Generator) -> Floats:
-        """Run a round of the environments in the mask `envs` with the partner as lower policy. Return idle fractions."""
+        """Let the partner, as lower policy, fill a round where `envs` is True, and return the idle fractions."""
         growth = self.growth
         growth.select(np.where(envs[:, None], selected, growth.selected))
         before = growth.ready.copy()

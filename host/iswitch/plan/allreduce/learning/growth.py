@@ -1,9 +1,9 @@
 """Flow trees that grow: many parallel broadcasts on one network, advanced workload by workload and round by round.
 
 Every server begins with its own chunk. A workload is a hop and a chunk that the hop's source has and its target lacks;
-placing it makes the target part of the chunk's flow tree. A round is over when no workload is left whose links are free.
-What arrived can be forwarded from the next round on. When every server has every chunk, the mirror of the broadcast is
-the reduction, so an AllReduce takes twice the rounds.
+placing it makes the target part of the chunk's flow tree. A round is over when no workload is left whose links are
+free. What arrived can be forwarded from the next round on. When every server has every chunk, the mirror of the
+broadcast is the reduction, so an AllReduce takes twice the rounds.
 """
 
 import numpy as np
@@ -124,7 +124,7 @@ class TreeGrowth:
 
     @property
     def candidates(self) -> Bools:
-        """Workloads that may be placed now: those of selected trees, or the others if there are none; [env, hop, chunk]."""
+        """Workloads that may be placed now, [env, hop, chunk]: of selected trees, or else of the others."""
         chosen = self.ready & self.selected[:, None, :]
         some = np.asarray(chosen.any((1, 2)))
         return np.where(some[:, None, None], chosen, self.ready)

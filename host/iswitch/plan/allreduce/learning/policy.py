@@ -1,4 +1,4 @@
-"""The two policies: small networks over features of one flow tree or one workload, in numpy, the same for every topology."""
+"""The two policies: small networks over features of one flow tree or one workload, for every topology, in numpy."""
 
 import json
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ __all__ = ["DYNAMIC_COUNT", "Policy", "Scorer"]
 Floats = NDArray[np.float32]
 DECIMALS = 6
 DYNAMIC_COUNT = 3
-"""Number of features that change during a round (`rollout.dynamic_features`). The lower policy gives each workload a weight for
-each of them."""
+"""Number of features that change during a round (`rollout.dynamic_features`). The lower policy gives each workload a
+weight for each of them."""
 
 
 class Scorer(Protocol):
@@ -54,7 +54,7 @@ class Policy:
 
     @classmethod
     def blank(cls, *, hidden: int = 32, seed: int = 0) -> "Policy":
-        """Return an untrained policy. All workloads have nearly the same score, and eight of nine trees are selected."""
+        """Return an untrained policy: workloads have nearly equal scores, and eight of nine trees are selected."""
         rng = np.random.default_rng(seed)
         weights = {}
         for net, inputs, outputs in (

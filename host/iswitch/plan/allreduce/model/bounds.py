@@ -18,8 +18,8 @@ class Bounds:
     Parameters
     ----------
     ports : int
-        A sum needs N-1 transfers of its chunk, and N-1 more distribute it. So 2 N (N-1) units must enter by the ports of
-        all servers.
+        A sum needs N-1 transfers of its chunk, and N-1 more distribute it. So 2 N (N-1) units must enter by the ports
+        of all servers.
     inlet : int
         All N chunks must enter each server by its ports.
     spread : int

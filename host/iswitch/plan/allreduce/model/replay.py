@@ -1,8 +1,8 @@
 """Replay a schedule on the graph and refuse it if it breaks a rule. Shares no code with the schedulers.
 
 In a round every directed link carries at most one unit. A flow occupies its whole path for the round, and only switches
-are inside a path. Values are those at the beginning of the round. Only hosts, and the switches that `aggregating` names,
-merge. At the end every host must have every chunk, with the contribution of each host exactly once.
+are inside a path. Values are those at the beginning of the round. Only hosts, and the switches that `aggregating`
+names, merge. At the end every host must have every chunk, with the contribution of each host exactly once.
 """
 
 from collections.abc import Collection, Hashable
@@ -104,7 +104,8 @@ def replay(graph: nx.Graph, schedule: Schedule, *, aggregating: Collection[Hasha
     if len(wrong):
         host, chunk, giver = wrong[0]
         raise ScheduleError(
-            f"chunk {chunk} at {hosts[host]} has {counts[host, chunk, giver]} times the contribution of {hosts[giver]}, "
+            f"chunk {chunk} at {hosts[host]} has {counts[host, chunk, giver]} times the contribution of "
+            f"{hosts[giver]}, "
             f"and {len(wrong) - 1} more such"
         )
     return counts

@@ -88,9 +88,9 @@ class Schedule:
 def mirror(broadcast: list[list[Flow]]) -> list[list[Flow]]:
     """Return the reduction that mirrors a broadcast in time and in the direction of links.
 
-    The reduction sums each chunk at the server from which the broadcast copies it. If a server received a chunk in round
-    r and forwarded it later, then in the mirror it has all these sums before it sends its own. Flows that share no
-    directed link share none in the mirror.
+    The reduction sums each chunk at the server from which the broadcast copies it. If a server received a chunk in
+    round r and forwarded it later, then in the mirror it has all these sums before it sends its own. Flows that share
+    no directed link share none in the mirror.
 
     Raises
     ------

@@ -57,7 +57,8 @@ def build_topology(name: str) -> nx.Graph:
     Parameters
     ----------
     name : str
-        ``BCube(n,k)``, ``DCell(n,k)`` or ``Jellyfish(switches,degree[,seed[,hosts per switch]])``. The default seed is 1.
+        ``BCube(n,k)``, ``DCell(n,k)`` or ``Jellyfish(switches,degree[,seed[,hosts per switch]])``; the default seed
+        is 1.
 
     Raises
     ------

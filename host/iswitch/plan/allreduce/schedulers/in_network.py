@@ -11,9 +11,9 @@ __all__ = ["in_network_rounds", "in_network"]
 def in_network(network: Network) -> tuple[Schedule, list[object]]:
     """Return the schedule over one tree, and the switches that must aggregate.
 
-    Chunks go up the tree, one round apart, are summed at every node, and come down again. The tree is breadth first from
-    the most central node, a switch if possible. N servers and a depth of D links need N + 2D - 1 rounds, since both
-    directions of a link are in use at once.
+    Chunks go up the tree, one round apart, are summed at every node, and come down again. The tree is breadth first
+    from the most central node, a switch if possible. N servers and a depth of D links need N + 2D - 1 rounds, since
+    both directions of a link are in use at once.
     """
     graph, root = network.graph, _root(network)
     tree = nx.bfs_tree(graph, root)

@@ -1,4 +1,4 @@
-"""Parameter servers, one or sharded: plain ones, whose contributions travel alone, and ones that merge in flow trees."""
+"""Parameter servers, one or sharded: plain, whose contributions travel alone, or merging in flow trees."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Growing flow trees: both ways to place workloads agree, episodes end in schedules that sum, and features are as named."""
+"""Growing flow trees: both ways to place workloads agree, episodes end in schedules that sum, features are as named."""
 
 import numpy as np
 import pytest
