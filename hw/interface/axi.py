@@ -1,4 +1,4 @@
-"""AXI4, the bus of memory controllers, as five streams."""
+"""AXI4 as five streams."""
 
 from collections.abc import Iterator
 from enum import IntEnum
@@ -22,11 +22,11 @@ __all__ = [
 ]
 
 INTO_MEMORY = 0b0011
-"""Value of `cache` (Arm IHI 0022, table A4-5): normal, non-cacheable, bufferable, as controllers of memory want it."""
+"""Value of `cache` for memory controllers (Arm IHI 0022, table A4-5): normal, non-cacheable, bufferable."""
 
 
 def address_bits_of(memory_bytes: int) -> int:
-    """As many as the addresses of a memory need, and no fewer than `Axi4` takes."""
+    """Return the number of address bits of a memory, at least the 13 that `Axi4` requires."""
     return max(13, (memory_bytes - 1).bit_length())
 
 
@@ -37,7 +37,7 @@ class Burst(IntEnum):
 
 
 class Response(IntEnum):
-    """The upper bit says that it has failed."""
+    """The response to a beat or a burst. The upper bit is 1 for errors."""
 
     OKAY = 0
     EXOKAY = 1
@@ -46,7 +46,7 @@ class Response(IntEnum):
 
 
 class Address(data.StructLayout):
-    """Asks for a burst of `len` + 1 beats of 2^`size` bytes, none of which is beyond the next multiple of 4096."""
+    """A request for a burst of `len` + 1 beats of 2^`size` bytes, which must not cross a multiple of 4096."""
 
     def __init__(self, address_bits: int, id_bits: int = 1):
         super().__init__(
@@ -80,8 +80,11 @@ class ReadData(data.StructLayout):
 
 
 class Axi4(wiring.Signature):
-    """Between a manager, for which it is Out, and a memory. Channels are streams, whose handshake is that of AXI; the
-    fields of their payloads have AXI's names, so that `pins` tells `araddr` from `ar.payload.addr`."""
+    """The bus from a manager, for which it is Out, to a memory.
+
+    Each channel is a stream, whose handshake is AXI's. Fields of payloads have AXI's names, so that `pins` can name
+    `ar.payload.addr` as `araddr`.
+    """
 
     def __init__(self, address_bits: int, *, data_bits: int = 64, id_bits: int = 1):
         if not 12 < address_bits <= 64:
@@ -107,8 +110,15 @@ class Axi4(wiring.Signature):
 
 
 def pins(bus: wiring.PureInterface, *, only: str = "aw w b ar r") -> Iterator[tuple[str, Flow, Value]]:
-    """AXI's name, direction as seen from a manager, and the value of each wire. bus: an interface of `Axi4`, or an
-    object that has such channels; only: which of them."""
+    """Return AXI's name, the direction as seen from a manager, and the value of each wire.
+
+    Parameters
+    ----------
+    bus : wiring.PureInterface
+        An interface of `Axi4`, or an object with such channels.
+    only : str
+        Names of the channels, separated by spaces.
+    """
     for channel in only.split():
         flow, wires = In if channel in ("b", "r") else Out, getattr(bus, channel)
         for field, _ in wires.payload.shape():
@@ -118,7 +128,7 @@ def pins(bus: wiring.PureInterface, *, only: str = "aw w b ar r") -> Iterator[tu
 
 
 def incrementing(payload: data.View, address: ValueLike, beats: int):
-    """Assigns a whole request: `beats` words as wide as the bus is, 64 bits, from an address on."""
+    """Return the assignments of a request for `beats` words of 64 bits from an address on."""
     if not 1 <= beats <= 256:
         raise ValueError(f"a burst's beats must be 1 to 256, not {beats!r}")
     return [

@@ -1,4 +1,4 @@
-"""Where a request of the replay service came in."""
+"""The arrival of a request of the replay service."""
 
 from amaranth.lib import data
 
@@ -8,7 +8,7 @@ __all__ = ["Arrived"]
 
 
 class Arrived(data.Struct):
-    """Where a frame came in, and its length in bytes."""
+    """The port that received a frame, and the frame's length in bytes."""
 
     port: 4
     length: LENGTH_BITS

@@ -1,4 +1,4 @@
-"""The parts of the replay service that can be measured alone, each as a switch's Config asks for it."""
+"""Components of the replay service that reports measure alone, each built for a switch's Config."""
 
 from collections.abc import Callable
 from typing import Any
@@ -62,4 +62,4 @@ COMPONENTS: dict[str, Callable[[Any], Component]] = {
     "unit reader": lambda c: UnitReader(address_bits_of(c.replay.memory_bytes)),
     "unit writer": lambda c: UnitWriter(address_bits_of(c.replay.memory_bytes)),
 }
-"""Of a switch with a replay service: what is built for its Config."""
+"""Name of a component, and what builds it for the Config of a switch with a replay service."""

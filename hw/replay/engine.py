@@ -272,13 +272,13 @@ class Engine(wiring.Component):
             sessions.nonce.eq(view_as(OPEN, reader.request.parameters).nonce),
             sessions.search.eq(execution.search),
             execution.found.eq(sessions.found),
-            execution.found_index.eq(sessions.place),
+            execution.found_index.eq(sessions.found_index),
             execution.found_open.eq(sessions.opened),
             execution.full.eq(sessions.full),
             execution.session_row.eq(sessions.row),
             self.admission.other.eq(sessions.row),
             reader.opened.eq(execution.opened),
-            reader.opened_session.eq(sessions.place),
+            reader.opened_session.eq(sessions.found_index),
         ]
 
     def _connect_sampler(self, m, table):

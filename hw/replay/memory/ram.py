@@ -1,5 +1,4 @@
-"""Memory on the chip behind AXI4, as slow to answer as memory beside it: that of the emulated board and of small
-ones."""
+"""On-chip memory behind AXI4 with the latency of external memory, for the emulated board and for small ones."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -14,20 +13,21 @@ from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
 __all__ = ["OnChipRam"]
 
 OUTSTANDING = 8
-"""Bursts of each kind that are taken before the first of them is done."""
+"""Bursts of each direction that are accepted before the first of them is done."""
 WORD_BITS = 3
-"""Of an address, within a word."""
+"""Bits of an address within a word."""
 
 
 class OnChipRam(wiring.Component):
-    """`bytes` of memory in words of 64 bits, zeros at first. Bursts are those of type INCR whose beats are words; any
-    other is answered SLVERR and writes nothing. A word beyond the end is answered DECERR, with zeros. Reads and writes
-    are each carried out in order, and do not wait for each other; a read finds what was written if its address came
-    behind the write's answer.
+    """`bytes` of memory in words of 64 bits.
 
-    One beat a cycle in each direction, also from burst to burst. The first beat that is read comes `latency` cycles
-    after its address was taken, or when those before it are through. Initial zeros are the memory's own (FPGAs and
-    simulators have them; Icarus Verilog does not).
+    Bursts must be of type INCR with beats of whole words; any other burst has the response SLVERR and writes nothing. A
+    word beyond the end has the response DECERR and reads as 0. Reads are executed in order, and so are writes, and
+    neither waits for the other: a read returns what was written if its address comes after the write's response.
+
+    Latency: the first beat of a read comes `latency` cycles after its address was accepted, or after the bursts before
+    it. One beat in each cycle and direction, also from burst to burst. The memory begins with zeros on FPGAs and in
+    simulators other than Icarus Verilog.
     """
 
     def __init__(self, *, bytes: int, latency: int = 16, address_bits: int = 32, id_bits: int = 1):
@@ -46,19 +46,19 @@ class OnChipRam(wiring.Component):
         return m
 
     def _queue(self, m, name, requests):
-        """Of bursts; the first in it, which ends when `ends`, and the word that it is at, which is another when it
-        `steps`."""
-        about = data.StructLayout(
+        """Build a queue of bursts. Return whether it holds one, the oldest burst, the address and the response of its present
+        word, the input that moves on to its next word, and whether that word is the burst's last."""
+        shape = data.StructLayout(
             {"id": requests.payload.id.shape(), "word": len(requests.payload.addr) - WORD_BITS, "len": 8, "good": 1}
         )
-        m.submodules[name] = fifo = Fifo(about, depth=OUTSTANDING, buffered=False)
-        put, first, asked = Signal(about, name=f"{name}_put"), Signal(about, name=f"{name}_first"), requests.payload
+        m.submodules[name] = fifo = Fifo(shape, depth=OUTSTANDING, buffered=False)
+        put, first, request = Signal(shape, name=f"{name}_put"), Signal(shape, name=f"{name}_first"), requests.payload
         steps, ends, beat = Signal(name=f"{name}_steps"), Signal(name=f"{name}_ends"), Signal(8, name=f"{name}_beat")
         m.d.comb += [
-            put.id.eq(asked.id),
-            put.word.eq(asked.addr[WORD_BITS:]),
-            put.len.eq(asked.len),
-            put.good.eq((asked.burst == Burst.INCR) & (asked.size == WORD_BITS)),
+            put.id.eq(request.id),
+            put.word.eq(request.addr[WORD_BITS:]),
+            put.len.eq(request.len),
+            put.good.eq((request.burst == Burst.INCR) & (request.size == WORD_BITS)),
             requests.ready.eq(fifo.i.ready),
             fifo.i.valid.eq(requests.valid),
             fifo.i.payload.eq(put),
@@ -68,24 +68,24 @@ class OnChipRam(wiring.Component):
         ]
         with m.If(steps):
             m.d.sync += beat.eq(Mux(ends, 0, beat + 1))
-        word = Signal(len(asked.addr) - WORD_BITS, name=f"{name}_word")
+        word = Signal(len(request.addr) - WORD_BITS, name=f"{name}_word")
         m.d.comb += word.eq(first.word + beat)
         response = Mux(~first.good, Response.SLVERR, Mux(word < self.words, Response.OKAY, Response.DECERR))
         return fifo.o.valid, first, word, response, steps, ends
 
     def _write(self, m, port):
         axi = self.axi
-        there, first, word, response, steps, ends = self._queue(m, "writes", axi.aw)
+        burst_waits, first, word, response, steps, ends = self._queue(m, "writes", axi.aw)
         m.submodules.answers = answers = Fifo(axi.b.payload.shape(), depth=OUTSTANDING, buffered=False)
-        worst, put = Signal(Response), Signal(axi.b.payload.shape(), name="answer")
+        worst_response, put = Signal(Response), Signal(axi.b.payload.shape(), name="answer")
         m.d.comb += [
-            axi.w.ready.eq(there & answers.i.ready),
+            axi.w.ready.eq(burst_waits & answers.i.ready),
             steps.eq(axi.w.valid & axi.w.ready),
             port.addr.eq(word[: ceil_log2(self.words)]),
             port.data.eq(axi.w.payload.data),
             port.en.eq(Mux(steps & (response == Response.OKAY), axi.w.payload.strb, 0)),
             put.id.eq(first.id),
-            put.resp.eq(worst | response),
+            put.resp.eq(worst_response | response),
             answers.i.payload.eq(put),
             answers.i.valid.eq(ends),
             axi.b.valid.eq(answers.o.valid),
@@ -93,26 +93,29 @@ class OnChipRam(wiring.Component):
             answers.o.ready.eq(axi.b.ready),
         ]
         with m.If(steps):
-            m.d.sync += worst.eq(Mux(ends, 0, worst | response))
+            m.d.sync += worst_response.eq(Mux(ends, 0, worst_response | response))
 
     def _read(self, m, port):
         axi = self.axi
         _, first, word, response, steps, ends = self._queue(m, "reads", axi.ar)
-        # How many have waited long enough: bursts are in order, and all wait equally long.
-        ripe, waits = Signal(range(OUTSTANDING + 1)), Signal(max(self.latency - 2, 1))
-        ripens = Signal()
-        m.d.comb += ripens.eq((waits << 1 | (axi.ar.valid & axi.ar.ready))[self.latency - 2])
-        m.d.sync += [waits.eq(waits << 1 | (axi.ar.valid & axi.ar.ready)), ripe.eq(ripe + ripens - ends)]
-        # The port's register is the output register.
-        moves, shown = Signal(), Signal(axi.r.payload.shape())
+        # The number of bursts that have waited long enough: bursts are in order, and all wait equally long.
+        bursts_due, delay_line = Signal(range(OUTSTANDING + 1)), Signal(max(self.latency - 2, 1))
+        becomes_due = Signal()
+        m.d.comb += becomes_due.eq((delay_line << 1 | (axi.ar.valid & axi.ar.ready))[self.latency - 2])
+        m.d.sync += [
+            delay_line.eq(delay_line << 1 | (axi.ar.valid & axi.ar.ready)),
+            bursts_due.eq(bursts_due + becomes_due - ends),
+        ]
+        # The memory port's register is the output register.
+        advance, shown = Signal(), Signal(axi.r.payload.shape())
         m.d.comb += [
-            moves.eq(~axi.r.valid | axi.r.ready),
-            steps.eq(moves & (ripe != 0)),
+            advance.eq(~axi.r.valid | axi.r.ready),
+            steps.eq(advance & (bursts_due != 0)),
             port.en.eq(steps),
             port.addr.eq(word[: ceil_log2(self.words)]),
             axi.r.payload.eq(shown),
             axi.r.payload.data.eq(Mux(shown.resp == Response.OKAY, port.data, 0)),
         ]
-        with m.If(moves):
+        with m.If(advance):
             m.d.sync += [axi.r.valid.eq(steps), shown.id.eq(first.id), shown.resp.eq(response), shown.last.eq(ends)]
         return m

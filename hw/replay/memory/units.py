@@ -1,4 +1,4 @@
-"""Memory in units of 64 bytes: addresses in, data out, or both in; behind it AXI4, a unit a burst."""
+"""Memory in units of 64 bytes, each an AXI4 burst: a reader and a writer."""
 
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -13,11 +13,11 @@ from iswitch.wire.replay import ROW_BYTES, UNIT_BYTES
 __all__ = ["BEATS", "Beat", "UnitReader", "UnitWriter"]
 
 BEATS = UNIT_BYTES // ROW_BYTES
-"""Of a unit, which is one burst: units are aligned, so none crosses what AXI4 bursts must not, a multiple of 4096."""
+"""Beats of a unit. A unit is one aligned burst, so no burst crosses a multiple of 4096, which AXI4 forbids."""
 
 
 class Beat(data.Struct):
-    """`last` of its unit."""
+    """A row of a unit; `last` of its unit."""
 
     data: 8 * ROW_BYTES
     last: 1
@@ -35,13 +35,13 @@ def aligned(address):
 
 
 class UnitReader(wiring.Component):
-    """Reads the units at `units`, byte addresses whose low bits do not count, and gives their `beats` in the same
-    order.
+    """Reads units, and returns their `beats` in the order of the addresses in `units`. The low bits of an address, within
+    a unit, are ignored.
 
-    Up to `outstanding` units are asked for ahead, each only when there is room for all of its beats: memory is never
-    made to wait, so whatever else it serves goes on. One beat a cycle, if memory delivers that and its latency is less
-    than 8 cycles times `outstanding`; a beat is there 2 cycles after memory gave it. `error`: a beat came that memory
-    says is none; it is passed on all the same.
+    Up to `outstanding` units are requested ahead, each only when the queue has room for all of its beats: `r` never
+    stalls, so the memory can serve others meanwhile. Latency: 2 cycles from a beat in `r` to `beats`. One beat in each
+    cycle, if memory delivers one and its latency is below 8 * `outstanding` cycles. `error` is 1 for each beat with an
+    error response; the beat is passed on.
     """
 
     def __init__(self, address_bits: int, *, outstanding: int = 8):
@@ -61,41 +61,45 @@ class UnitReader(wiring.Component):
         m = Module()
         m.submodules.fifo = fifo = Fifo(Beat, depth=self.outstanding * BEATS)
         connect(m, fifo.o, flipped(self.beats))
-        held, taken, left = Signal(range(self.outstanding + 1)), Signal(), Signal()  # units that have room in the queue
+        reserved, accepted, released = (
+            Signal(range(self.outstanding + 1)),
+            Signal(),
+            Signal(),
+        )  # units for which the queue reserves room
         address = Signal.like(self.units.payload)
         m.d.comb += [
-            self.units.ready.eq(~self.ar.valid & (held != self.outstanding)),
-            taken.eq(self.units.valid & self.units.ready),
-            left.eq(self.beats.valid & self.beats.ready & self.beats.payload.last),
+            self.units.ready.eq(~self.ar.valid & (reserved != self.outstanding)),
+            accepted.eq(self.units.valid & self.units.ready),
+            released.eq(self.beats.valid & self.beats.ready & self.beats.payload.last),
             *incrementing(self.ar.payload, address, BEATS),
         ]
-        m.d.sync += held.eq(held + taken - left)
-        with m.If(taken):
+        m.d.sync += reserved.eq(reserved + accepted - released)
+        with m.If(accepted):
             m.d.sync += [self.ar.valid.eq(1), address.eq(aligned(self.units.payload))]
         with m.Elif(self.ar.ready):
             m.d.sync += self.ar.valid.eq(0)
 
-        # What comes though nobody awaits it was asked for before a reset.
-        beat, put, came, awaited = Signal(range(BEATS)), Signal(Beat), Signal(), Signal.like(held)
+        # Beats that were requested before a reset are dropped.
+        beat, put, arrived, awaited_units = Signal(range(BEATS)), Signal(Beat), Signal(), Signal.like(reserved)
         m.d.comb += [
             self.r.ready.eq(1),
-            came.eq(self.r.valid & (awaited != 0)),
+            arrived.eq(self.r.valid & (awaited_units != 0)),
             put.data.eq(self.r.payload.data),
             put.last.eq(beat == BEATS - 1),
             fifo.i.payload.eq(put),
-            fifo.i.valid.eq(came),
-            self.error.eq(came & self.r.payload.resp[1]),
+            fifo.i.valid.eq(arrived),
+            self.error.eq(arrived & self.r.payload.resp[1]),
         ]
-        m.d.sync += [beat.eq(beat + came), awaited.eq(awaited + taken - (came & put.last))]
+        m.d.sync += [beat.eq(beat + arrived), awaited_units.eq(awaited_units + accepted - (arrived & put.last))]
         return m
 
 
 class UnitWriter(wiring.Component):
-    """Writes 8 `beats` to each of the `units`, byte addresses whose low bits do not count.
+    """Writes `BEATS` of the `beats` to each address in `units`. The low bits of an address, within a unit, are ignored.
 
-    Up to `outstanding` units are on their way; a unit's beats are taken once its address was. One beat a cycle. `busy`:
-    from the cycle after a unit was taken until memory has said of all that they are written, so that what is read when
-    it is low again is what was written. `error`: memory says that a unit was not.
+    Up to `outstanding` units are unconfirmed; a unit's beats are accepted after its address. One beat in each cycle, as
+    memory accepts them. `busy` is 1 from the cycle after an address was accepted until memory has confirmed all units: a
+    read that begins while `busy` is 0 returns what was written. `error` is 1 for each unit with an error response.
     """
 
     def __init__(self, address_bits: int, *, outstanding: int = 8):
@@ -115,42 +119,42 @@ class UnitWriter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.cut = cut = SkidBuffer(WriteData())
-        # Units that were not answered, and those of them whose beats were not all taken.
-        pending, open = (Signal(range(self.outstanding + 1), name=name) for name in ("pending", "open"))
-        taken, whole, told, beat = (
-            Signal(),
-            Signal(),
-            Signal(),
-            Signal(range(BEATS)),
-        )  # told: an answer, not one from before a reset
+        m.submodules.cut = buffer = SkidBuffer(WriteData())
+        # Unconfirmed units, and those of them whose beats were not all accepted. `confirmed`: a confirmation of a unit that was not
+        # written before a reset.
+        pending, awaiting_beats = (
+            Signal(range(self.outstanding + 1), name=name) for name in ("pending", "awaiting_beats")
+        )
+        accepted, unit_complete, confirmed, beat = (Signal(), Signal(), Signal(), Signal(range(BEATS)))
         address = Signal.like(self.units.payload)
         m.d.comb += [
             self.units.ready.eq(~self.aw.valid & (pending != self.outstanding)),
-            taken.eq(self.units.valid & self.units.ready),
+            accepted.eq(self.units.valid & self.units.ready),
             *incrementing(self.aw.payload, address, BEATS),
             self.b.ready.eq(1),
             self.busy.eq(pending != 0),
-            told.eq(self.b.valid & self.busy),
-            self.error.eq(told & self.b.payload.resp[1]),
+            confirmed.eq(self.b.valid & self.busy),
+            self.error.eq(confirmed & self.b.payload.resp[1]),
         ]
-        m.d.sync += [pending.eq(pending + taken - told), open.eq(open + taken - whole)]
-        with m.If(taken):
+        m.d.sync += [
+            pending.eq(pending + accepted - confirmed),
+            awaiting_beats.eq(awaiting_beats + accepted - unit_complete),
+        ]
+        with m.If(accepted):
             m.d.sync += [self.aw.valid.eq(1), address.eq(aligned(self.units.payload))]
         with m.Elif(self.aw.ready):
             m.d.sync += self.aw.valid.eq(0)
 
-        # A beat never waits for its address to be taken, which a memory may do only when it sees the beat; but it does
-        # not come before it.
-        put = cut.i.payload
+        # A beat follows its address, but does not wait until memory accepts the address: memory may wait for the beat.
+        put = buffer.i.payload
         m.d.comb += [
-            cut.i.valid.eq(self.beats.valid & (open != 0)),
-            self.beats.ready.eq(cut.i.ready & (open != 0)),
+            buffer.i.valid.eq(self.beats.valid & (awaiting_beats != 0)),
+            self.beats.ready.eq(buffer.i.ready & (awaiting_beats != 0)),
             put.data.eq(self.beats.payload),
             put.strb.eq(-1),
             put.last.eq(beat == BEATS - 1),
-            whole.eq(cut.i.valid & cut.i.ready & put.last),
+            unit_complete.eq(buffer.i.valid & buffer.i.ready & put.last),
         ]
-        m.d.sync += beat.eq(beat + (cut.i.valid & cut.i.ready))
-        connect(m, cut.o, wiring.flipped(self.w))
+        m.d.sync += beat.eq(beat + (buffer.i.valid & buffer.i.ready))
+        connect(m, buffer.o, wiring.flipped(self.w))
         return m

@@ -1,4 +1,4 @@
-"""Sends answers, while the next requests are carried out."""
+"""Sends answers while the next request is executed."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -18,7 +18,7 @@ ROW_BITS, STATUS_ROWS = 8 * ROW_BYTES, STATUS.itemsize // ROW_BYTES
 
 
 class OutgoingAnswer(data.StructLayout):
-    """An answer on its way to who asked: with the set of fragments that are wanted, and where its list is."""
+    """An answer with its recipient, the set of `fragments` that the recipient asks for, and the first row of its `list`."""
 
     def __init__(self, replay: Replay):
         super().__init__(
@@ -36,11 +36,13 @@ class OutgoingAnswer(data.StructLayout):
 
 
 class AnswerSender(wiring.Component):
-    """One answer after another: for each fragment that is wanted a head, and then status and rows of the list as its
-    body, one a cycle.
+    """Sends one answer after another: for each fragment a head, and then the status and rows of the list as its body.
 
-    `list` is where the list of the answer under way begins, while `busy`; it must not change until then. `at` and `row`
-    are those of `ReplyCache`, which this has for itself while it is busy.
+    While `busy`, `list` is the first row of the list that is being sent, which must not change, and `row_address` and
+    `row` own the reply cache's lists. A new answer is taken only while not `busy`.
+
+    Latency: a head is offered 1 cycle after its answer was taken. Then one row in each cycle, and 2 cycles between
+    fragments; both outputs may stall.
     """
 
     def __init__(self, replay: Replay):
@@ -59,87 +61,89 @@ class AnswerSender(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        asked = Signal.like(self.answers.payload)
-        answer, head = asked.answer, self.heads.payload
-        fragment, rest, at = Signal(range(self.replay.fragments + 1)), Signal(16), Signal(range(STATUS_ROWS))
-        rows, left = Signal(8), Signal(8)  # of the list in this fragment; of those to go
-        begin, place = (
-            Signal.like(self.row_address),
-            Signal.like(self.row_address),
-        )  # of the fragment's list; of its row that is there
-        least = lambda count: Mux(count > SAMPLES_PER_FRAGMENT, SAMPLES_PER_FRAGMENT, count)
-        sampled = (answer.kind == Kind.SAMPLE) & (answer.rows != 0)
+        outgoing = Signal.like(self.answers.payload)
+        answer, head = outgoing.answer, self.heads.payload
+        fragment, rows_left, status_row = (
+            Signal(range(self.replay.fragments + 1)),
+            Signal(16),
+            Signal(range(STATUS_ROWS)),
+        )
+        rows, left = Signal(8), Signal(8)  # rows of the list in this fragment, and rows that follow the shown one
+        # Addresses of the fragment's first row, and of the row that is shown.
+        first_row, shown_row = Signal.like(self.row_address), Signal.like(self.row_address)
+        at_most_a_fragment = lambda count: Mux(count > SAMPLES_PER_FRAGMENT, SAMPLES_PER_FRAGMENT, count)
+        in_fragments = (answer.kind == Kind.SAMPLE) & (answer.rows != 0)
         header = head.header
         m.d.comb += [
-            self.list.eq(asked.list),
-            head.port.eq(asked.port),
-            head.address.eq(asked.address),
+            self.list.eq(outgoing.list),
+            head.port.eq(outgoing.port),
+            head.address.eq(outgoing.address),
             head.rows.eq(STATUS_ROWS + rows),
             header.version_type.eq(version_type(Type.ANSWER)),
             header.kind.eq(answer.kind),
-            header.session.eq(asked.session),
+            header.session.eq(outgoing.session),
             header.table.eq(answer.table),
-            header.seq.eq(asked.seq),
+            header.seq.eq(outgoing.seq),
             header.count.eq(rows),
             header.fragments.eq(fragment),
-            header.token.eq(asked.token),
+            header.token.eq(outgoing.token),
         ]
         with m.FSM() as fsm:
             m.d.comb += self.busy.eq(~fsm.ongoing("IDLE"))
             with m.State("IDLE"):
                 m.d.comb += self.answers.ready.eq(1)
-                came = self.answers.payload
+                accepted = self.answers.payload
                 m.d.sync += [
-                    asked.eq(came),
+                    outgoing.eq(accepted),
                     fragment.eq(0),
-                    rest.eq(came.answer.rows),
-                    rows.eq(least(came.answer.rows)),
-                    begin.eq(came.list),
+                    rows_left.eq(accepted.answer.rows),
+                    rows.eq(at_most_a_fragment(accepted.answer.rows)),
+                    first_row.eq(accepted.list),
                 ]
                 with m.If(self.answers.valid):
                     m.next = "HEAD"
             with m.State("HEAD"):
-                with m.If(sampled & ~asked.fragments.bit_select(fragment, 1)):
+                with m.If(in_fragments & ~outgoing.fragments.bit_select(fragment, 1)):
                     m.next = "NEXT"
                 with m.Else():
                     m.d.comb += self.heads.valid.eq(1)
-                    m.d.sync += at.eq(0)
+                    m.d.sync += status_row.eq(0)
                     with m.If(self.heads.ready):
                         m.next = "STATUS"
             with m.State("STATUS"):
                 m.d.comb += [
                     self.rows.valid.eq(1),
-                    self.rows.payload.eq(answer.status.as_value().word_select(at, ROW_BITS)),
-                    self.row_address.eq(begin),
+                    self.rows.payload.eq(answer.status.as_value().word_select(status_row, ROW_BITS)),
+                    self.row_address.eq(first_row),
                 ]
-                m.d.sync += [place.eq(begin), left.eq(rows - 1)]
+                m.d.sync += [shown_row.eq(first_row), left.eq(rows - 1)]
                 with m.If(self.rows.ready):
-                    m.d.sync += at.eq(at + 1)
-                    with m.If(at == STATUS_ROWS - 1):
+                    m.d.sync += status_row.eq(status_row + 1)
+                    with m.If(status_row == STATUS_ROWS - 1):
                         m.next = "ROWS"
                         with m.If(rows == 0):
                             m.next = "NEXT"
             with m.State("ROWS"):
-                ends = left == 0  # behind the last list there is nothing
+                last_row = left == 0  # no row follows the last list
                 m.d.comb += [
                     self.rows.valid.eq(1),
                     self.rows.payload.eq(self.row),
-                    self.row_address.eq(place + (self.rows.ready & ~ends)),
+                    self.row_address.eq(shown_row + (self.rows.ready & ~last_row)),
                 ]
-                m.d.sync += place.eq(self.row_address)
+                m.d.sync += shown_row.eq(self.row_address)
                 with m.If(self.rows.ready):
                     m.d.sync += left.eq(left - 1)
-                    with m.If(ends):
+                    with m.If(last_row):
                         m.next = "NEXT"
             with m.State("NEXT"):
-                after = (rest - SAMPLES_PER_FRAGMENT)[:16]
+                after = (rows_left - SAMPLES_PER_FRAGMENT)[:16]
                 m.d.sync += [
                     fragment.eq(fragment + 1),
-                    rest.eq(after),
-                    rows.eq(least(after)),
-                    begin.eq(begin + SAMPLES_PER_FRAGMENT),
+                    rows_left.eq(after),
+                    rows.eq(at_most_a_fragment(after)),
+                    first_row.eq(first_row + SAMPLES_PER_FRAGMENT),
                 ]
                 m.next = "HEAD"
-                with m.If(rest <= SAMPLES_PER_FRAGMENT):
+                with m.If(rows_left <= SAMPLES_PER_FRAGMENT):
                     m.next = "IDLE"
         return m

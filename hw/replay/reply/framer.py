@@ -1,4 +1,4 @@
-"""Frames of the replay service: a header, rows, and the row that makes the checksum."""
+"""Frames of the replay service: a header, rows, and the row that holds the checksum's complement."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -19,7 +19,7 @@ ROW_BITS = 8 * ROW_BYTES
 BODY_ROWS = (BODY_BYTES + STATUS.itemsize) // ROW_BYTES
 HEAD_ROWS = FRAME_BYTES // ROW_BYTES
 FRAME_ROWS = HEAD_ROWS + BODY_ROWS + 1
-"""Of the longest frame."""
+"""Rows of the longest frame."""
 
 
 def queue_words(bus_bits: int) -> int:
@@ -28,7 +28,7 @@ def queue_words(bus_bits: int) -> int:
 
 
 class FrameHead(data.Struct):
-    """Of a frame: where it goes, its header, and of how many rows its body is."""
+    """The recipient of a frame, its header, and the number of rows of its body."""
 
     port: 4
     address: Address
@@ -37,11 +37,11 @@ class FrameHead(data.Struct):
 
 
 class ReplyFramer(wiring.Component):
-    """A frame for each head, with the next `rows` as its body.
+    """Makes a frame of each head and the next `rows`. The port fills in the frame's addresses.
 
-    The complement stands in the last row, so nothing is stored: the first word leaves when it is full, and then a row a
-    cycle. 2 cycles between frames. Two rows may come ahead of their turn; `rows.ready` leads to registers only. `o` may
-    stall; addresses are stamped at the port.
+    The complement stands in the last row, so no frame is stored. Latency: the first word leaves when it is full. One row
+    in each cycle, and 2 cycles between frames. `o` may stall. Up to two rows are accepted before their head; `rows.ready`
+    ends at registers.
     """
 
     def __init__(self, *, bus_bits: int):
@@ -58,25 +58,30 @@ class ReplyFramer(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        asked, out = self.heads.payload, self.o.payload
-        places = self.bus_bits // ROW_BITS
-        image, left, total = (
+        given, out = self.heads.payload, self.o.payload
+        rows_per_word = self.bus_bits // ROW_BITS
+        header_rows, left, total = (
             Signal(8 * FRAME_BYTES, reset_less=True),
             Signal(range(max(BODY_ROWS, HEAD_ROWS) + 1)),
             Signal(32),
         )
-        body = Signal.like(left)
-        row, valid, taken = Signal(ROW_BITS), Signal(), Signal()
-        m.submodules.cut = cut = SkidBuffer(ROW_BITS)
-        connect(m, flipped(self.rows), cut.i)
+        body_rows = Signal.like(left)
+        row, valid, row_taken = Signal(ROW_BITS), Signal(), Signal()
+        m.submodules.cut = buffer = SkidBuffer(ROW_BITS)
+        connect(m, flipped(self.rows), buffer.i)
 
-        # Rows fill a word; the last one may leave it unfinished.
-        word, at, full, last = Signal(self.bus_bits, reset_less=True), Signal(range(places)), Signal(), Signal()
+        # Rows fill a word; the last word of a frame may be partly filled.
+        word, row_index, full, last = (
+            Signal(self.bus_bits, reset_less=True),
+            Signal(range(rows_per_word)),
+            Signal(),
+            Signal(),
+        )
         count, port, address, length = (
             Signal.like(like, reset_less=True) for like in (out.count, out.meta.port, out.meta.address, out.meta.length)
         )
         m.d.comb += [
-            taken.eq(valid & (~full | self.o.ready)),
+            row_taken.eq(valid & (~full | self.o.ready)),
             self.o.valid.eq(full),
             out.data.eq(word),
             out.last.eq(last),
@@ -89,54 +94,58 @@ class ReplyFramer(wiring.Component):
             m.d.sync += full.eq(0)
 
         folded, complement = Signal(17), Signal(16)
-        ends = Signal()
+        last_row = Signal()
         m.d.comb += [folded.eq(total[:16] + total[16:]), complement.eq(~(folded[:16] + folded[16]))]
-        with m.If(taken):
+        with m.If(row_taken):
             m.d.sync += [
                 total.eq(total + sum_halves(row, 0, ROW_BYTES)),
-                at.eq(0 if places == 1 else at + 1),
-                last.eq(ends),
-                count.eq((at + 1) << 3),
+                row_index.eq(0 if rows_per_word == 1 else row_index + 1),
+                last.eq(last_row),
+                count.eq((row_index + 1) << 3),
             ]
-            with m.If(at == 0):
+            with m.If(row_index == 0):
                 m.d.sync += word.eq(row)
             with m.Else():
-                m.d.sync += word.word_select(at, ROW_BITS).eq(row)
-            with m.If(ends | (at == places - 1)):
-                m.d.sync += [full.eq(1), at.eq(0)]
+                m.d.sync += word.word_select(row_index, ROW_BITS).eq(row)
+            with m.If(last_row | (row_index == rows_per_word - 1)):
+                m.d.sync += [full.eq(1), row_index.eq(0)]
         with m.FSM() as fsm:
             m.d.comb += self.busy.eq(~fsm.ongoing("IDLE") | full)
             with m.State("IDLE"):
-                # What leaves bears this frame's addresses, so the one before must have left.
+                # The route stands beside all words, so the last word of the frame before must have left.
                 m.d.comb += self.heads.ready.eq(~full)
                 with m.If(self.heads.valid & ~full):
                     m.d.sync += [
-                        image.eq(asked.header.as_value() << 8 * ADDRESSES.itemsize),
+                        header_rows.eq(given.header.as_value() << 8 * ADDRESSES.itemsize),
                         left.eq(HEAD_ROWS - 1),
-                        body.eq(asked.rows),
+                        body_rows.eq(given.rows),
                         total.eq(0),
-                        port.eq(asked.port),
-                        address.eq(asked.address),
-                        length.eq(FRAME_BYTES + END.itemsize + (asked.rows << 3)),
+                        port.eq(given.port),
+                        address.eq(given.address),
+                        length.eq(FRAME_BYTES + END.itemsize + (given.rows << 3)),
                     ]
                     m.next = "HEAD"
             with m.State("HEAD"):
-                m.d.comb += [row.eq(image[:ROW_BITS]), valid.eq(1)]
-                with m.If(taken):
-                    m.d.sync += [image.eq(image >> ROW_BITS), left.eq(left - 1)]
+                m.d.comb += [row.eq(header_rows[:ROW_BITS]), valid.eq(1)]
+                with m.If(row_taken):
+                    m.d.sync += [header_rows.eq(header_rows >> ROW_BITS), left.eq(left - 1)]
                     with m.If(left == 0):
-                        m.d.sync += left.eq(body - 1)
+                        m.d.sync += left.eq(body_rows - 1)
                         m.next = "BODY"
-                        with m.If(body == 0):
+                        with m.If(body_rows == 0):
                             m.next = "SUM"
             with m.State("BODY"):
-                m.d.comb += [row.eq(cut.o.payload), valid.eq(cut.o.valid), cut.o.ready.eq(~full | self.o.ready)]
-                with m.If(taken):
+                m.d.comb += [
+                    row.eq(buffer.o.payload),
+                    valid.eq(buffer.o.valid),
+                    buffer.o.ready.eq(~full | self.o.ready),
+                ]
+                with m.If(row_taken):
                     m.d.sync += left.eq(left - 1)
                     with m.If(left == 0):
                         m.next = "SUM"
             with m.State("SUM"):
-                m.d.comb += [row.eq(complement << ROW_BITS - 16), valid.eq(1), ends.eq(1)]
-                with m.If(taken):
+                m.d.comb += [row.eq(complement << ROW_BITS - 16), valid.eq(1), last_row.eq(1)]
+                with m.If(row_taken):
                     m.next = "IDLE"
         return m

@@ -1,4 +1,4 @@
-"""Requests of the replay service as rows of 64 bits, out of a memory that keeps the lane from waiting."""
+"""Frames of the replay service as rows of 64 bits, out of a queue that never stalls the datapath."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -15,19 +15,21 @@ ROW_BITS = 64
 
 
 class RequestRow(data.Struct):
-    """Eight bytes of a frame."""
+    """Eight bytes of a frame; `last` of its frame."""
 
     data: ROW_BITS
     last: 1
 
 
 class RequestReceiver(wiring.Component):
-    """Takes whole frames or none, and shows them row by row.
+    """Queues frames, and offers them row by row.
 
-    Words come with `first`, and with `arrived`, which is constant over a frame. A frame for which there is no room is
-    dropped whole, and `stat_drop` pulses: the entry never stalls. `arrived_o` is that of the frame in `rows`, from its
-    first row to its last. Frames are whole rows. One row a cycle, the first 4 cycles after its word; `rows.ready` leads
-    to registers only. `busy`: from the cycle after a frame began until its last row was taken.
+    `words` come with `first` and, constant over a frame, `arrived`. A frame without room is dropped whole, and `stat_drop`
+    is 1 for one cycle: the entry never stalls. `arrived_o` belongs to the frame in `rows`, from its first row to its last.
+    A frame's length must be a multiple of a row. `busy`: from the cycle after a frame began until its last row was taken.
+
+    Latency: a row is offered 4 cycles after its word was taken. One row in each cycle; `rows` may stall, and its `ready`
+    ends at registers.
     """
 
     def __init__(self, *, bus_bits: int, depth: int):
@@ -48,9 +50,9 @@ class RequestReceiver(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.queue = queue = self.queue
-        m.submodules.cut = cut = SkidBuffer(data.StructLayout({"row": RequestRow, "arrived": Arrived}))
+        m.submodules.cut = buffer = SkidBuffer(data.StructLayout({"row": RequestRow, "arrived": Arrived}))
         rows = self.bus_bits // ROW_BITS
-        entry, word, put = queue.i.payload, queue.o.payload, cut.i.payload
+        entry, word, put = queue.i.payload, queue.o.payload, buffer.i.payload
         m.d.comb += [
             queue.i.valid.eq(self.words.valid),
             word_of(entry).eq(self.words.payload),
@@ -60,22 +62,22 @@ class RequestReceiver(wiring.Component):
             self.stat_drop.eq(queue.stat_drop),
             self.busy.eq(queue.busy | self.rows.valid),
             put.arrived.eq(word.meta),
-            self.arrived_o.eq(cut.o.payload.arrived),
-            cut.i.valid.eq(queue.o.valid),
-            self.rows.valid.eq(cut.o.valid),
-            self.rows.payload.eq(cut.o.payload.row),
-            cut.o.ready.eq(self.rows.ready),
+            self.arrived_o.eq(buffer.o.payload.arrived),
+            buffer.i.valid.eq(queue.o.valid),
+            self.rows.valid.eq(buffer.o.valid),
+            self.rows.payload.eq(buffer.o.payload.row),
+            buffer.o.ready.eq(self.rows.ready),
         ]
-        at = Signal(range(rows))
-        ends = Signal()  # the word, with this row
+        row_index = Signal(range(rows))
+        ends_word = Signal()  # this row is the last of its word
         m.d.comb += [
-            ends.eq(word.count <= (at + 1) << 3),
-            put.row.last.eq(word.last & ends),
-            put.row.data.eq(word.data.word_select(at, ROW_BITS)),
-            queue.o.ready.eq(cut.i.ready & ends),
+            ends_word.eq(word.count <= (row_index + 1) << 3),
+            put.row.last.eq(word.last & ends_word),
+            put.row.data.eq(word.data.word_select(row_index, ROW_BITS)),
+            queue.o.ready.eq(buffer.i.ready & ends_word),
         ]
-        with m.If(cut.i.valid & cut.i.ready):
-            m.d.sync += at.eq(0 if rows == 1 else at + 1)
-            with m.If(ends):
-                m.d.sync += at.eq(0)
+        with m.If(buffer.i.valid & buffer.i.ready):
+            m.d.sync += row_index.eq(0 if rows == 1 else row_index + 1)
+            with m.If(ends_word):
+                m.d.sync += row_index.eq(0)
         return m

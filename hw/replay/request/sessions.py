@@ -1,4 +1,4 @@
-"""Clients of the replay service: each one's place, and the number of its next request."""
+"""Sessions of the replay service: one row for each client, and the search for a client's session."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -12,8 +12,12 @@ __all__ = ["Session", "Sessions"]
 
 
 class Session(data.Struct):
-    """A place: `next` is the number of its next request, of the last `kept` before it its client may have the answers
-    again; its log ends at `written`, and is kept from `oldest` on. `heard` in microseconds."""
+    """State of a session.
+
+    `nonce`, `port` and `address` are its client's. `next` is the number of its next request; the answers of the `kept`
+    requests before it are cached. Its log is kept from `oldest` on, and ends before `written`, both in units. `heard` is
+    the time of its last request in microseconds.
+    """
 
     open: 1
     port: 4
@@ -27,12 +31,17 @@ class Session(data.Struct):
 
 
 class Sessions(wiring.Component):
-    """The rows of all places. `row` is that of `index` 1 cycle later; with `write` it becomes `row_next`.
+    """The rows of all sessions, and the search for a nonce.
 
-    With `search` the places are gone through for the nonce: `found` pulses when that is done, 2 cycles and 2 for each
-    place later, with `place` and `opened` (the nonce is open there) or `full` (there is none). A new client gets the
-    lowest place that is not open, else the lowest that has been silent for too long. After a reset nothing is open, and
-    the `next` of a place is `kept` before 0; ready when `wiped`, a cycle for each place later.
+    `row` is the row of `index` of 1 cycle before. `write` replaces the row of `index` by `row_next`.
+
+    `search` starts a walk through all sessions. `found` is 1 for one cycle when the walk is done: 2 cycles, and 2 for each
+    session, after `search`. Then `opened` says that session `found_index` is open with `nonce`. Otherwise a new client may
+    have session `found_index`: the lowest one that is not open, or else the lowest that has been silent for
+    `SESSION_SILENT_US`. `full`: there is none. All three stay until the next search. `row` is undefined during a search.
+
+    After a reset no session is open, and every `next` is `kept` below 0. `wiped` is 1 when the rows are written, 1 cycle
+    for each session.
     """
 
     def __init__(self, *, sessions: int, kept: int):
@@ -48,7 +57,7 @@ class Sessions(wiring.Component):
                 "nonce": In(64),
                 "now_us": In(32),
                 "found": Out(1),
-                "place": Out(range(sessions)),
+                "found_index": Out(range(sessions)),
                 "opened": Out(1),
                 "full": Out(1),
             }
@@ -57,41 +66,48 @@ class Sessions(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.memory = memory = Memory(shape=Session, depth=self.sessions, init=[])
-        put, get = memory.write_port(), memory.read_port()
-        walk, walks, looks = Signal(range(self.sessions)), Signal(init=1), Signal()
+        write_port, read_port = memory.write_port(), memory.read_port()
+        walk_index, walking, row_shown = Signal(range(self.sessions)), Signal(init=1), Signal()
         wiping = Signal(init=1)
-        unused = Signal(Session)
+        initial = Signal(Session)
         m.d.comb += [
-            unused.next.eq(-self.kept),
+            initial.next.eq(-self.kept),
             self.wiped.eq(~wiping),
-            get.addr.eq(Mux(walks, walk, self.index)),
-            self.row.eq(get.data),
-            put.addr.eq(Mux(wiping, walk, self.index)),
-            put.en.eq(wiping | self.write),
-            put.data.eq(Mux(wiping, unused.as_value(), self.row_next.as_value())),
+            read_port.addr.eq(Mux(walking, walk_index, self.index)),
+            self.row.eq(read_port.data),
+            write_port.addr.eq(Mux(wiping, walk_index, self.index)),
+            write_port.en.eq(wiping | self.write),
+            write_port.data.eq(Mux(wiping, initial.as_value(), self.row_next.as_value())),
         ]
-        vacant, silent = Signal(), Signal()
-        vacancy, silence = Signal.like(self.place), Signal.like(self.place)
-        m.d.comb += [self.full.eq(~(self.opened | vacant | silent))]
-        seen = get.data
-        with m.If(walks):
-            m.d.sync += looks.eq(~looks)
-            with m.If(looks | wiping):
-                m.d.sync += [walk.eq(walk + 1), looks.eq(0)]
-                with m.If(walk == self.sessions - 1):
-                    m.d.sync += [walks.eq(0), wiping.eq(0)]
-            with m.If(looks & ~wiping):
-                with m.If(seen.open & (seen.nonce == self.nonce)):
-                    m.d.sync += [self.opened.eq(1), self.place.eq(walk)]
-                with m.If(~seen.open & ~vacant):
-                    m.d.sync += [vacant.eq(1), vacancy.eq(walk)]
-                with m.If(seen.open & ~silent & ((self.now_us - seen.heard)[:32] >= SESSION_SILENT_US)):
-                    m.d.sync += [silent.eq(1), silence.eq(walk)]
-        done = Signal()
-        m.d.sync += done.eq(walks & ~wiping & looks & (walk == self.sessions - 1))
-        with m.If(done & ~self.opened):
-            m.d.sync += self.place.eq(Mux(vacant, vacancy, silence))
-        m.d.sync += self.found.eq(done)
+        any_free, any_silent = Signal(), Signal()
+        free_index, silent_index = Signal.like(self.found_index), Signal.like(self.found_index)
+        m.d.comb += [self.full.eq(~(self.opened | any_free | any_silent))]
+        row = read_port.data
+        with m.If(walking):
+            m.d.sync += row_shown.eq(~row_shown)
+            with m.If(row_shown | wiping):
+                m.d.sync += [walk_index.eq(walk_index + 1), row_shown.eq(0)]
+                with m.If(walk_index == self.sessions - 1):
+                    m.d.sync += [walking.eq(0), wiping.eq(0)]
+            with m.If(row_shown & ~wiping):
+                with m.If(row.open & (row.nonce == self.nonce)):
+                    m.d.sync += [self.opened.eq(1), self.found_index.eq(walk_index)]
+                with m.If(~row.open & ~any_free):
+                    m.d.sync += [any_free.eq(1), free_index.eq(walk_index)]
+                with m.If(row.open & ~any_silent & ((self.now_us - row.heard)[:32] >= SESSION_SILENT_US)):
+                    m.d.sync += [any_silent.eq(1), silent_index.eq(walk_index)]
+        walked = Signal()
+        m.d.sync += walked.eq(walking & ~wiping & row_shown & (walk_index == self.sessions - 1))
+        with m.If(walked & ~self.opened):
+            m.d.sync += self.found_index.eq(Mux(any_free, free_index, silent_index))
+        m.d.sync += self.found.eq(walked)
         with m.If(self.search):
-            m.d.sync += [walks.eq(1), walk.eq(0), looks.eq(0), self.opened.eq(0), vacant.eq(0), silent.eq(0)]
+            m.d.sync += [
+                walking.eq(1),
+                walk_index.eq(0),
+                row_shown.eq(0),
+                self.opened.eq(0),
+                any_free.eq(0),
+                any_silent.eq(0),
+            ]
         return m

@@ -32,8 +32,10 @@ def test_memory_agrees_with_another_master():
 @pytest.mark.mutant
 def test_mutants_of_reader_and_writer_are_noticed(tmp_path):
     """A reader that loses beats when nobody takes them, a writer that is not busy while memory has yet to answer."""
-    reader = mutant(hw.replay.memory.units, "(held != self.outstanding)", "1").UnitReader
-    writer = mutant(hw.replay.memory.units, "self.busy.eq(pending != 0)", "self.busy.eq(open != 0)").UnitWriter
+    reader = mutant(hw.replay.memory.units, "(reserved != self.outstanding)", "1").UnitReader
+    writer = mutant(
+        hw.replay.memory.units, "self.busy.eq(pending != 0)", "self.busy.eq(awaiting_beats != 0)"
+    ).UnitWriter
     with pytest.raises(RuntimeError) as found:
         run("units", Units(ADDRESS_BITS, reader=reader, writer=writer), tmp_path)
     assert set(re.findall(r"(test_\w+/stalls=bursts) failed", str(found.value))) == {

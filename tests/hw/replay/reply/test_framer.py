@@ -183,11 +183,11 @@ def test_bus_wrong(bus_bits):
         ("valid & (~full | self.o.ready)", "valid"),
         ("valid & (~full | self.o.ready)", "valid & ~full"),
         ("with m.If(self.o.ready):", "with m.If(1):"),
-        ("count.eq((at + 1) << 3)", "count.eq(at << 3)"),
-        ("last.eq(ends)", "last.eq(0)"),
-        ("with m.If(ends | (at == places - 1)):", "with m.If(ends):"),
-        ("with m.If(ends | (at == places - 1)):", "with m.If(at == places - 1):"),
-        ("[full.eq(1), at.eq(0)]", "[full.eq(1)]"),
+        ("count.eq((row_index + 1) << 3)", "count.eq(row_index << 3)"),
+        ("last.eq(last_row)", "last.eq(0)"),
+        ("with m.If(last_row | (row_index == rows_per_word - 1)):", "with m.If(last_row):"),
+        ("with m.If(last_row | (row_index == rows_per_word - 1)):", "with m.If(row_index == rows_per_word - 1):"),
+        ("[full.eq(1), row_index.eq(0)]", "[full.eq(1)]"),
         # the sum
         ("folded[:16] + folded[16])", "folded[:16])"),
         ("total[:16] + total[16:]", "total[:16]"),
@@ -198,18 +198,18 @@ def test_bus_wrong(bus_bits):
         # what goes beside
         ("with m.If(self.heads.valid & ~full):", "with m.If(self.heads.valid):"),
         ("self.heads.ready.eq(~full)", "self.heads.ready.eq(1)"),
-        ("+ (asked.rows << 3)", ""),
+        ("+ (given.rows << 3)", ""),
         ("FRAME_BYTES + END.itemsize +", "FRAME_BYTES +"),
-        ("port.eq(asked.port), address", "address"),
-        ("address.eq(asked.address),", ""),
+        ("port.eq(given.port), address", "address"),
+        ("address.eq(given.address),", ""),
         ("| full)", ")"),
         ('~fsm.ongoing("IDLE") | full', "full"),
         # rows
         ("left.eq(HEAD_ROWS - 1)", "left.eq(HEAD_ROWS)"),
-        ("left.eq(body - 1)", "left.eq(body)"),
-        ("with m.If(body == 0):", "with m.If(0):"),
-        ("cut.o.ready.eq(~full | self.o.ready)", "cut.o.ready.eq(1)"),
-        ("valid.eq(cut.o.valid)", "valid.eq(1)"),
+        ("left.eq(body_rows - 1)", "left.eq(body_rows)"),
+        ("with m.If(body_rows == 0):", "with m.If(0):"),
+        ("buffer.o.ready.eq(~full | self.o.ready)", "buffer.o.ready.eq(1)"),
+        ("valid.eq(buffer.o.valid)", "valid.eq(1)"),
         ("<< 8 * ADDRESSES.itemsize", "<< 8 * ADDRESSES.itemsize - 8"),
     ],
 )
@@ -219,7 +219,7 @@ def test_a_mutant_is_noticed(sound, wrong):
         check(adverse(), 256, outlet=broken)
         for rates in ((0, 0, 0), (0, 0.5, 0.5)):
             check(
-                jobs_of([0, 1, 2, 3, 4, 30, 0, 7]), 256, outlet=broken, **dict(zip(("asked", "given", "stalls"), rates))
+                jobs_of([0, 1, 2, 3, 4, 30, 0, 7]), 256, outlet=broken, **dict(zip(("given", "given", "stalls"), rates))
             )
 
 

@@ -76,7 +76,7 @@ async def search(ctx, dut, nonce, now):
         await ctx.tick()
         cycles += 1
         assert cycles < 4 * dut.sessions + 8, "a search must end"
-    found = ctx.get(dut.place), bool(ctx.get(dut.opened)), bool(ctx.get(dut.full)), cycles
+    found = ctx.get(dut.found_index), bool(ctx.get(dut.opened)), bool(ctx.get(dut.full)), cycles
     await ctx.tick()
     assert not ctx.get(dut.found), "found must be a pulse"
     return found
@@ -204,30 +204,30 @@ def test_rows_are_kept_until_a_reset_wipes_them(sessions):
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
-        ("seen.open & (seen.nonce", "(seen.nonce"),
-        ("seen.nonce == self.nonce", "seen.nonce[:32] == self.nonce[:32]"),
-        ("seen.nonce == self.nonce", "seen.nonce[32:] == self.nonce[32:]"),
-        ("~seen.open & ~vacant", "~seen.open"),
-        ("seen.open & ~silent &", "seen.open &"),
+        ("row.open & (row.nonce", "(row.nonce"),
+        ("row.nonce == self.nonce", "row.nonce[:32] == self.nonce[:32]"),
+        ("row.nonce == self.nonce", "row.nonce[32:] == self.nonce[32:]"),
+        ("~row.open & ~any_free", "~row.open"),
+        ("row.open & ~any_silent &", "row.open &"),
         ("[:32] >= SESSION_SILENT_US", "[:32] > SESSION_SILENT_US"),
         ("[:32] >= SESSION_SILENT_US", " >= SESSION_SILENT_US"),
-        ("Mux(vacant, vacancy, silence)", "Mux(silent, silence, vacancy)"),
-        ("Mux(vacant, vacancy, silence)", "vacancy"),
-        ("done & ~self.opened", "done"),
-        ("~(self.opened | vacant | silent)", "~(self.opened | vacant)"),
-        ("~(self.opened | vacant | silent)", "~(vacant | silent)"),
-        ("looks.eq(0), self.opened.eq(0),", "looks.eq(0),"),
-        ("vacant.eq(0), silent.eq(0)]", "silent.eq(0)]"),
-        ("vacant.eq(0), silent.eq(0)]", "vacant.eq(0)]"),
-        ("walks.eq(1), walk.eq(0)", "walks.eq(1)"),
-        ("walk == self.sessions - 1):", "walk == self.sessions - 2):"),
-        ("Mux(walks, walk, self.index)", "self.index"),
-        ("with m.If(looks | wiping):", "with m.If(1):"),
-        ("Mux(wiping, walk, self.index)", "self.index"),
+        ("Mux(any_free, free_index, silent_index)", "Mux(any_silent, silent_index, free_index)"),
+        ("Mux(any_free, free_index, silent_index)", "free_index"),
+        ("walked & ~self.opened", "walked"),
+        ("~(self.opened | any_free | any_silent)", "~(self.opened | any_free)"),
+        ("~(self.opened | any_free | any_silent)", "~(any_free | any_silent)"),
+        ("row_shown.eq(0), self.opened.eq(0),", "row_shown.eq(0),"),
+        ("any_free.eq(0), any_silent.eq(0)]", "any_silent.eq(0)]"),
+        ("any_free.eq(0), any_silent.eq(0)]", "any_free.eq(0)]"),
+        ("walking.eq(1), walk_index.eq(0)", "walking.eq(1)"),
+        ("walk_index == self.sessions - 1):", "walk_index == self.sessions - 2):"),
+        ("Mux(walking, walk_index, self.index)", "self.index"),
+        ("with m.If(row_shown | wiping):", "with m.If(1):"),
+        ("Mux(wiping, walk_index, self.index)", "self.index"),
         ("wiping | self.write", "self.write"),
-        ("Mux(wiping, unused.as_value(), self.row_next.as_value())", "self.row_next"),
-        ("walks.eq(0), wiping.eq(0)", "wiping.eq(0)"),
-        ("unused.next.eq(-self.kept)", "unused.next.eq(0)"),
+        ("Mux(wiping, initial.as_value(), self.row_next.as_value())", "self.row_next"),
+        ("walking.eq(0), wiping.eq(0)", "wiping.eq(0)"),
+        ("initial.next.eq(-self.kept)", "initial.next.eq(0)"),
     ],
 )
 def test_a_mutant_is_noticed(sound, wrong):
