@@ -1,5 +1,5 @@
-"""The replay engine as emitted Verilog, its records and logs in the AXI4 memory of cocotbext-axi, against the golden
-service."""
+"""The replay engine as emitted Verilog against the golden service. Records and logs are in the AXI4 memory of
+cocotbext-axi."""
 
 import itertools
 import logging
@@ -37,7 +37,7 @@ REQUESTS = 400
 
 
 class Fields:
-    """Takes numbers apart and puts them together, the lowest field first."""
+    """Packs fields into a number and unpacks them, the lowest field first."""
 
     def __init__(self, **widths: int):
         self.widths = widths
@@ -84,7 +84,7 @@ class Bench:
         await until(self.dut.clk, lambda: not int(self.dut.busy.value))
 
     async def take(self, stalls) -> None:
-        """Frames that leave; what stands beside their words does not change until they have."""
+        """Collect frames. The route beside their words must not change within a frame."""
         dut, frame, beside, offered = self.dut, b"", set(), None
         while True:
             await RisingEdge(dut.clk)
@@ -130,7 +130,7 @@ class Bench:
 @cocotb.test()
 @cocotb.parametrize(("stalls", [none, bursts]))
 async def test_engine_answers_as_the_model_does(dut, stalls):
-    """Requests in bursts, each answered byte for byte; at the end each byte of memory is the model's."""
+    """Requests in bursts have the model's answers byte for byte; at the end the memory equals the model's."""
     bench, story = Bench(dut, stalls), Story(CONFIG, cocotb.RANDOM_SEED)
     await bench.run()
     for burst in itertools.chain(story.day(), story.random(REQUESTS, most=3)):

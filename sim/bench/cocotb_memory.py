@@ -1,4 +1,4 @@
-"""Emitted Verilog at the bus, against the AXI4 memory and the AXI4 master of cocotbext-axi, which are somebody else's.
+"""Emitted Verilog with an AXI4 bus against the independent memory and master of cocotbext-axi.
 
 Tops: `units` is `sim.bench.units.Units`, `ram` is `hw.replay.memory.ram.OnChipRam`.
 """
@@ -16,9 +16,9 @@ from sim.bench.cocotb_bus import bursts, none, until
 __all__ = ["RAM_BYTES", "held", "pause", "start"]
 
 RAM_BYTES = 5 << 12
-"""Of `ram`."""
+"""Size of `ram`."""
 BYTES = 1 << 16
-"""Of the memory behind `units`."""
+"""Size of the memory behind `units`."""
 BEATS = 8
 CHANNELS = ("aw", "w", "b", "ar", "r")
 
@@ -87,7 +87,7 @@ async def drain(dut, name, found, stalls) -> None:
 
 
 class Bench:
-    """Units with the memory of cocotbext-axi behind them."""
+    """`units` with the memory of cocotbext-axi behind it."""
 
     def __init__(self, dut, stalls):
         self.dut, self.rng, self.stalls = dut, random.Random(cocotb.RANDOM_SEED), stalls
@@ -98,7 +98,7 @@ class Bench:
         pause(self.memory, self.rng, stalls)
 
     def addresses(self, count):
-        """The same again, in a row, and anywhere."""
+        """Return addresses: the same again, the next, and any."""
         places = [0, 4096 - UNIT_BYTES, 4096, BYTES - UNIT_BYTES]
         while len(places) < count:
             places.append(
@@ -134,7 +134,7 @@ async def test_units_are_read_in_order(dut, stalls):
 @cocotb.test()
 @cocotb.parametrize(("stalls", [none, bursts]))
 async def test_units_are_written_when_the_writer_is_not_busy(dut, stalls):
-    """Whenever it is not, all that it took is in memory; at the end memory is what it should be."""
+    """Whenever the writer is not busy, memory holds all accepted units."""
     bench = Bench(dut, stalls)
     await start(dut)
     rng, expected = bench.rng, bytearray(BYTES)
@@ -161,7 +161,7 @@ async def test_units_are_written_when_the_writer_is_not_busy(dut, stalls):
 @cocotb.test()
 @cocotb.parametrize(("stalls", [none, bursts]))
 async def test_ram_keeps_what_a_master_writes(dut, stalls):
-    """Bursts of 1 to 256 beats, from any byte on, several at a time; each part that was not written is 0."""
+    """Bursts of 1 to 256 beats from any byte on, several in flight. Bytes that were not written are 0."""
     rng = random.Random(cocotb.RANDOM_SEED)
     master = AxiMaster(AxiBus.from_prefix(dut, "axi"), dut.clk, dut.rst)
     pause(master, rng, stalls)

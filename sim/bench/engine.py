@@ -1,5 +1,4 @@
-"""What the replay engine alone is to take and to send: random requests in bursts, with what the golden service makes of
-them."""
+"""Stories for the replay engine alone: bursts of requests, with the frames that the golden service sends."""
 
 import itertools
 import random
@@ -19,8 +18,7 @@ __all__ = ["Burst", "Sent", "Story", "address", "source_of"]
 
 
 class Sent(NamedTuple):
-    """A frame that leaves the engine: to which port and which address (mac, ip and udp in wire order, as one number),
-    and all of its bytes."""
+    """A frame that leaves the engine: its port, its address (mac, ip and udp in wire order, as one number), its bytes."""
 
     port: int
     address: int
@@ -28,7 +26,7 @@ class Sent(NamedTuple):
 
 
 class Burst(NamedTuple):
-    """Requests at one time, each a port and a frame, and what is sent because of them."""
+    """Requests of one moment, each a port and a frame, and the frames that they cause."""
 
     now_us: int
     requests: list[tuple[int, bytes]]
@@ -36,17 +34,17 @@ class Burst(NamedTuple):
 
 
 def source_of(port: int, frame: bytes) -> Source:
-    """Of a request."""
+    """Return the source of a request."""
     return Source(port, frame[6:12], int.from_bytes(frame[26:30], "big"), int.from_bytes(frame[34:36], "big"))
 
 
 def address(source: Source) -> int:
-    """`hw.interface.address.Address` as a number."""
+    """Return a source's `hw.interface.address.Address` as a number."""
     return int.from_bytes(source.mac + source.ip.to_bytes(4, "big") + source.udp_port.to_bytes(2, "big"), "little")
 
 
 class Story:
-    """`service`: the golden one, after all that was told."""
+    """A source of bursts. `service` is the golden service after all requests so far."""
 
     def __init__(self, config: Config, seed: int = 1) -> None:
         assert config.replay
@@ -54,7 +52,7 @@ class Story:
         self.now_us = (1 << 32) - 5_000_000
 
     def tell(self, requests: Iterable[tuple[int, bytes]]) -> Burst:
-        """Requests at one time, each looked for only when those before were carried out."""
+        """Return a burst of requests. Each request is generated when the requests before it have been executed."""
         burst = Burst(self.now_us, [], [])
         for port, frame in requests:
             source = source_of(port, frame)
@@ -66,7 +64,8 @@ class Story:
         return burst
 
     def random(self, requests: int, *, most: int = 1) -> Iterator[Burst]:
-        """Up to `most` at a time; now and then all clients are silent for so long that others take their places."""
+        """Yield random bursts of up to `most` requests. Now and then all clients stay silent for so long that others take
+        their sessions."""
         traffic, chance, told = ReplayTraffic(self.config, self.service, self.chance.getrandbits(32)), self.chance, 0
         while told < requests:
             self.now_us = (self.now_us + chance.choice([1, 10, 99, 100, 101, 1000])) % 2**32
@@ -78,7 +77,7 @@ class Story:
             yield burst
 
     def day(self) -> Iterator[Burst]:
-        """Each kind and each fate, in an order in which it matters, for a service as small as `SMALL`."""
+        """Yield bursts with each kind and each fate, in an order in which it matters, for a service as small as `SMALL`."""
         ann, bob, cas, dan, eve = (
             ReplayClient(k, port=k % self.config.ports, nonce=(k + 1) * 0x1_0001_0000_0001) for k in range(5)
         )
@@ -110,11 +109,11 @@ class Story:
             (ann, ann.write(next(ann), 0, bytes_of(3), 0)), (bob, bob.shout(31, 22)), (bob, bob.load(0, 3, log=0))
         )
         yield tell((cas, cas.shout(0, 1)), (bob, bob.load(31, 1, log=0, kind=Kind.SHOUT)))
-        # A list is not written over while it is being sent again.
+        # A list is not overwritten while it is being sent.
         yield tell((ann, ann.sample(next(ann), 256, 1)))
         yield tell((ann, ann.sample(next(ann), 161, 2, stride=2**64 // 161)))
         yield tell((ann, ann.sample(next(ann, -2), 256, 1)), (ann, ann.sample(next(ann), 256, 3, fragments=2)))
-        # What is drawn too often, and what is drawn ever so often.
+        # Items that are sampled too often, and items without a limit.
         for times in (2, 7, 0, 8):
             yield tell((bob, bob.limit(next(bob), times=times)))
             yield tell((bob, bob.update(next(bob), [(item, 1000 + item) for item in range(77, 141)])))
@@ -149,7 +148,7 @@ class Story:
             (cas, cas.limit(next(cas, 1), header={"table": 1}, **limits)),
             (cas, cas.sample(next(cas, 2), 3, 1, table=1)),
         )
-        # Numbers, strangers, places.
+        # Numbers of requests, unknown clients, sessions that change hands.
         for client in (ann, cas):
             yield tell(*((client, client.skip(next(client, more))) for more in (1, 0, -1, -2, -3)))
         for later in (1000, 99, 1, 1, 98, 1):

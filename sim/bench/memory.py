@@ -1,4 +1,4 @@
-"""A memory at the other end of AXI4 channels of 64 bits, as unhelpful as the standard allows."""
+"""A memory behind AXI4 channels of 64 bits that uses all the freedom that the standard allows."""
 
 import functools
 import random
@@ -10,9 +10,9 @@ from hw.interface.axi import Burst, Response
 __all__ = ["Memory"]
 
 BYTES = 8
-"""Of a beat."""
+"""Bytes of a beat."""
 AHEAD = 16
-"""Bursts that are taken before the first of them is served."""
+"""Bursts that are accepted before the first of them is served."""
 
 
 class Request(NamedTuple):
@@ -23,7 +23,7 @@ class Request(NamedTuple):
 
     @classmethod
     def of(cls, cycle: int, payload: Any) -> "Request":
-        """AssertionError if the standard forbids it, or it is none that this memory knows."""
+        """Return the request. Raise `AssertionError` if the standard forbids it, or this memory does not support it."""
         beats, end = payload.len + 1, payload.addr + (payload.len + 1) * BYTES
         assert payload.burst == Burst.INCR and 1 << payload.size == BYTES, (
             "Memory bursts must be of type INCR and of whole words"
@@ -36,12 +36,21 @@ class Request(NamedTuple):
 
 
 class Memory:
-    """`contents`, which may be read and changed at any time between cycles. What is written is in it when the answer is
-    offered, not before.
+    """A memory of `contents`, which may be read and changed between cycles. A write takes effect when its response is
+    offered. Addresses beyond the end have the response DECERR. `reads` and `writes` list the addresses of all requests.
 
-    stalls: share of cycles in which nothing is taken, and of those in which nothing is given. latency: the least number
-    of cycles from a request to its answer. beats_first: an address for writing is not taken before all of its beats
-    were. `reads` and `writes` are the addresses asked for; what is beyond the end is answered DECERR.
+    Parameters
+    ----------
+    contents : bytearray
+        The memory's bytes.
+    stalls : float
+        Share of cycles in which nothing is accepted, and of those in which nothing is offered.
+    latency : int
+        Least number of cycles from a request to its response.
+    seed : int
+        Of the stalls.
+    beats_first : bool
+        Accept a write's address only after all of its beats.
     """
 
     def __init__(
@@ -55,7 +64,7 @@ class Memory:
     def attach(
         self, bench: Any, *, ar: Any = None, r: Any = None, aw: Any = None, w: Any = None, b: Any = None
     ) -> "Memory":
-        """To a Bench's component, by its channels for reading, for writing or both."""
+        """Connect the memory to a bench's component by its channels for reading, for writing or both."""
         if ar is not None:
             bench.process(functools.partial(self._reading, ar=ar, r=r))
         if aw is not None:

@@ -1,9 +1,9 @@
-"""The replay's sampler beside what people use now: items per second of software, cycles of hardware, and the clock at
-which both do the same.
+"""Compare the sampler with software for prioritized replay: items per second of software, cycles of the hardware, and the
+clock frequency at which both are equally fast.
 
-Software is measured on this machine, by turns, so that all see its better and its worse moments alike; hardware is
-counted in cycles of the compiled RTL, which say nothing of the clock that a device reaches. Software hands out records
-too, hardware what has been drawn. What cannot be measured is told, with the reason.
+Software is measured on this machine. The systems take turns, so a busy period slows all of them. Hardware is counted in
+cycles of the compiled RTL, which say nothing about the clock that a device reaches. Software also copies records;
+hardware returns handles. A system that cannot be measured is reported with the reason.
 """
 
 import itertools
@@ -29,13 +29,13 @@ OPERATIONS = ("sample", "update", "step", "add")
 RECORD_BYTES = TRANSITIONS["cartpole"].record_bytes
 FILL = 1 << 14
 PLACES = 128
-"""Batches of indices that take turns to be updated."""
+"""Batches of indices that updates use in turn."""
 MISSING = (ImportError, OSError, RuntimeError)
-"""What a system that is not there raises."""
+"""Exceptions of a system that is not installed."""
 
 
 class Effort(NamedTuple):
-    """How long one operation on one batch is repeated, and how often it has its turn."""
+    """Seconds for which one operation on one batch is repeated in a turn, and the number of turns."""
 
     turn_s: float
     turns: int
@@ -45,8 +45,8 @@ EFFORT = {True: Effort(0.002, 3), False: Effort(0.02, 7)}
 
 
 class Rates(NamedTuple):
-    """Items per second, medians. step: a sample, then an update of all that was drawn. add: `batch` of them in one
-    call. best: the four in the best turn of each, which a busy machine lowers least."""
+    """Items per second, medians over the turns. `step` is a sample and an update of all sampled items; `add` adds `batch`
+    items in one call. `best` holds the four figures of the best turn, which a busy machine lowers least."""
 
     system: str
     capacity: int
@@ -59,8 +59,8 @@ class Rates(NamedTuple):
 
 
 class Needed(NamedTuple):
-    """Hz at which the sampler does as many items per second as the fastest software in its best turn, and which that
-    is; Redis left out, for a learner behind it samples with numpy."""
+    """The clock frequency in hertz at which the sampler is as fast as the fastest software in its best turn. Redis is
+    left out: a learner behind it samples with numpy."""
 
     capacity: int
     batch: int
@@ -70,7 +70,7 @@ class Needed(NamedTuple):
 
 
 class Baselines(NamedTuple):
-    """missing: systems that could not be measured, and why."""
+    """All results. `missing` names the systems that could not be measured, and the reason."""
 
     rates: list[Rates]
     missing: dict[str, str]
@@ -80,7 +80,7 @@ class Baselines(NamedTuple):
 
 
 def baselines(quick: bool) -> Baselines:
-    """All of it: some 20 seconds if `quick`, else a minute, and once the time to compile three samplers."""
+    """Measure everything: about 20 seconds if `quick`, else a minute, and once the time to compile three samplers."""
     exchanges: dict[str, Exchange] = {}
     with ExitStack() as stack:
         systems: dict[str, Callable[[int, int], Buffer]] = BUFFERS | {"native": NativeBuffer}
@@ -106,7 +106,7 @@ def rates(
     batches: Sequence[int],
     effort: Effort,
 ) -> tuple[list[Rates], dict[str, str]]:
-    """One row for each system, capacity and batch; and systems that do not load, with the reason."""
+    """Return one row for each system, capacity and batch, and the systems that do not load with the reason."""
     rows: list[Rates] = []
     missing: dict[str, str] = {}
     for capacity in capacities:

@@ -1,4 +1,4 @@
-"""A golden switch with a replay service and its clients, a frame at a time."""
+"""A golden switch with a replay service, and clients that send one frame at a time."""
 
 from iswitch.config import Config
 from sim.bench.replay_client import ReplayClient, Told, told
@@ -9,8 +9,8 @@ __all__ = ["ReplayBench", "fields"]
 
 
 class ReplayBench:
-    """`ask` sends a request and returns what its sender hears of it; nobody else may hear anything. Time passes only as
-    `now_us` says."""
+    """A switch and its clients. `ask` sends a request and returns the frames that its sender receives; other clients must
+    receive nothing. `now_us` is the time, which only the caller changes."""
 
     def __init__(self, config: Config) -> None:
         self.switch = Switch(config, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1)
@@ -25,18 +25,18 @@ class ReplayBench:
         return [told(copy) for _, copy in sent]
 
     def one(self, client: ReplayClient, frame: bytes) -> Told:
-        """The only answer."""
+        """Send a request and return its only answer."""
         (answer,) = self.ask(client, frame)
         return answer
 
     def client(self, index: int = 0, **known: int) -> ReplayClient:
-        """One with a session."""
+        """Return a client with a session."""
         client = ReplayClient(index, **known)
         client.opened(self.one(client, client.open()))
         return client
 
     def fates(self) -> dict[str, int]:
-        """Those that some request has had."""
+        """Return the fates that requests have had, with their counts."""
         return {
             name.removeprefix("replay."): count
             for name, count in self.switch.counters().items()
@@ -45,6 +45,6 @@ class ReplayBench:
 
 
 def fields(answer: Told, *names: str) -> tuple[int, ...]:
-    """Of an ANSWER's STATUS."""
+    """Return fields of an ANSWER's STATUS."""
     assert answer.status is not None
     return tuple(int(answer.status[name]) for name in names)

@@ -1,9 +1,8 @@
-"""The replay service at the switch's boundary: cycles from the first word of a request that goes in to the last word of
-its answers that comes out.
+"""Latency of the replay service at the switch's ports: cycles from the first word of a request to the last word of its
+answers.
 
-A client opens a session, adds items, draws batches, fetches their records and updates their priorities, by frames, on
-an emulated board that nothing else uses. Draws are compared with sums by numpy. Nothing here knows how the service is
-built; the board keeps the time.
+A client opens a session, adds items, samples batches, fetches their records and updates their priorities, in frames, on
+an emulated board without other traffic. Samples are compared with cumulative sums by numpy. The board counts the cycles.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,15 +22,15 @@ __all__ = ["Boundary", "Emulated", "Station", "boundary", "figures"]
 
 BATCHES = (32, 256, 512)
 ITEMS = 2048
-"""That are added first, or as many as the table holds."""
+"""Items that are added first, or as many as the table holds."""
 PATIENCE_CYCLES = 2_000_000
 FETCHES = 4
-"""On their way at once: their answers fit the queue of a port."""
+"""FETCH requests in flight: their answers fit the queue of a port."""
 ROWS = BODY_BYTES // UPDATE_ROW.itemsize
 
 
 class Emulated(Protocol):
-    """What is needed of `sim.emulator.engine.Board`, made with `stamps=True`."""
+    """The part of `sim.emulator.engine.Board`, made with `stamps=True`, that a measurement needs."""
 
     config: Config
 
@@ -42,8 +41,8 @@ class Emulated(Protocol):
 
 
 class Boundary(NamedTuple):
-    """Cycles for a batch. fetch: of the records of all that was drawn, at most FETCHES requests at a time, and nothing
-    between. update: as many requests as it takes, sent without waiting for answers."""
+    """Cycles for a batch. `fetch` reads the records of all sampled items with `FETCHES` requests in flight; `update` sends as
+    many requests as the batch needs without waiting for answers."""
 
     batch: int
     sample: int
@@ -66,8 +65,13 @@ class Station:
         self.seq = int(answer.status["next"])
 
     def ask(self, requests: Sequence[bytes], answers: int) -> tuple[list[Told], int]:
-        """All answers, and the cycles from the first word in to the last word out. RuntimeError unless so many come,
-        and all say DONE."""
+        """Return all answers, and the cycles from the first word in to the last word out.
+
+        Raises
+        ------
+        RuntimeError
+            If another number of answers comes, or one is not DONE.
+        """
         while self.board.stamp(self.client.port):
             pass
         self.board.receive(self.client.port)
@@ -93,7 +97,7 @@ class Station:
         return heard, max(frame.last for frame in frames) - stamp.first + 1
 
     def numbers(self, count: int) -> range:
-        """Of the next requests, which must be at most `kept`."""
+        """Return the numbers of the next `count` requests, at most `kept`."""
         if count > self.replay.kept:
             raise ValueError(f"at most {self.replay.kept} requests may be on their way, not {count}")
         self.seq += count
@@ -113,7 +117,13 @@ class Station:
         return add.to_bytes(8, "little") * (self.replay.record_bytes // 8)
 
     def sample(self, count: int, seed: int) -> tuple[list[tuple[int, int]], int]:
-        """Items with their priorities, and cycles. RuntimeError unless they are what numpy draws."""
+        """Return sampled items with their priorities, and cycles.
+
+        Raises
+        ------
+        RuntimeError
+            If numpy samples other items.
+        """
         (seq,), fragments = self.numbers(1), -(-count // SAMPLES_PER_FRAGMENT)
         heard, cycles = self.ask([self.client.sample(seq, count, seed)], fragments)
         rows = [

@@ -19,22 +19,22 @@ import numpy as np
 __all__ = ["ALPHA", "BETA", "BUFFERS", "Buffer", "CpprbBuffer", "NumpyBuffer", "SumTree", "TorchrlBuffer"]
 
 ALPHA, BETA = 0.6, 0.4
-"""Of Ape-X (Horgan et al., ICLR 2018)."""
+"""The exponents of Ape-X (Horgan et al., ICLR 2018)."""
 
 
 class Buffer(Protocol):
-    """Items in the order in which they were added, the oldest of which give way; at first there are none."""
+    """A replay buffer, empty at first. New items overwrite the oldest."""
 
     def __init__(self, capacity: int, record_bytes: int) -> None: ...
 
     def add(self, records: np.ndarray, priorities: np.ndarray) -> None:
-        """At most `capacity` at once."""
+        """Add items, at most `capacity` at once."""
 
     def sample(self, count: int) -> np.ndarray:
-        """Where the drawn items are, for `update`. Their records and weights are made as well, and given up."""
+        """Sample items and return their indices for `update`. Records and weights are computed, too, and dropped."""
 
     def update(self, indices: np.ndarray, priorities: np.ndarray) -> None:
-        """Of an item that is named more than once, the last priority stays."""
+        """Set priorities. If an index occurs more than once, its last priority holds."""
 
 
 class Tree(Protocol):
@@ -46,11 +46,11 @@ class Tree(Protocol):
 
 
 class SumTree:
-    """Priorities of `capacity` leaves, a power of two from `arity`; all are 0 at first. Level by level from the leaves,
-    each the sums of `arity` of the one below; the uppermost, of at most `arity`^2 / 2, is searched as a whole.
+    """A sum tree of `capacity` leaves, a power of two from `arity`; all priorities are 0 at first.
 
-    Sums are binary64, made anew from the leaves up, so that they do not drift: exact while priorities are integers and
-    their total is at most 2^53.
+    Each level holds the sums of `arity` nodes of the level below. The top level, of at most `arity`^2 / 2 nodes, is
+    searched as a whole. Sums are binary64 and computed anew from the leaves, so they do not drift: they are exact while
+    priorities are integers and their total is at most 2^53.
     """
 
     def __init__(self, capacity: int, arity: int = 32) -> None:
@@ -76,14 +76,14 @@ class SumTree:
         return self.levels[0][leaves]
 
     def find(self, places: np.ndarray) -> np.ndarray:
-        """The leaves in whose half-open intervals of the running sum these places lie; each is from 0 to below the
+        """Return the leaves in whose half-open intervals of the running sum the `places` lie, each from 0 to below the
         total."""
         ends = np.cumsum(self.levels[-1])
         node = np.minimum(np.searchsorted(ends, places, "right"), ends.size - 1)
         rest, every = places - np.where(node > 0, ends[node - 1], 0), np.arange(places.size)
         for level in self.levels[-2::-1]:
             ends = level.reshape(-1, self.arity)[node].cumsum(axis=1)
-            # What is rounded may leave a place at the very end of a node.
+            # Rounding may move a place to the end of its node.
             child = np.minimum((ends <= rest[:, None]).sum(axis=1), self.arity - 1)
             rest = rest - np.where(child > 0, ends[every, child - 1], 0)
             node = node * self.arity + child
@@ -91,7 +91,7 @@ class SumTree:
 
 
 class NumpyBuffer:
-    """See `Buffer`. tree: another than `SumTree`."""
+    """A `Buffer` in numpy. `tree` replaces `SumTree`."""
 
     def __init__(self, capacity: int, record_bytes: int, *, tree: Tree | None = None, seed: int = 1) -> None:
         self.tree, self.records = tree or SumTree(capacity), np.zeros((capacity, record_bytes), np.uint8)

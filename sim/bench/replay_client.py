@@ -1,8 +1,8 @@
-"""A client of the replay service at the level of frames: builds requests, reads answers. No sockets, no timers, no
+"""A client of the replay service at the level of frames: it builds requests and parses answers, without sockets, timers or
 rules of order.
 
-Like `client.py` it serves the golden model, the gateware's benches and the emulator alike. Every builder takes fields
-of the header by name (`token=0`, `count=7`) to override what the client knows.
+It serves the golden model, the gateware's benches and the emulator. Every builder takes header fields by name
+(`token=0`, `count=7`), which override the client's own values.
 """
 
 from collections.abc import Iterable
@@ -38,8 +38,7 @@ __all__ = ["ReplayClient", "Told", "record", "told"]
 
 
 class Told(NamedTuple):
-    """A frame of the service, taken apart. Of DATA `status` is None and `payload` are units; of an ANSWER `rows` are of
-    SAMPLED_ROW."""
+    """A parsed frame of the service. DATA has no `status`, and units as `payload`. An ANSWER has `rows` of SAMPLED_ROW."""
 
     type: Type
     header: np.void
@@ -49,14 +48,14 @@ class Told(NamedTuple):
 
     @property
     def reason(self) -> Fate:
-        """Of an ANSWER; AttributeError for DATA, which has none."""
+        """The fate that an ANSWER reports. DATA has none and raises `AttributeError`."""
         if self.status is None:
             raise AttributeError("DATA has no reason")
         return Fate(int(self.status["reason"]))
 
 
 def told(frame: bytes) -> Told:
-    """Takes a frame apart and insists on right lengths, checksums and complement (ValueError)."""
+    """Parse a frame. Raise `ValueError` if a length, a checksum or the complement is wrong."""
     parse(frame)
     header = np.frombuffer(frame, REPLAY_FRAME, 1)[0]
     kind, body, end = (
@@ -77,7 +76,7 @@ def told(frame: bytes) -> Told:
 
 
 def record(dtype: np.dtype, **fields: Any) -> bytes:
-    """One record of the wire; what is not named is 0."""
+    """Return the bytes of one record of the wire. Fields that are not given are 0."""
     made = np.zeros(1, dtype)
     for name, value in fields.items():
         made[name] = value
@@ -89,8 +88,8 @@ def pairs(dtype: np.dtype, rows: Iterable[tuple[int, int]]) -> bytes:
 
 
 class ReplayClient:
-    """`port` is the switch port that it is plugged into. `session` and `token` are what `opened` taught it; every
-    builder of an ordered kind takes the request's number."""
+    """A client at a `port` of the switch. `opened` sets its `session` and `token`. Every builder of an ordered kind takes
+    the request's number."""
 
     def __init__(self, index: int, *, port: int | None = None, nonce: int | None = None) -> None:
         self.mac, self.ip, self.udp_port = bytes([2, 0, 0, 0, 1, index]), bytes([10, 0, 1, index]), 41000 + index
@@ -99,7 +98,7 @@ class ReplayClient:
         self.session, self.token, self.table = 0, 0, 0
 
     def request(self, kind: int, body: bytes = b"", *, checksum: bool = True, **fields: int) -> bytes:
-        """Any request; `fields` are those of the header."""
+        """Return a request of any kind with these header fields."""
         values = {
             "version_type": version_type(Type.REQUEST),
             "kind": kind,
@@ -119,7 +118,7 @@ class ReplayClient:
         )
 
     def opened(self, answer: Told) -> None:
-        """Takes a session from the answer to an OPEN."""
+        """Take session and token from the answer to an OPEN."""
         assert answer.status is not None
         self.session, self.token = int(answer.header["session"]), int(answer.status["nonce"]) % 2**32
 

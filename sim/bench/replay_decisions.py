@@ -1,5 +1,4 @@
-"""What decides on requests of the replay service, asked alone: the golden service without effects, and inputs for the
-gateware."""
+"""Decisions on requests of the replay service: the golden service without effects, and inputs for the gateware."""
 
 from dataclasses import replace
 

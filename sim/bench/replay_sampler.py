@@ -1,4 +1,4 @@
-"""How many cycles the sampler of `hw/replay/sampling/sampler.py` takes for a batch, compiled; all that it finds is compared with
+"""Cycles of the compiled sampler (`hw/replay/sampling/sampler.py`) for a batch. All results are compared with cumulative
 sums by numpy."""
 
 from typing import NamedTuple
@@ -15,12 +15,12 @@ __all__ = ["Cycles", "CompiledSampler", "sampler_cycles"]
 
 
 WIPED = 1 << BUCKET_BITS
-"""Cycles until the histogram of even the smallest is ready."""
+"""Cycles until the histogram of any sampler is ready."""
 
 
 class Cycles(NamedTuple):
-    """For a batch of `batch`, from its first command to its last result, both counted. step: `sample`, then `update` of
-    what was drawn, which begins when the last draw is there."""
+    """Cycles for a batch, from its first command to its last result, both counted. `step` is a sample and an update of the
+    sampled items, which begins with the last sample's result."""
 
     capacity: int
     batch: int
@@ -31,7 +31,7 @@ class Cycles(NamedTuple):
 
 
 class CompiledSampler:
-    """One sampler, filled with items, and what numpy makes of the same commands: RuntimeError unless they agree."""
+    """A sampler that is filled with items. Raises `RuntimeError` if numpy finds other results for the same commands."""
 
     def __init__(self, *, sampler: type[Sampler] = Sampler, seed: int = 1, **parameters: int):
         self.sampler = sampler(**parameters)
@@ -43,17 +43,17 @@ class CompiledSampler:
         self.add(capacity)
 
     def add(self, count: int) -> int:
-        """Cycles for so many new items, at most `capacity`."""
+        """Add `count` items, at most `capacity`, and return the cycles."""
         slots, priorities = np.arange(self.adds, self.adds + count) % self.sampler.capacity, self._some(count)
         self.generations[slots] = (self.generations[slots] + 1) % (1 << self.sampler.generation_bits)
         return self._set(CommandKind.ADD, slots, priorities)
 
     def update(self, slots: np.ndarray) -> int:
-        """Cycles for new priorities of the items in these slots."""
+        """Update the priorities of the items in these slots, and return the cycles."""
         return self._set(CommandKind.UPDATE, slots, self._some(len(slots)))
 
     def sample(self, count: int) -> tuple[np.ndarray, int]:
-        """The slots of what is drawn, and cycles."""
+        """Sample items, and return their slots and the cycles."""
         drawn, cycles = self._play(
             count, kind=CommandKind.DRAW, fraction=(asked := fractions(count, int(self.rng.integers(1 << 62))))
         )
@@ -83,7 +83,7 @@ class CompiledSampler:
         return cycles
 
     def _play(self, count: int, **columns) -> tuple[np.ndarray, int]:
-        """Results of commands that are offered back to back, and cycles."""
+        """Offer commands back to back, and return their results and the cycles."""
         rows = self.engine.rows(
             count, commands_valid=1, **{f"commands_payload_{name}": value for name, value in columns.items()}
         )
@@ -103,7 +103,7 @@ class CompiledSampler:
 
 
 def sampler_cycles(capacity: int, batches: tuple[int, ...], **parameters: int) -> list[Cycles]:
-    """Of a sampler in which all slots are filled."""
+    """Return the cycles of each batch for a sampler whose slots are all filled."""
     sampler = CompiledSampler(capacity=capacity, **parameters)
     found = []
     for batch in batches:

@@ -1,4 +1,4 @@
-"""Random requests of several clients of the replay service: sound, repeated, out of order, and wrong in every way."""
+"""Random requests of several clients of the replay service: correct, repeated, out of order, and wrong in every field."""
 
 import random
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ SMALL = Replay(tables=2, capacity=64, sessions=3, kept=2, log_bytes=4096, draws=
 NARROW = Config(
     ports=2, bus_bits=64, members=2, jobs=2, window=4, mac_entries=64, staleness=0, uplinks=False, replay=SMALL
 )
-"""A small switch with it."""
+"""A small switch with the replay service `SMALL`."""
 
 
 class Erring(ReplayClient):
-    """Fields of the header are as `wrong` says, once."""
+    """A client whose next request has the header fields `wrong`."""
 
     def __init__(self, index: int, **options: int) -> None:
         super().__init__(index, **options)
@@ -29,8 +29,11 @@ class Erring(ReplayClient):
 
 
 class ReplayTraffic:
-    """Knows of each client what a driver would: its number, the end of its log. `config`: of the switch; `golden`: its
-    model's service, asked for what the clients would have been told."""
+    """Iterates over random requests.
+
+    It knows about each client what a driver knows, the next number and the end of the log, which it reads from the golden
+    service of the switch.
+    """
 
     def __init__(self, config: Config, golden, seed: int) -> None:
         assert config.replay
@@ -47,7 +50,7 @@ class ReplayTraffic:
         return self.chance.choice([*usual, self.chance.getrandbits(32)])
 
     def item(self, table: int) -> int:
-        """Most are there."""
+        """Return an item's handle, which is mostly not stale."""
         adds = self.golden.tables[table].adds
         return (adds + self.replay.capacity - 1 - self.chance.randrange(int(1.2 * self.replay.capacity) + 2)) % 2**32
 
@@ -55,7 +58,7 @@ class ReplayTraffic:
         return self
 
     def __next__(self) -> tuple[int, bytes]:
-        """A port, and a frame into it."""
+        """Return a port, and a frame that arrives there."""
         if self.said and self.chance.random() < 0.1:
             return self.chance.choice(self.said[-12:])
         client = self.chance.choice(self.clients if self.chance.random() < 0.2 else self.clients[:-1])

@@ -1,5 +1,4 @@
-"""A compiled sum tree that is given operations and tells what they found and when; mixes of operations, and what `make
-bench` says of them."""
+"""A compiled sum tree, mixes of operations for it, and the figures of `make bench`."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -27,11 +26,11 @@ __all__ = [
 OPERATION = np.dtype([("draws", "?"), ("leaf", "<u8"), ("old", "<u8"), ("new", "<u8"), ("fraction", "<u8")])
 FOUND = np.dtype([("draws", "?"), ("empty", "?"), ("leaf", "<u8"), ("priority", "<u8"), ("total", "<u8")])
 BATCH = 512
-"""Of a learner's step, in Ape-X."""
+"""Samples in a learner's step of Ape-X."""
 
 
 class Played(NamedTuple):
-    """What operations found, and the cycles in which they were taken and it came."""
+    """Results of operations, and the cycles in which operations were taken and results came."""
 
     found: np.ndarray
     taken: np.ndarray
@@ -39,7 +38,7 @@ class Played(NamedTuple):
 
 
 class CompiledTree:
-    """One tree, wiped."""
+    """A tree whose memories are wiped."""
 
     def __init__(self, *, tree: type[SumTree] = SumTree, **parameters: int):
         self.tree = tree(**parameters)
@@ -48,7 +47,7 @@ class CompiledTree:
         self._run(self.tree.capacity // self.tree.arity)
 
     def play(self, operations: np.ndarray) -> Played:
-        """Operations offered back to back, until all that they find has come."""
+        """Offer operations back to back, and return when all results have come."""
         columns = {f"operations_payload_{name}": operations[name] for name in OPERATION.names}
         begun, rows = self.cycles, self.engine.rows(len(operations), operations_valid=1, **columns)
         moving = self._run(rows, held_by="operations_ready", cycles=len(rows) * self.tree.drain + self.tree.latency)
@@ -60,19 +59,19 @@ class CompiledTree:
         return Played(found, np.flatnonzero(moving["operations_ready"]) + begun, came + begun)
 
     def _run(self, rows, **options) -> np.ndarray:
-        """Rows, or so many cycles without an operation."""
+        """Run rows of inputs, or a number of cycles without an operation."""
         seen = self.engine.run(self.engine.rows(rows) if isinstance(rows, int) else rows, **options)
         self.cycles += len(seen)
         return seen
 
 
 def fractions(count: int, seed: int = 1) -> np.ndarray:
-    """Those of a batch, as `hw/replay/sampling/fractions.py` makes them."""
+    """Return the fractions of a batch, as `hw/replay/sampling/fractions.py` makes them."""
     return np.array(of_a_batch(seed, count), np.uint64)
 
 
 def answer(model: Model, operations: np.ndarray) -> np.ndarray:
-    """What the model finds; it fills in the old priorities."""
+    """Return the results of the model, and fill in the old priorities."""
     olds, finds = [], []
     for draws, leaf, _, new, fraction in operations.tolist():
         if draws:
@@ -89,8 +88,8 @@ def answer(model: Model, operations: np.ndarray) -> np.ndarray:
 def mixes(
     capacity: int, priority_bits: int, count: int, *, seed: int = 0, batch: int = 1 << 16
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Batches of operations, and what the model finds: runs of updates and of draws, of a few leaves and of any, of
-    which an eighth or so have no priority."""
+    """Yield batches of operations with the model's results: runs of updates and of samples, on a few leaves and on all.
+    About an eighth of the leaves has priority 0."""
     rng, model = np.random.default_rng(seed), Model(capacity=capacity, priority_bits=priority_bits)
     top, few = (1 << priority_bits) - 1, rng.integers(0, capacity, 16)
     for begin in range(0, count, batch):

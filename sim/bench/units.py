@@ -1,4 +1,4 @@
-"""What reads and writes units of memory, as one component, and any component with a bus as Verilog."""
+"""A reader and a writer of units as one component, and any component with a bus as Verilog."""
 
 import tempfile
 from pathlib import Path
@@ -16,7 +16,7 @@ __all__ = ["Units", "verilog"]
 
 
 class Units(wiring.Component):
-    """A reader and a writer at one bus. `error`: of either."""
+    """A reader and a writer at one bus. `stat_error` is 1 for each error of either."""
 
     def __init__(
         self, address_bits: int, *, reader: type[UnitReader] = UnitReader, writer: type[UnitWriter] = UnitWriter
@@ -52,8 +52,8 @@ class Units(wiring.Component):
 
 
 def verilog(component: wiring.Component, top: str) -> str:
-    """With the names that the standard has for the wires of a bus, `axi_awaddr`, and `reads_payload`, `reads_valid`,
-    `reads_ready` of a stream; clock `clk`, synchronous reset `rst`."""
+    """Return a component as Verilog. A bus has the standard's names, such as `axi_awaddr`; a stream has `reads_payload`,
+    `reads_valid` and `reads_ready`; the clock is `clk`, the synchronous reset `rst`."""
     m, sync, ports = Module(), ClockDomain("sync"), []
     m.domains.sync, m.submodules.part = sync, component
 
