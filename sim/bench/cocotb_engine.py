@@ -133,7 +133,7 @@ async def test_engine_answers_as_the_model_does(dut, stalls):
     """Requests in bursts have the model's answers byte for byte; at the end the memory equals the model's."""
     bench, story = Bench(dut, stalls), Story(CONFIG, cocotb.RANDOM_SEED)
     await bench.run()
-    for burst in itertools.chain(story.day(), story.random(REQUESTS, most=3)):
+    for burst in itertools.chain(story.scripted(), story.random(REQUESTS, most=3)):
         dut.now_us.value = burst.now_us
         for port, frame in burst.requests:
             await bench.request(port, frame)

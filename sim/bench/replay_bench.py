@@ -1,7 +1,7 @@
 """A golden switch with a replay service, and clients that send one frame at a time."""
 
 from iswitch.config import Config
-from sim.bench.replay_client import ReplayClient, Told, told
+from sim.bench.replay_client import ParsedFrame, ReplayClient, parse_frame
 from sim.frames.client import SWITCH_IP, SWITCH_MAC
 from sim.model.switch import Switch
 
@@ -19,12 +19,12 @@ class ReplayBench:
     def send(self, client: ReplayClient, frame: bytes) -> list[tuple[int, bytes]]:
         return self.switch.receive(client.port, frame, self.now_us)
 
-    def ask(self, client: ReplayClient, frame: bytes) -> list[Told]:
+    def ask(self, client: ReplayClient, frame: bytes) -> list[ParsedFrame]:
         sent = self.send(client, frame)
         assert all(copy[:6] == client.mac and port == client.port for port, copy in sent)
-        return [told(copy) for _, copy in sent]
+        return [parse_frame(copy) for _, copy in sent]
 
-    def one(self, client: ReplayClient, frame: bytes) -> Told:
+    def one(self, client: ReplayClient, frame: bytes) -> ParsedFrame:
         """Send a request and return its only answer."""
         (answer,) = self.ask(client, frame)
         return answer
@@ -44,7 +44,7 @@ class ReplayBench:
         }
 
 
-def fields(answer: Told, *names: str) -> tuple[int, ...]:
+def fields(answer: ParsedFrame, *names: str) -> tuple[int, ...]:
     """Return fields of an ANSWER's STATUS."""
     assert answer.status is not None
     return tuple(int(answer.status[name]) for name in names)

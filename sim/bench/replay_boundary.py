@@ -13,7 +13,7 @@ import numpy as np
 from iswitch.config import Config
 from iswitch.wire import Type
 from iswitch.wire.replay import ADD_ROW, BODY_BYTES, SAMPLES_PER_FRAGMENT, UPDATE_ROW, Fate
-from sim.bench.replay_client import ReplayClient, Told, told
+from sim.bench.replay_client import ParsedFrame, ReplayClient, parse_frame
 from sim.bench.sumtree import fractions
 from sim.emulator.engine import Board, Frame, Stamp
 from sim.emulator.replay import EMULATED
@@ -64,7 +64,7 @@ class Station:
         self.client.opened(answer)
         self.seq = int(answer.status["next"])
 
-    def ask(self, requests: Sequence[bytes], answers: int) -> tuple[list[Told], int]:
+    def ask(self, requests: Sequence[bytes], answers: int) -> tuple[list[ParsedFrame], int]:
         """Return all answers, and the cycles from the first word in to the last word out.
 
         Raises
@@ -81,7 +81,7 @@ class Station:
         stamp, frames = self.board.stamp(self.client.port), self.board.receive(self.client.port)
         if stamp is None:
             raise RuntimeError("the board keeps no stamps")
-        heard = [told(frame.data) for frame in frames]
+        heard = [parse_frame(frame.data) for frame in frames]
         for answer in heard:
             fate = (
                 answer.reason

@@ -34,10 +34,10 @@ from iswitch.wire.replay import (
 )
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, parse, udp_frame
 
-__all__ = ["ReplayClient", "Told", "record", "told"]
+__all__ = ["ReplayClient", "ParsedFrame", "record", "parse_frame"]
 
 
-class Told(NamedTuple):
+class ParsedFrame(NamedTuple):
     """A parsed frame of the service. DATA has no `status`, and units as `payload`. An ANSWER has `rows` of SAMPLED_ROW."""
 
     type: Type
@@ -54,7 +54,7 @@ class Told(NamedTuple):
         return Fate(int(self.status["reason"]))
 
 
-def told(frame: bytes) -> Told:
+def parse_frame(frame: bytes) -> ParsedFrame:
     """Parse a frame. Raise `ValueError` if a length, a checksum or the complement is wrong."""
     parse(frame)
     header = np.frombuffer(frame, REPLAY_FRAME, 1)[0]
@@ -68,11 +68,11 @@ def told(frame: bytes) -> Told:
     if kind == Type.DATA:
         if len(body) != int(header["count"]) * UNIT_BYTES:
             raise ValueError(f"DATA of {header['count']} units must not have {len(body)} bytes")
-        return Told(kind, header, None, [], body)
+        return ParsedFrame(kind, header, None, [], body)
     rows = [(int(row[0]), int(row[1])) for row in np.frombuffer(body[STATUS.itemsize :], SAMPLED_ROW)]
     if len(rows) != int(header["count"]):
         raise ValueError(f"an ANSWER that says {header['count']} rows must not have {len(rows)}")
-    return Told(kind, header, np.frombuffer(body, STATUS, 1)[0], rows, b"")
+    return ParsedFrame(kind, header, np.frombuffer(body, STATUS, 1)[0], rows, b"")
 
 
 def record(dtype: np.dtype, **fields: Any) -> bytes:
@@ -117,7 +117,7 @@ class ReplayClient:
             checksum=checksum,
         )
 
-    def opened(self, answer: Told) -> None:
+    def opened(self, answer: ParsedFrame) -> None:
         """Take session and token from the answer to an OPEN."""
         assert answer.status is not None
         self.session, self.token = int(answer.header["session"]), int(answer.status["nonce"]) % 2**32

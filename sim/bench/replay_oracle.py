@@ -122,22 +122,22 @@ class Oracle:
 
     def carry_out(self, session: int, op: Op) -> tuple[dict[str, int], list[tuple[int, int]]]:
         """Execute a request, and return its STATUS by name, and its rows."""
-        table, told = self.tables[op.table], {"reason": int(Fate.DONE), "done": 0, "stale": 0}
+        table, fields = self.tables[op.table], {"reason": int(Fate.DONE), "done": 0, "stale": 0}
         rows: list[tuple[int, int]] = []
         if op.kind == Kind.WRITE:
-            told["reason"] = self.write(session, **op.about)
+            fields["reason"] = self.write(session, **op.about)
         elif op.kind == Kind.ADD:
             if table.there >= table.size:
                 table.credit += len(op.about["items"]) * table.ratio
             table.items += [Item(table.cut(priority), record) for priority, record in op.about["items"]]
-            told["done"] = len(op.about["items"])
+            fields["done"] = len(op.about["items"])
         elif op.kind == Kind.SAMPLE:
             rows = table.sample(op.about["count"], op.about["seed"], op.about["stride"])
-            told["done"] = len(rows)
+            fields["done"] = len(rows)
         elif op.kind == Kind.UPDATE:
             for number, priority in op.about["rows"]:
                 item = table.find(number)
-                told["done" if item else "stale"] += 1
+                fields["done" if item else "stale"] += 1
                 if item:
                     item.priority = 0 if table.times and item.times >= table.times else table.cut(priority)
         elif op.kind == Kind.PUBLISH:
@@ -145,13 +145,13 @@ class Oracle:
             if version and units and self.oldest[session] <= start and start + units <= len(self.units[session]):
                 table.published = session, version, start, units
             else:
-                told["reason"] = Fate.RANGE
+                fields["reason"] = Fate.RANGE
         elif op.kind == Kind.LIMIT:
-            told["reason"] = self.limit(table, **op.about)
-        if told["reason"] == Fate.DONE and op.kind in (Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT):
+            fields["reason"] = self.limit(table, **op.about)
+        if fields["reason"] == Fate.DONE and op.kind in (Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT):
             table.ticket += 1
         self.next[session] += 1
-        status = told | self.status(session, table)
+        status = fields | self.status(session, table)
         for number, _ in rows if table.times else ():
             item = table.find(number)
             assert item

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The replay engine alone, frame in and frame out, against the golden service; every plausible slip is noticed."""
+"""The replay engine alone, frame in and frame out, against the golden service; every plausible mutant is killed."""
 
 from collections import Counter
 from dataclasses import replace
@@ -97,17 +97,17 @@ class Alone:
         return sent
 
 
-def check(tell_of, config=CONFIG, **options):
-    """`tell_of`: which bursts of a story."""
+def check(bursts_of, config=CONFIG, **options):
+    """`bursts_of`: which bursts of a story."""
     alone, story = Alone(config, **options), Story(config)
 
-    async def tell(ctx):
+    async def run(ctx):
         await alone.quiet(ctx)
-        for burst in tell_of(story):
+        for burst in bursts_of(story):
             alone.written = bytes(story.service.memory.bytes) if len(burst.requests) == 1 else None
             assert await alone.exchange(ctx, burst.now_us, burst.requests) == burst.answers
 
-    alone.bench.drive(tell)
+    alone.bench.drive(run)
     assert alone.contents == story.service.memory.bytes
     assert (
         alone.fates == story.fates
@@ -142,7 +142,7 @@ def test_requests_in_bursts_are_answered_as_by_the_model(config, stalls, latency
 
 @pytest.mark.parametrize("stalls", STALLS)
 def test_each_kind_and_each_fate_is_answered_as_by_the_model(stalls):
-    assert check(Story.day, stalls=stalls, latency=5) == set(Fate)
+    assert check(Story.scripted, stalls=stalls, latency=5) == set(Fate)
 
 
 def test_the_engine_agrees_with_the_model_and_another_memory():
@@ -280,5 +280,5 @@ def test_a_mutant_is_noticed(sound, wrong, monkeypatch):
     (module,) = [module for module in MODULES if names_a_place(module, sound)]
     engine = engine_of(mutant(module, sound, wrong), monkeypatch)
     with pytest.raises(AssertionError):
-        check(Story.day, engine=engine, latency=5)
-        check(Story.day, engine=engine, latency=5, stalls=0.8)
+        check(Story.scripted, engine=engine, latency=5)
+        check(Story.scripted, engine=engine, latency=5, stalls=0.8)

@@ -1,6 +1,6 @@
 # amaranth: UnusedElaboratable=no
-"""Units of memory, read and written: every byte, in order, whatever the memory does; every plausible slip is
-noticed."""
+"""Units of memory, read and written: every byte, in order, whatever the memory does; every plausible mutant is
+killed."""
 
 import random
 

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""Answers as heads and rows: fragment by fragment, as the golden model's frames; every plausible slip is noticed."""
+"""Answers as heads and rows: fragment by fragment, as the golden model's frames; every plausible mutant is killed."""
 
 import random
 

@@ -1,6 +1,6 @@
 # amaranth: UnusedElaboratable=no
-"""Frames of the replay service as they leave: header, body and complement, checked by scapy; every plausible slip is
-noticed."""
+"""Frames of the replay service as they leave: header, body and complement, checked by scapy; every plausible mutant is
+killed."""
 
 import random
 from itertools import pairwise

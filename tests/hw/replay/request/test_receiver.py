@@ -1,4 +1,4 @@
-"""The entry of the replay service: whole frames as rows, or none; every plausible slip is noticed."""
+"""The entry of the replay service: whole frames as rows, or none; every plausible mutant is killed."""
 
 import random
 import struct

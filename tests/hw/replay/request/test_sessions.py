@@ -1,5 +1,4 @@
-"""Places of sessions: rows that are kept, and the search for a newcomer's, against the golden model; every plausible
-slip is noticed."""
+"""Places of sessions: rows that are kept, and the search for a newcomer's, against the golden model; every plausible mutant is killed."""
 
 import random
 

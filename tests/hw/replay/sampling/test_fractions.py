@@ -1,4 +1,4 @@
-"""RandomFractions of batches against the golden model, with and without stalls; every plausible slip in them is noticed."""
+"""RandomFractions of batches against the golden model, with and without stalls; every plausible mutant is killed."""
 
 import random
 

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The histogram of priorities, cycle for cycle against numpy; every plausible slip is noticed."""
+"""The histogram of priorities, cycle for cycle against numpy; every plausible mutant is killed."""
 
 import random
 

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The high half of a product against integers; every plausible slip is noticed."""
+"""The high half of a product against integers; every plausible mutant is killed."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The sampler against the golden model: every handle, draw, sum and refusal; every plausible slip in it is noticed."""
+"""The sampler against the golden model: every handle, sample, sum and stale handle; every plausible mutant is killed."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Samplers behind one entry: what goes to one table leaves the others as they are; every plausible slip is noticed."""
+"""Samplers behind one entry: what goes to one table leaves the others as they are; every plausible mutant is killed."""
 
 import random
 from dataclasses import replace

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The slot table against the golden model; every plausible slip in it is noticed."""
+"""The slot table against the golden model; every plausible mutant is killed."""
 
 import random
 

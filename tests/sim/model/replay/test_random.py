@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from iswitch.config import Config, Replay
 from iswitch.wire.replay import UNIT_BYTES, WAITS, Fate, Kind
 from sim.bench.replay_bench import ReplayBench, fields
-from sim.bench.replay_client import ReplayClient, Told
+from sim.bench.replay_client import ParsedFrame, ReplayClient
 from sim.bench.replay_oracle import Op, Oracle
 from sim.model.replay import service as service_of
 from sim.model.replay import table as table_of
@@ -137,7 +137,7 @@ class Actor:
         }[op.kind]
         return build(seq, **op.about, **header)
 
-    def answered(self, seq: int, answer: Told) -> None:
+    def answered(self, seq: int, answer: ParsedFrame) -> None:
         if answer.reason in WAITS:
             self.waited[seq] = self.waited.get(seq, 0) + 1
             if seq in self.waiting and self.waited[seq] > 2:
@@ -157,7 +157,7 @@ class Run:
         )
         nonces = itertools.count(1)  # never the same one twice, as the protocol demands
         self.actors = [Actor(self.bench, self.oracle, self.rng, nonces, k) for k in range(3)]
-        self.kept: dict[tuple[int, int], list[Told]] = {}
+        self.kept: dict[tuple[int, int], list[ParsedFrame]] = {}
 
     def step(self) -> None:
         rng, actor = self.rng, self.rng.choice(self.actors)
@@ -235,7 +235,7 @@ class Run:
             assert [count for count in table.times] == [found[1].times if found else 0 for found in truth.slots()]
 
 
-def texts(answers: list[Told]) -> list[bytes]:
+def texts(answers: list[ParsedFrame]) -> list[bytes]:
     return [answer.header.tobytes()[42:] + answer.status.tobytes() + repr(answer.rows).encode() for answer in answers]
 
 
