@@ -7,7 +7,7 @@ from iswitch.config import Config, Replay
 from iswitch.wire import Type
 from iswitch.wire.replay import SESSION_SILENT_US, UNIT_BYTES, Fate, Kind
 from sim.bench.replay_bench import ReplayBench, fields
-from sim.bench.replay_client import ReplayClient, told
+from sim.bench.replay_client import ReplayClient, parse_frame
 
 REPLAY = Replay(
     tables=2,
@@ -333,7 +333,7 @@ def test_a_shout_goes_to_all_other_clients_where_they_opened(bench):
     sent = bench.send(learner, learner.shout(1, 3, seq=9, table=1))
     assert [port for port, _ in sent] == [1, 2, 0]
     for actor, (_, frame) in zip(actors, sent):
-        heard = told(frame)
+        heard = parse_frame(frame)
         assert (
             frame[:6] == actor.mac
             and frame[36:38] == actor.udp_port.to_bytes(2, "big")
@@ -347,7 +347,7 @@ def test_a_shout_goes_to_all_other_clients_where_they_opened(bench):
             actor.token,
             0,
         ]
-    answer = told(sent[2][1])
+    answer = parse_frame(sent[2][1])
     assert answer.reason == Fate.DONE and [int(answer.header[name]) for name in ("seq", "token", "count")] == [
         9,
         learner.token,
