@@ -23,7 +23,7 @@ AHEAD = TWO.replace(pipelined=True)
 RESET = TWO.replace(resets=1)
 
 SPOILED = frozenset({(0, 1), (1, 1), (1, 2)})
-"""Quarantined contributions: segment 0 of all who begin, segment 1 of whoever."""
+"""Quarantined contributions: segment 0 of first vectors, segment 1 of first and second vectors."""
 
 RIGHT = {
     "two, S=0": (1769, TWO.replace(staleness=0)),

@@ -9,20 +9,25 @@ from sim.model.decide import join as golden
 from sim.model.decide.job import EntryState, Verdict
 
 RIGHT = {
-    "two": JoinScenario((Actor(1), Actor(2))),
-    "two want one index": JoinScenario((Actor(1, 0), Actor(2, 0)), seats=1),
-    "three for two seats": JoinScenario((Actor(1), Actor(2), Actor(3))),
-    "one crashes and comes again": JoinScenario((Actor(1), Actor(2, fate=CRASHES), Actor(2, after=1))),
-    "one crashes and comes again at its index": JoinScenario((Actor(1, 0), Actor(2, 1, CRASHES), Actor(2, 1, after=1))),
-    "all leave and come again": JoinScenario(
-        (Actor(1, fate=LEAVES), Actor(2, fate=LEAVES), Actor(1, after=0), Actor(2, after=1)), tokens=6
+    "two": (39, JoinScenario((Actor(1), Actor(2)))),
+    "two want one index": (131, JoinScenario((Actor(1, 0), Actor(2, 0)), seats=1)),
+    "three for two seats": (1378, JoinScenario((Actor(1), Actor(2), Actor(3)))),
+    "one crashes and comes again": (655, JoinScenario((Actor(1), Actor(2, fate=CRASHES), Actor(2, after=1)))),
+    "one crashes and comes again at its index": (
+        484,
+        JoinScenario((Actor(1, 0), Actor(2, 1, CRASHES), Actor(2, 1, after=1))),
+    ),
+    "all leave and come again": (
+        14639,
+        JoinScenario((Actor(1, fate=LEAVES), Actor(2, fate=LEAVES), Actor(1, after=0), Actor(2, after=1)), tokens=6),
     ),
 }
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_joining_succeeds_from_every_state(name):
-    assert JoinExplorer(RIGHT[name]).run().count > 10
+    states, scenario = RIGHT[name]
+    assert JoinExplorer(scenario).run().count == states
 
 
 def test_of_two_that_want_one_index_never_both_are_live():
