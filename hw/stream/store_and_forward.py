@@ -13,7 +13,7 @@ __all__ = ["StoreAndForward"]
 class StoreAndForward(wiring.Component):
     """Shows a packet when its last word has entered, and from then on a word in each cycle in which `o` is ready.
 
-    So a slow producer does not hold up whoever waits behind the packet at the consumer. A packet has at least two
+    So a slow producer does not stall the consumer in the middle of a packet. A packet has at least two
     words. It appears 1 cycle after its last word was taken; one word per cycle on each side. `i` stalls when the
     memory is full. A packet of more than `depth` words would never appear.
 

@@ -1,4 +1,4 @@
-"""Sums on their way up and down a tree, through the whole aggregator, against the golden model; every plausible slip in
+"""Sums on their way up and down a tree, through the whole aggregator, against the golden model; every plausible mutant in
 it is noticed."""
 
 import random

@@ -78,6 +78,6 @@ MUTANTS = [
 @pytest.mark.mutant
 @pytest.mark.parametrize(("sound", "wrong"), MUTANTS)
 def test_check_notices_a_mutant_in_the_logic(sound, wrong):
-    slipped = mutant(hw.bridge.forwarder, sound, wrong).Forwarder
+    broken = mutant(hw.bridge.forwarder, sound, wrong).Forwarder
     with pytest.raises(AssertionError):
-        check(slipped, seed=1, pauses=False)
+        check(broken, seed=1, pauses=False)

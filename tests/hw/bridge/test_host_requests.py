@@ -119,6 +119,6 @@ MUTANTS = [
 @pytest.mark.mutant
 @pytest.mark.parametrize(("sound", "wrong"), MUTANTS)
 def test_check_notices_a_mutant_in_the_logic(sound, wrong):
-    slipped = mutant(hw.bridge.host_requests, sound, wrong).HostRequests
+    broken = mutant(hw.bridge.host_requests, sound, wrong).HostRequests
     with pytest.raises(AssertionError):
-        check(slipped)
+        check(broken)

@@ -100,6 +100,6 @@ MUTANTS = [
 @pytest.mark.mutant
 @pytest.mark.parametrize(("sound", "wrong"), MUTANTS)
 def test_check_notices_a_mutant_in_the_logic(sound, wrong):
-    slipped = mutant(hw.bridge.responder, sound, wrong).Responder
+    broken = mutant(hw.bridge.responder, sound, wrong).Responder
     with pytest.raises(AssertionError):
-        check(slipped, 64, 0.5)
+        check(broken, 64, 0.5)
