@@ -94,39 +94,39 @@ def test_learned_is_optimal_where_the_optimum_is_known(found, name):
 
 
 def test_more_episodes_never_lengthen_and_seeds_reproduce():
-    wiring = NetworkArrays(Network(build_topology("DCell(4,1)")))
-    lengths = [learned_schedule(packaged_policy(), wiring, k=k, seed=0).length for k in (1, 4, 8)]
+    arrays = NetworkArrays(Network(build_topology("DCell(4,1)")))
+    lengths = [learned_schedule(packaged_policy(), arrays, k=k, seed=0).length for k in (1, 4, 8)]
     assert lengths[0] >= lengths[2] and lengths[0] >= lengths[1]
     assert (
-        learned_schedule(packaged_policy(), wiring, k=4, seed=3).rounds
-        == learned_schedule(packaged_policy(), wiring, k=4, seed=3).rounds
+        learned_schedule(packaged_policy(), arrays, k=4, seed=3).rounds
+        == learned_schedule(packaged_policy(), arrays, k=4, seed=3).rounds
     )
-    assert greedy_schedule(wiring).rounds == greedy_schedule(wiring).rounds
+    assert greedy_schedule(arrays).rounds == greedy_schedule(arrays).rounds
 
 
 def test_overlapping_does_not_bring_greedy_to_the_learned_schedule():
     """The comparison is fair: the phases of greedy are overlapped too, and greedy has more episodes."""
-    wiring = NetworkArrays(Network(build_topology("BCube(3,1)")))
+    arrays = NetworkArrays(Network(build_topology("BCube(3,1)")))
     assert (
-        overlap_phases(best_of_episodes(RarestFirst(), wiring, k=64, seed=1, name="greedy")).length
-        > learned_schedule(packaged_policy(), wiring, k=1, seed=0).length
+        overlap_phases(best_of_episodes(RarestFirst(), arrays, k=64, seed=1, name="greedy")).length
+        > learned_schedule(packaged_policy(), arrays, k=1, seed=0).length
     )
 
 
 def random_network(seed):
     """Return a random graph: three to five switches, and four to eight hosts with one to three cables each, to switches
     and sometimes to each other."""
-    draw = random.Random(seed)
-    hosts, switches = [f"h{at}" for at in range(draw.randint(4, 8))], [f"s{at}" for at in range(draw.randint(3, 5))]
+    rng = random.Random(seed)
+    hosts, switches = [f"h{at}" for at in range(rng.randint(4, 8))], [f"s{at}" for at in range(rng.randint(3, 5))]
     graph = nx.Graph()
     graph.add_nodes_from(hosts, kind="host")
     graph.add_nodes_from(switches, kind="switch")
-    graph.add_edges_from((switch, draw.choice(switches[:at])) for at, switch in enumerate(switches) if at)
-    graph.add_edge(*draw.sample(switches, 2))
+    graph.add_edges_from((switch, rng.choice(switches[:at])) for at, switch in enumerate(switches) if at)
+    graph.add_edge(*rng.sample(switches, 2))
     for host in hosts:
-        graph.add_edges_from((host, other) for other in draw.sample(switches, draw.randint(1, 2)))
-        if draw.random() < 0.3:
-            graph.add_edge(host, draw.choice([other for other in hosts if other != host]))
+        graph.add_edges_from((host, other) for other in rng.sample(switches, rng.randint(1, 2)))
+        if rng.random() < 0.3:
+            graph.add_edge(host, rng.choice([other for other in hosts if other != host]))
     nx.set_edge_attributes(graph, 10.0, "bw_gbps")
     return graph
 

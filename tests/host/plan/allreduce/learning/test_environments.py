@@ -14,8 +14,8 @@ from iswitch.plan.allreduce.model.topologies import build_topology
 IDS = ("iswitch/FlowTreeSelection-v0", "iswitch/WorkloadScheduling-v0")
 
 
-def allowed(mask, draw):
-    return (draw.random(mask.shape) * mask).argmax(-1)
+def allowed(mask, rng):
+    return (rng.random(mask.shape) * mask).argmax(-1)
 
 
 @pytest.mark.parametrize("topology", ["BCube(2,1)", "Jellyfish(4,2,1)"])
@@ -28,15 +28,13 @@ def test_gymnasiums_checker_passes(name, topology):
 
 @pytest.mark.parametrize("topology", ["BCube(3,1)", "DCell(2,1)"])
 def test_rewards_of_both_levels_sum_to_port_bound_minus_rounds(topology):
-    draw = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     for name in IDS:
         environment = gymnasium.make(name, topology=topology)
         seen, facts = environment.reset(seed=1)
         total, over = 0.0, False
         while not over:
-            action = (
-                allowed(facts["action_mask"], draw) if "action_mask" in facts else environment.action_space.sample()
-            )
+            action = allowed(facts["action_mask"], rng) if "action_mask" in facts else environment.action_space.sample()
             seen, reward, over, cut, facts = environment.step(action)
             assert environment.observation_space.contains(seen) and not cut
             total += reward
@@ -70,9 +68,9 @@ def test_parallel_episodes(name):
     """Observations are in their space. Each episode ends, restarts without reward, and ends again."""
     many = gymnasium.make_vec(name, num_envs=5, vectorization_mode="vector_entry_point", topology="DCell(2,1)")
     seen, facts = many.reset(seed=3)
-    draw, ended, before = np.random.default_rng(3), np.zeros(5, int), np.zeros(5, bool)
+    rng, ended, before = np.random.default_rng(3), np.zeros(5, int), np.zeros(5, bool)
     while ended.min() < 2:
-        actions = allowed(facts["action_mask"], draw) if "action_mask" in facts else many.action_space.sample()
+        actions = allowed(facts["action_mask"], rng) if "action_mask" in facts else many.action_space.sample()
         seen, reward, over, cut, facts = many.step(actions)
         assert many.observation_space.contains(seen) and not cut.any()
         assert (reward[before] == 0).all() and not (over & before).any() and (facts["rounds"][before] == 0).all()
@@ -84,9 +82,9 @@ def test_one_episode_equals_a_vector_of_one():
     many = gymnasium.make_vec(IDS[1], num_envs=1, vectorization_mode="vector_entry_point", topology="DCell(2,1)")
     single, _ = one.reset(seed=0)
     batch, _ = many.reset(seed=0)
-    draw, over = np.random.default_rng(0), False
+    rng, over = np.random.default_rng(0), False
     while not over:
-        action = allowed(single["mask"], draw)
+        action = allowed(single["mask"], rng)
         single, reward, over, _, _ = one.step(action)
         batch, rewards, overs, _, _ = many.step(np.array([action]))
         assert reward == rewards[0] and over == overs[0] and all((single[key] == batch[key][0]).all() for key in single)

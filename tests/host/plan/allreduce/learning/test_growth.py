@@ -16,7 +16,7 @@ from iswitch.plan.allreduce.model.topologies import build_topology
 SMALL = ("BCube(2,1)", "BCube(3,1)", "DCell(3,1)", "Jellyfish(8,3)", "Jellyfish(4,2,1,2)")
 
 
-def wiring(name):
+def arrays(name):
     return NetworkArrays(Network(build_topology(name)))
 
 
@@ -27,7 +27,7 @@ def feature(growth, name):
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("copies", [1, 5])
 def test_random_episodes_sum_in_every_environment(name, copies):
-    growth = TreeGrowth(wiring(name), copies)
+    growth = TreeGrowth(arrays(name), copies)
     rounds = rollout(Policy.blank(), growth, np.random.default_rng(1))
     assert growth.done.all() and (rounds == growth.rounds).all()
     for copy in range(copies):
@@ -39,12 +39,12 @@ def test_random_episodes_sum_in_every_environment(name, copies):
 @pytest.mark.parametrize("name", SMALL)
 def test_rounds_end_only_when_no_workload_is_left(name):
     """Workloads are placed one by one. `replay` accepts every candidate, and no usable link stays free."""
-    growth, draw = TreeGrowth(wiring(name), 2), np.random.default_rng(2)
+    growth, rng = TreeGrowth(arrays(name), 2), np.random.default_rng(2)
     while not growth.done.all():
         while (open_ := growth.candidates).any():
             which = np.flatnonzero(open_.any((1, 2)))
-            picks = np.array([draw.choice(np.flatnonzero(open_[copy])) for copy in which])
-            growth.place(which, picks // growth.size, picks % growth.size)
+            chosen = np.array([rng.choice(np.flatnonzero(open_[copy])) for copy in which])
+            growth.place(which, chosen // growth.size, chosen % growth.size)
         busy = np.zeros((2, len(growth.network.hops)), bool)
         for copy in range(2):
             for hop, _ in growth.log[copy][-1] if growth.log[copy] else []:
@@ -57,17 +57,17 @@ def test_rounds_end_only_when_no_workload_is_left(name):
 
 
 def test_idle_fractions_add_up_to_the_rounds_above_the_port_bound():
-    growth, draw, total = TreeGrowth(wiring("DCell(2,1)"), 1), np.random.default_rng(3), 0.0
+    growth, rng, total = TreeGrowth(arrays("DCell(2,1)"), 1), np.random.default_rng(3), 0.0
     while not growth.done.all():
         while (open_ := growth.candidates).any():
-            pick = np.array([draw.choice(np.flatnonzero(open_[0]))])
+            pick = np.array([rng.choice(np.flatnonzero(open_[0]))])
             growth.place(np.array([0]), pick // growth.size, pick % growth.size)
         total += float(growth.end_round()[0])
     assert total == pytest.approx(growth.rounds[0] - 6 * 5 / 12)
 
 
 def test_selected_trees_come_first_and_the_others_fill_the_round():
-    growth = TreeGrowth(wiring("BCube(2,1)"), 1)
+    growth = TreeGrowth(arrays("BCube(2,1)"), 1)
     pool = np.zeros((1, 4), bool)
     pool[0, 2] = True
     growth.select(pool)
@@ -79,7 +79,7 @@ def test_selected_trees_come_first_and_the_others_fill_the_round():
 
 
 def test_restart_leaves_other_environments_unchanged():
-    growth = TreeGrowth(wiring("BCube(2,1)"), 2)
+    growth = TreeGrowth(arrays("BCube(2,1)"), 2)
     rollout(RarestFirst(), growth, np.random.default_rng(0))
     before = growth.present[1].copy(), growth.rounds[1], growth.hops_left[1].copy()
     growth.restart(np.array([True, False]))
@@ -94,7 +94,7 @@ def test_restart_leaves_other_environments_unchanged():
 
 @pytest.mark.parametrize("name", SMALL)
 def test_features_are_fractions(name):
-    growth, draw = TreeGrowth(wiring(name), 3), np.random.default_rng(4)
+    growth, rng = TreeGrowth(arrays(name), 3), np.random.default_rng(4)
     least, most = [], []
     while not growth.done.all():
         flows, trees = growth.flow_features(), growth.tree_features()
@@ -104,8 +104,8 @@ def test_features_are_fractions(name):
         most.append(flows.max((0, 1, 2)))
         while (open_ := growth.candidates).any():
             which = np.flatnonzero(open_.any((1, 2)))
-            picks = np.array([draw.choice(np.flatnonzero(open_[copy])) for copy in which])
-            growth.place(which, picks // growth.size, picks % growth.size)
+            chosen = np.array([rng.choice(np.flatnonzero(open_[copy])) for copy in which])
+            growth.place(which, chosen // growth.size, chosen % growth.size)
         growth.end_round()
     by_paths = [
         FLOW_FEATURES.index(name)
@@ -117,7 +117,7 @@ def test_features_are_fractions(name):
 
 def test_features_by_hand():
     """BCube(2,1) at the beginning: servers 0 1 / 2 3 form a square, and each has its own chunk."""
-    growth = TreeGrowth(wiring("BCube(2,1)"), 1)
+    growth = TreeGrowth(arrays("BCube(2,1)"), 1)
     hop = growth.network.hop_index["h0", "s0.0", "h1"]
     assert feature(growth, "copies of the chunk")[0, hop].tolist() == [0.25] * 4
     assert feature(growth, "chunks that the target lacks")[0, hop, 0] == 0.75
@@ -131,13 +131,13 @@ def test_features_by_hand():
 
 
 def test_features_of_some_environments_are_those_of_all():
-    growth = TreeGrowth(wiring("DCell(2,1)"), 4)
+    growth = TreeGrowth(arrays("DCell(2,1)"), 4)
     which = np.array([True, False, True, False])
     assert (growth.flow_features(which) == growth.flow_features()[which]).all()
 
 
 def test_dynamic_features_count_candidates():
-    growth = TreeGrowth(wiring("BCube(3,1)"), 1)
+    growth = TreeGrowth(arrays("BCube(3,1)"), 1)
     row = np.flatnonzero(growth.ready[0])
     hop, chunk = np.divmod(row, 9)
     columns = dynamic_features(growth, np.zeros(len(row), np.int64), hop, chunk, growth.present.sum(1))
@@ -147,24 +147,26 @@ def test_dynamic_features_count_candidates():
 
 
 def test_episodes_depend_on_their_seed_only():
-    found = [run_episodes(RarestFirst(), wiring("DCell(3,1)"), k=4, seed=seed).log for seed in (1, 1, 2)]
+    found = [run_episodes(RarestFirst(), arrays("DCell(3,1)"), k=4, seed=seed).log for seed in (1, 1, 2)]
     assert found[0] == found[1] != found[2]
 
 
 def test_the_best_schedule_is_the_shortest_episode():
-    at = wiring("BCube(3,1)")
+    network = arrays("BCube(3,1)")
     assert (
-        best_of_episodes(RarestFirst(), at, k=8, seed=0, name="best").length
-        == 2 * run_episodes(RarestFirst(), at, k=8, seed=0).rounds.min()
+        best_of_episodes(RarestFirst(), network, k=8, seed=0, name="best").length
+        == 2 * run_episodes(RarestFirst(), network, k=8, seed=0).rounds.min()
     )
-    assert best_of_episodes(RarestFirst(), at, k=8, seed=0, name="best").length <= greedy_schedule(at).length + 2
+    assert (
+        best_of_episodes(RarestFirst(), network, k=8, seed=0, name="best").length <= greedy_schedule(network).length + 2
+    )
 
 
 def test_episodes_and_schedules_wrong():
     with pytest.raises(ValueError, match="k must be at least 1, not 0"):
-        run_episodes(RarestFirst(), wiring("BCube(2,1)"), k=0, seed=0)
+        run_episodes(RarestFirst(), arrays("BCube(2,1)"), k=0, seed=0)
     with pytest.raises(ValueError, match="the broadcast of environment 0 is not complete"):
-        TreeGrowth(wiring("BCube(2,1)"), 1).schedule(0, "x")
+        TreeGrowth(arrays("BCube(2,1)"), 1).schedule(0, "x")
 
 
 def test_a_reproducible_policy_scores_equal_rows_equally():

@@ -31,18 +31,18 @@ def test_advantages_by_hand():
         SimpleNamespace(active=np.array([True, True]), idle=np.array([0.5, 0.25])),
         SimpleNamespace(active=np.array([True, False]), idle=np.array([1.0, 0.0])),
     ]
-    gains, returns = compute_gae(trace, [np.array([-1.0, -0.5]), np.array([-0.75, 9.0])], 0.5)
+    advantages, returns = compute_gae(trace, [np.array([-1.0, -0.5]), np.array([-0.75, 9.0])], 0.5)
     later = -1.0 + 0.75
-    assert gains.tolist() == [[-0.5 - 0.75 + 1.0 + 0.5 * later, -0.25 + 0.5], [later, 0.0]]
-    assert (returns[:, 0] == gains[:, 0] + [-1.0, -0.75]).all()
+    assert advantages.tolist() == [[-0.5 - 0.75 + 1.0 + 0.5 * later, -0.25 + 0.5], [later, 0.0]]
+    assert (returns[:, 0] == advantages[:, 0] + [-1.0, -0.75]).all()
 
 
 def test_advantages_without_a_critic_are_the_remaining_rewards():
-    draw = np.random.default_rng(0)
-    trace = [SimpleNamespace(active=np.ones(3, bool), idle=draw.random(3)) for _ in range(4)]
-    gains, _ = compute_gae(trace, [np.zeros(3)] * 4, 1.0)
+    rng = np.random.default_rng(0)
+    trace = [SimpleNamespace(active=np.ones(3, bool), idle=rng.random(3)) for _ in range(4)]
+    advantages, _ = compute_gae(trace, [np.zeros(3)] * 4, 1.0)
     idle = np.array([step.idle for step in trace])
-    assert np.allclose(gains, -idle[::-1].cumsum(0)[::-1])
+    assert np.allclose(advantages, -idle[::-1].cumsum(0)[::-1])
 
 
 def test_clipping_by_hand():
@@ -53,10 +53,10 @@ def test_clipping_by_hand():
 
 
 def test_log_probs_are_those_of_the_softmax_over_candidates():
-    policy, wiring = Policy.blank(hidden=8, seed=1), NetworkArrays(Network(build_topology("DCell(2,1)")))
+    policy, arrays = Policy.blank(hidden=8, seed=1), NetworkArrays(Network(build_topology("DCell(2,1)")))
     policy = Policy({name: value + np.float32(0.1) for name, value in policy.weights.items()})
     batch, _ = collect_rollouts(
-        policy, wiring, Settings(num_envs=3, hidden=8, placements_per_round=100), np.random.default_rng(0)
+        policy, arrays, Settings(num_envs=3, hidden=8, placements_per_round=100), np.random.default_rng(0)
     )
     picks, bits, entropy, value = Nets(policy).log_probs(batch)
     score = policy.evaluate("lower", batch.flows.numpy())[batch.row.numpy()]
@@ -76,8 +76,8 @@ def test_log_probs_are_those_of_the_softmax_over_candidates():
 
 
 def test_a_trajectory_has_every_placement():
-    wiring, trajectory = NetworkArrays(Network(build_topology("DCell(2,1)"))), []
-    growth = TreeGrowth(wiring, 4)
+    arrays, trajectory = NetworkArrays(Network(build_topology("DCell(2,1)"))), []
+    growth = TreeGrowth(arrays, 4)
     rollout(Policy.blank(), growth, np.random.default_rng(0), trajectory=trajectory)
     assert sum(len(pick.envs) for step in trajectory for pick in step.placements) == 4 * 6 * 5
     assert any(
@@ -164,9 +164,9 @@ def test_training_shortens_schedules():
         on_iteration=lambda _, means: lengths.append(means["BCube(3,1)"]),
     )
     assert np.mean(lengths[-5:]) < np.mean(lengths[:5]) - 0.5
-    wiring = NetworkArrays(Network(build_topology("BCube(4,1)")))
+    arrays = NetworkArrays(Network(build_topology("BCube(4,1)")))
     means = [
-        rollout(scorer, TreeGrowth(wiring, 16), np.random.default_rng(0)).mean()
+        rollout(scorer, TreeGrowth(arrays, 16), np.random.default_rng(0)).mean()
         for scorer in (policy, Policy.blank(seed=1))
     ]
     assert means[0] < means[1]
