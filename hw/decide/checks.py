@@ -1,7 +1,7 @@
 """Whether a frame is well formed, and whether its sender is who it says: the first check that fails."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.decide.rules.first_failing import first_failing
@@ -28,10 +28,28 @@ from iswitch.wire import (
     Type,
 )
 
-__all__ = ["Checks"]
+__all__ = ["Checks", "FrameKind"]
 
 IP_AT = ADDRESSES.fields["ip_version_ihl"][1]
 UDP_AT = ADDRESSES.fields["udp_src"][1]
+
+
+class FrameKind(data.Struct):
+    """What a frame is: its type, and whether its job `is_leaf`, that is, has a parent here.
+
+    `parent_reply`: an acknowledgement or a notice from the parent. `parent_result`: a result from the parent, to be
+    installed. At most one of the types is 1; what the switch is not built for is 0.
+    """
+
+    control: 1
+    contribution: 1
+    receipt: 1
+    claim: 1
+    replay_request: 1
+    uplink: 1
+    parent_reply: 1
+    parent_result: 1
+    is_leaf: 1
 
 
 class Checks(wiring.Component):
@@ -52,16 +70,9 @@ class Checks(wiring.Component):
                 "member": In(member_row(config)),
                 "fault": Out(1),
                 "outcome": Out(Outcome),
-                "control": Out(1),
-                "receipt": Out(1),
-                "claim": Out(1),
+                "kind": Out(FrameKind),
                 "payload": Out(14),
-                "request": Out(1),
-                **(
-                    {"parent": In(Parent), "leaf": Out(1), "answer": Out(1), "uplink": Out(1), "install": Out(1)}
-                    if config.uplinks
-                    else {}
-                ),
+                "parent": In(Parent),
             }
         )
 
@@ -69,13 +80,14 @@ class Checks(wiring.Component):
         m = Module()
         frame, scan = self.headers.frame, self.headers.arrival.scan
         job, member = self.job, self.member
-        kind = frame.version_type[:4]
+        type, kind = frame.version_type[:4], self.kind
         format = frame.format_flags[:FLAGS_SHIFT]
         lengths, ends_well, payload, body = Signal(), Signal(), Signal.like(self.payload), Signal.like(scan.length)
         m.d.comb += [
-            self.control.eq(kind == Type.CONTROL),
-            self.receipt.eq(kind == Type.RECEIPT),
-            self.claim.eq(kind == Type.CLAIM),
+            kind.control.eq(type == Type.CONTROL),
+            kind.contribution.eq(type == Type.CONTRIBUTION),
+            kind.receipt.eq(type == Type.RECEIPT),
+            kind.claim.eq(type == Type.CLAIM),
             payload.eq(body),
             ends_well.eq(1),
             lengths.eq(
@@ -86,34 +98,37 @@ class Checks(wiring.Component):
         ]
         m.d.sync += self.payload.eq(payload)
         m.d.comb += body.eq(scan.length - FRAME_BYTES)
-        bare = self.receipt | self.claim
-        types, above = self.control | bare | (kind == Type.CONTRIBUTION) | self.request, Const(0)
+        bare = kind.receipt | kind.claim
+        types, above = kind.control | bare | kind.contribution | kind.replay_request, Const(0)
         if self.config.replay:
-            m.d.comb += self.request.eq(kind == Type.REQUEST)
+            m.d.comb += kind.replay_request.eq(type == Type.REQUEST)
         format_good = bare | (format == job.numeric) | (format == Format.INT32)
-        sizes = [(~self.control | (body == CONTROL.itemsize), Outcome.LENGTH)]
+        sizes = [(~kind.control | (body == CONTROL.itemsize), Outcome.LENGTH)]
         payload_good = Signal()
         if self.config.uplinks:
             wide = is_wide(format)
             m.d.comb += [
-                self.answer.eq((kind == Type.ACK) | (kind == Type.NOTICE)),
-                self.uplink.eq(kind == Type.UPLINK),
-                self.install.eq(kind == Type.RESULT),
-                self.leaf.eq((frame.job < self.config.jobs) & self.parent.valid[0]),
+                kind.parent_reply.eq((type == Type.ACK) | (type == Type.NOTICE)),
+                kind.uplink.eq(type == Type.UPLINK),
+                kind.parent_result.eq(type == Type.RESULT),
+                kind.is_leaf.eq((frame.job < self.config.jobs) & self.parent.valid[0]),
             ]
-            above = self.answer | self.install
-            types = types | above | self.uplink
+            above = kind.parent_reply | kind.parent_result
+            types = types | above | kind.uplink
             sizes += [
-                ((kind != Type.ACK) | (body == ACK.itemsize), Outcome.LENGTH),
-                ((kind != Type.NOTICE) | (body == 0), Outcome.LENGTH),
+                ((type != Type.ACK) | (body == ACK.itemsize), Outcome.LENGTH),
+                ((type != Type.NOTICE) | (body == 0), Outcome.LENGTH),
             ]
-            for tailed, tail, halves in ((self.uplink, UPLINK_TAIL.itemsize, wide), (self.install, TAIL_BYTES, 0)):
+            for tailed, tail, halves in (
+                (kind.uplink, UPLINK_TAIL.itemsize, wide),
+                (kind.parent_result, TAIL_BYTES, 0),
+            ):
                 numbers = Signal.like(body)
                 m.d.comb += numbers.eq(scan.length - (FRAME_BYTES + tail))
                 with m.If(tailed):
                     m.d.comb += [payload.eq(numbers >> halves), ends_well.eq((body > tail) & ~(numbers[0] & halves))]
             format_good = Mux(
-                self.uplink, (format == Format.INT32) | (format == uplink_format(job.numeric)), format_good
+                kind.uplink, (format == Format.INT32) | (format == uplink_format(job.numeric)), format_good
             )
         with m.If(bare):
             m.d.comb += payload_good.eq(payload == 0)
@@ -136,7 +151,7 @@ class Checks(wiring.Component):
             (port_good, Outcome.PORT),
             (address_good, Outcome.ADDRESS),
             ((job.state != JobState.FORMING) & job.live.bit_select(frame.member, 1), Outcome.FORMING),
-            (~self.claim | job.segments.any(), Outcome.TYPE),
+            (~kind.claim | job.segments.any(), Outcome.TYPE),
             (bare | (job.state != JobState.HALTED), Outcome.HALTED),
             (format_good, Outcome.FORMAT),
             (payload_good, Outcome.LENGTH),
@@ -145,8 +160,8 @@ class Checks(wiring.Component):
             # Who sends for several sends partial sums, and names nobody else; a parent is where it was said to be.
             said = frame.members | scan.tainted
             ring_checks += [
-                (~self.uplink | ((said & ~Cat(member.ranks, Const(0, 32 - len(member.ranks)))) == 0), Outcome.MEMBER),
-                ((kind != Type.CONTRIBUTION) | ((member.ranks & (member.ranks - 1)) == 0), Outcome.TYPE),
+                (~kind.uplink | ((said & ~Cat(member.ranks, Const(0, 32 - len(member.ranks)))) == 0), Outcome.MEMBER),
+                (~kind.contribution | ((member.ranks & (member.ranks - 1)) == 0), Outcome.TYPE),
             ]
             from_there = (
                 (frame.eth_src.as_value() == self.parent.mac)
@@ -156,14 +171,14 @@ class Checks(wiring.Component):
             checks += [
                 (~above | good, outcome)
                 for good, outcome in (
-                    (self.leaf, Outcome.TYPE),
+                    (kind.is_leaf, Outcome.TYPE),
                     (job.state != JobState.NONE, Outcome.JOB),
                     (self.headers.arrival.port == self.parent.port, Outcome.PORT),
                     (from_there, Outcome.ADDRESS),
                 )
             ]
             checks += [
-                (~self.install | good, outcome)
+                (~kind.parent_result | good, outcome)
                 for good, outcome in (
                     (job.up_running, Outcome.FORMING),
                     (frame.epoch == job.epoch, Outcome.EPOCH),
@@ -171,7 +186,7 @@ class Checks(wiring.Component):
                     (payload_good, Outcome.LENGTH),
                 )
             ]
-        checks += [(self.control | self.request | above | good, outcome) for good, outcome in ring_checks]
+        checks += [(kind.control | kind.replay_request | above | good, outcome) for good, outcome in ring_checks]
         good = Signal(len(checks))
         m.d.sync += good.eq(Cat(holds for holds, _ in checks))
         fault, outcome = first_failing(zip(good, (name for _, name in checks), strict=True))

@@ -9,7 +9,29 @@ from hw.stream.reduction import popcount
 from iswitch.config import Config
 from iswitch.wire import STALENESS_MAX, Outcome
 
-__all__ = ["Claims"]
+__all__ = ["ClaimDecision", "Claims"]
+
+
+class ClaimDecision(data.StructLayout):
+    """What becomes of a claim.
+
+    `grants`: a GRANT of `base` to `members` goes to `receivers`. `write`: the job's claims change. `waits`: the members
+    for whom the claimant waits.
+    """
+
+    def __init__(self, config: Config):
+        members = config.members
+        super().__init__(
+            {
+                "outcome": Outcome,
+                "write": 1,
+                "grants": 1,
+                "base": SEQ_BITS,
+                "members": members,
+                "receivers": members,
+                "waits": members,
+            }
+        )
 
 
 class Claims(wiring.Component):
@@ -37,15 +59,9 @@ class Claims(wiring.Component):
                 "covered": Out(1),
                 "granted": Out(config.members),
                 "behind": Out(config.members),
-                "outcome": Out(Outcome),
+                "decision": Out(ClaimDecision(config)),
                 "age": Out(range(STALENESS_MAX + 1)),
-                "write": Out(1),
                 "row_next": Out(claims_row(config)),
-                "grants": Out(1),
-                "base": Out(SEQ_BITS),
-                "members": Out(config.members),
-                "receivers": Out(config.members),
-                "waits": Out(config.members),
             }
         )
 
@@ -54,6 +70,7 @@ class Claims(wiring.Component):
         if not self.config.staleness:
             return m
         job, row, kept = self.job, self.row, self.row.grants
+        decision = self.decision
         bit = Signal(self.config.members)
         m.d.comb += bit.eq(1 << self.member)
         waiting, holds = Signal(self.config.members), []
@@ -120,39 +137,44 @@ class Claims(wiring.Component):
         ]
 
         next_row = self.row_next
-        m.d.comb += [next_row.eq(row), self.base.eq(row.base), self.members.eq(waiting), self.receivers.eq(job.live)]
+        m.d.comb += [
+            next_row.eq(row),
+            decision.base.eq(row.base),
+            decision.members.eq(waiting),
+            decision.receivers.eq(job.live),
+        ]
         with m.If(older):
-            m.d.comb += self.outcome.eq(Outcome.STALE)
+            m.d.comb += decision.outcome.eq(Outcome.STALE)
         with m.Elif(future):
-            m.d.comb += self.outcome.eq(Outcome.WINDOW)
+            m.d.comb += decision.outcome.eq(Outcome.WINDOW)
         with m.Elif(unheld):
-            m.d.comb += self.outcome.eq(Outcome.UNHELD)
+            m.d.comb += decision.outcome.eq(Outcome.UNHELD)
         with m.Elif(repeats & ~waited):
             m.d.comb += [
-                self.outcome.eq(Outcome.DUPLICATE),
-                self.grants.eq(kept_mine),
-                self.base.eq(kept_own.base),
-                self.members.eq(kept_own.members),
-                self.receivers.eq(bit),
+                decision.outcome.eq(Outcome.DUPLICATE),
+                decision.grants.eq(kept_mine),
+                decision.base.eq(kept_own.base),
+                decision.members.eq(kept_own.members),
+                decision.receivers.eq(bit),
             ]
         with m.Elif(~repeats & old):
-            m.d.comb += self.outcome.eq(Outcome.REFUSED)
+            m.d.comb += decision.outcome.eq(Outcome.REFUSED)
         with m.Else():
             m.d.comb += [
-                self.outcome.eq(Mux(repeats, Outcome.DUPLICATE, Outcome.CONTROL)),
-                self.write.eq(1),
+                decision.outcome.eq(Mux(repeats, Outcome.DUPLICATE, Outcome.CONTROL)),
+                decision.write.eq(1),
                 next_row.waiting.eq(waiting),
             ]
             for k in range(self.config.members):
                 with m.If(bit[k]):
                     m.d.comb += next_row.last[k].eq(self.k)
             with m.If(joins):
-                m.d.comb += self.waits.eq(self.behind)
+                m.d.comb += decision.waits.eq(self.behind)
             with m.Elif(~enough):
-                m.d.comb += self.waits.eq(late)
+                m.d.comb += decision.waits.eq(late)
             with m.Else():
                 m.d.comb += [
-                    self.grants.eq(1),
+                    decision.grants.eq(1),
                     next_row.waiting.eq(0),
                     next_row.base.eq(row.base + job.segments),
                     next_row.grants[0].valid.eq(1),

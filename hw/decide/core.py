@@ -6,16 +6,16 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
 
 from hw.bridge.forwarder import Forwarder
-from hw.decide.case import Case
 from hw.decide.checks import Checks
 from hw.decide.claims import Claims
-from hw.decide.inquiry import inquire
+from hw.decide.held_frame import HeldFrame
 from hw.decide.membership.membership import Membership
-from hw.decide.response import NOTICES, respond, respond_above
+from hw.decide.reply import NOTICES, build_parent_request, build_refusal, build_reply
 from hw.decide.ring import Ring
+from hw.decide.rule_inputs import connect_inputs
 from hw.decide.rules.completion import admit_joining
 from hw.decide.tables.tables import Tables
-from hw.decide.work import work_of
+from hw.decide.work import build_work
 from hw.decide.xorshift import Xorshift64
 from hw.interface.address import Binding, Parent
 from hw.interface.headers import Headers
@@ -34,8 +34,6 @@ from iswitch.wire import (
     Reason,
     Standing,
     Stat,
-    Type,
-    version_type,
 )
 
 __all__ = ["Core", "Trace"]
@@ -59,7 +57,7 @@ class Core(wiring.Component):
     and 6, or after 5 and 9 while somebody waits to join its asynchronous job; a control message takes as many cycles as
     its walk through the tables, and so does a member that is evicted because the frame's sender waits for it. Not ready
     after a reset until the tables are wiped, the `MacTable` among them. `decided` with `trace`, `claimed` with `age`,
-    and `stats` tell of the cycle before. `headers` wait while a verdict or a reply cannot be handed on. A verdict with
+    and `stats` tell of the cycle before. `headers` wait while a verdict or a reply cannot be verdict_taken on. A verdict with
     a reply and the reply are offered together, each while the other's receiver is ready: a receiver must stay ready
     until it is served, as a `SkidBuffer` and the `ReplyComposer` do. A Join or Leave for the parent in `parents` follows the
     frame that caused it. The truth is `sim/model/tree_switch.py`; the rules are docs/protocol.md.
@@ -102,59 +100,46 @@ class Core(wiring.Component):
         connect(m, membership.tables, tables.membership)
         connect(m, membership.binding, flipped(self.bind))
 
-        case = Case(m, config, tables=tables, checks=checks, ring=ring, claims=claims, membership=membership)
-        held, held_us, frame, rows, kind, given, decision = (
-            case.held,
-            case.held_us,
-            case.frame,
-            case.rows,
-            case.kind,
-            case.given,
-            case.decision,
-        )
-        verdict, uplinks = self.verdicts.payload, config.uplinks
-        inquire(m, case, self.parents)
+        held, rows, verdict = HeldFrame.create(config), tables.frames, self.verdicts.payload
+        frame, kind, claimed, decision = held.frame, held.kind, held.claim, held.decision
+        connect_inputs(m, held, self.parents, rows=rows, checks=checks, ring=ring, claims=claims)
+        m.d.sync += [kind.eq(checks.kind), claimed.eq(claims.decision)]
         m.d.comb += [
             random.seed.eq(self.seed),
             random.draw.eq(membership.draw),
             membership.random.eq(random.value),
-            membership.headers.eq(held),
+            membership.headers.eq(held.headers),
+            membership.parent.eq(held.parent),
+            membership.is_leaf.eq(kind.is_leaf),
+            ring.departs.eq(membership.active),
             self.read_address.eq(membership.read_address),
             membership.read_value.eq(self.read_value),
-            ring.tick.eq(held_us >> exact_log2(SILENCE_TICK_US)),
+            ring.tick.eq(held.now_us >> exact_log2(SILENCE_TICK_US)),
             tables.tick.eq(ring.tick),
             membership.tick.eq(ring.tick),
         ]
-        rises, asks, reports, replied = Const(0), Const(0), Const(0), Const(1)
-        if uplinks:
-            rises, asks, reports, replied = (
-                verdict.work.result.up,
-                membership.asks_parent,
-                ring.reports,
-                membership.answers,
-            )
-            m.d.comb += [membership.parent.eq(case.parent), membership.is_leaf.eq(kind.leaf)]
-        handed, operation = Signal(), verdict.work.operation
-        m.d.comb += handed.eq(self.verdicts.valid & self.verdicts.ready)
+        goes_up = verdict.work.result.up if config.uplinks else Const(0)
+        verdict_taken, operation = Signal(), verdict.work.operation
+        m.d.comb += verdict_taken.eq(self.verdicts.valid & self.verdicts.ready)
         m.d.sync += [
             self.decided.eq(0),
             self.claimed.eq(0),
             self.age.eq(claims.age),
             *(stat.eq(0) for stat in self.stats),
-            self.trace.port.eq(held.arrival.port),
+            self.trace.port.eq(held.headers.arrival.port),
             self.trace.job.eq(frame.job),
             self.trace.member.eq(frame.member),
             self.trace.seq.eq(frame.seq),
             self.stats[Stat.RESULTS].eq(
-                handed
+                verdict_taken
                 & verdict.works
                 & verdict.work.emit
-                & ~rises
+                & ~goes_up
                 & (operation != Operation.RESEND)
                 & (operation != Operation.GRANT)
             ),
-            self.stats[Stat.RESENT].eq(handed & verdict.works & (operation == Operation.RESEND)),
-            self.stats[Stat.FORCED].eq(handed & verdict.works & (operation == Operation.FORCE)),
+            self.stats[Stat.RESENT].eq(verdict_taken & verdict.works & (operation == Operation.RESEND)),
+            self.stats[Stat.FORCED].eq(verdict_taken & verdict.works & (operation == Operation.FORCE)),
         ]
         m.d.comb += [
             forwarder.headers.eq(self.headers.payload),
@@ -172,7 +157,7 @@ class Core(wiring.Component):
         upcoming = self.headers.payload.frame
         decides = Signal()
         admitted = admit_joining(m, decision.completes, decision.slot_next, decides, rows)
-        work = work_of(m, case, admitted)
+        work = build_work(m, held, rows=rows, membership=membership, admitted=admitted, lowest=ring.lowest)
         with m.If(~ordinary):  # beside an ordinary frame's verdict the rows are already those of the next
             m.d.comb += verdict.work.eq(work)
         m.d.comb += [
@@ -182,37 +167,37 @@ class Core(wiring.Component):
             rows.slot_next.eq(decision.slot_next),
             rows.acknowledged_next.eq(ring.low),
             verdict.frame.eq(1),
-            verdict.length.eq(held.arrival.scan.length),
+            verdict.length.eq(held.headers.arrival.scan.length),
         ]
 
         # In an asynchronous job: whom a claim or a newcomer waits for, and whether this is a boundary.
-        claim, newcomers = Signal(), Signal()
-        late, absent, knocks = Signal(config.members), Signal(config.members, reset_less=True), Signal()
+        claim, has_joining = Signal(), Signal()
+        late, absent, join_waiting = Signal(config.members), Signal(config.members, reset_less=True), Signal()
         m.d.comb += [
             claim.eq(kind.claim & ~fault),
-            newcomers.eq(rows.job_row.segments.any() & rows.job_row.joining.any()),
-            late.eq(Mux(knocks, claims.behind & ring.silent, absent)),
+            has_joining.eq(rows.job_row.segments.any() & rows.job_row.joining.any()),
+            late.eq(Mux(join_waiting, claims.behind & ring.silent, absent)),
             rows.claims_next.eq(claims.row_next),
         ]
         m.d.sync += victim.eq(lowest_set(late))
-        unheard = given.waits & ~(1 << frame.member) & ring.silent
+        silent_claimants = claimed.waits & ~(1 << frame.member) & ring.silent
 
         noticed_us, noticed = Signal(32), Signal()
-        notes, mutes, tells, counts, evicts = (
-            Signal(name=name) for name in ("notes", "mutes", "tells", "counts", "evicts")
+        sends_notice, suppresses_notice, sends_reply, counts, evicts = (
+            Signal(name=name) for name in ("sends_notice", "suppresses_notice", "sends_reply", "counts", "evicts")
         )
-        final, works, hands = Signal(Outcome), Signal(), Signal()
+        final_outcome, works, handed_over = Signal(Outcome), Signal(), Signal()
         notice, may_notice = Signal(), Signal()
-        m.d.sync += [notice.eq(0), may_notice.eq(~noticed | ((held_us - noticed_us)[:32] >= NOTICE_INTERVAL_US))]
+        m.d.sync += [notice.eq(0), may_notice.eq(~noticed | ((held.now_us - noticed_us)[:32] >= NOTICE_INTERVAL_US))]
         for name in NOTICES:
-            with m.If(fault & (outcome == name) & ~kind.answer & ~kind.install):
+            with m.If(fault & (outcome == name) & ~kind.parent_reply & ~kind.parent_result):
                 m.d.sync += notice.eq(1)
 
         with m.FSM() as fsm:
             m.d.comb += self.busy.eq(
                 ~fsm.ongoing("IDLE") | ordinary | forwarder.busy | self.decided | Cat(self.stats).any()
             )
-            with m.State("WIPE"):
+            with m.State("ERASE_TABLES"):
                 m.d.comb += tables.control.eq(1)
                 with m.If(membership.erased & forwarder.wiped):
                     m.next = "IDLE"
@@ -234,79 +219,83 @@ class Core(wiring.Component):
                 with m.If(self.verdicts.ready):
                     m.d.sync += ordinary.eq(0)
                 with m.If(self.headers.valid & self.headers.ready):
-                    m.d.sync += [held.eq(self.headers.payload), held_us.eq(self.now_us)]
-                    m.next = "CHECK"
-            with m.State("CHECK"):
+                    m.d.sync += [held.headers.eq(self.headers.payload), held.now_us.eq(self.now_us)]
+                    m.next = "READ_ROWS"
+            with m.State("READ_ROWS"):
                 # The rows are here; checks and differences are registered.
-                m.next = "JUDGE"
-                with m.If(~held.ours):
+                m.next = "COMPARE"
+                with m.If(~held.headers.ours):
                     m.d.sync += ordinary.eq(1)
                     m.next = "IDLE"
-            with m.State("JUDGE"):
+            with m.State("COMPARE"):
                 m.d.sync += [fault.eq(checks.fault), outcome.eq(checks.outcome)]
-                m.next = "WEIGH"
-                with m.If((kind.control | kind.answer) & ~checks.fault):
-                    m.next = "CONTROL"
-                with m.Elif(kind.request & ~checks.fault):
-                    m.next = "REQUEST"
-            with m.State("WEIGH"):
+                m.next = "WEIGH_RULES"
+                with m.If((kind.control | kind.parent_reply) & ~checks.fault):
+                    m.next = "MEMBERSHIP"
+                with m.Elif(kind.replay_request & ~checks.fault):
+                    m.next = "HAND_OVER_REQUEST"
+            with m.State("WEIGH_RULES"):
                 # Reasons for and against the frame are registered, each by itself.
                 m.next = "DECIDE"
-            with m.State("REQUEST"):
+            with m.State("HAND_OVER_REQUEST"):
                 m.d.comb += self.verdicts.valid.eq(1)
                 m.d.sync += [self.trace.outcome.eq(Outcome.REPLAY), self.decided.eq(self.verdicts.ready)]
                 if config.replay:
-                    m.d.comb += [verdict.replay.eq(1), verdict.port.eq(held.arrival.port)]
+                    m.d.comb += [verdict.replay.eq(1), verdict.port.eq(held.headers.arrival.port)]
                 with m.If(self.verdicts.ready):
                     m.next = "IDLE"
             with m.State("DECIDE"):
                 m.d.sync += [
-                    *(kept.eq(getattr(ring, name)) for name, kept in vars(decision).items()),
-                    case.stays.eq(ring.resend | (ring.operation == Operation.SEND_UP)),
-                    tells.eq(notice & may_notice | ~fault & reports | claim & (given.outcome == Outcome.REFUSED)),
-                    notes.eq(notice & may_notice),
-                    mutes.eq(notice & ~may_notice),
-                    final.eq(Mux(fault, outcome, Mux(claim, given.outcome, ring.outcome))),
-                    works.eq(~fault & Mux(claim, given.grants, ring.works)),
+                    decision.eq(ring.decision),
+                    held.keeps_slot.eq(ring.decision.resend | (ring.decision.operation == Operation.SEND_UP)),
+                    sends_reply.eq(
+                        notice & may_notice
+                        | ~fault & ring.decision.reports
+                        | claim & (claimed.outcome == Outcome.REFUSED)
+                    ),
+                    sends_notice.eq(notice & may_notice),
+                    suppresses_notice.eq(notice & ~may_notice),
+                    final_outcome.eq(Mux(fault, outcome, Mux(claim, claimed.outcome, ring.decision.outcome))),
+                    works.eq(~fault & Mux(claim, claimed.grants, ring.decision.works)),
                     counts.eq(~fault & ~claim),
-                    evicts.eq(Mux(claim, unheard.any(), ~fault & ring.evicts)),
-                    absent.eq(Mux(claim, unheard, ring.late)),
+                    evicts.eq(Mux(claim, silent_claimants.any(), ~fault & ring.evicts)),
+                    absent.eq(Mux(claim, silent_claimants, ring.late)),
                 ]
-                m.next = "HAND"
-            with m.State("HAND"):
-                # A notice that cannot be handed on at once holds the frame back; nothing is decided twice.
+                m.next = "HAND_OVER"
+            with m.State("HAND_OVER"):
+                # A notice that cannot be verdict_taken on at once holds the frame back; nothing is decided twice.
                 m.d.comb += [
-                    self.verdicts.valid.eq(~tells | self.replies.ready),
-                    self.replies.valid.eq(tells & self.verdicts.ready),
-                    hands.eq((~tells | self.replies.ready) & self.verdicts.ready),
+                    self.verdicts.valid.eq(~sends_reply | self.replies.ready),
+                    self.replies.valid.eq(sends_reply & self.verdicts.ready),
+                    handed_over.eq((~sends_reply | self.replies.ready) & self.verdicts.ready),
                     verdict.works.eq(works),
                 ]
-                m.d.sync += self.trace.outcome.eq(final)
-                with m.If(hands):
+                m.d.sync += self.trace.outcome.eq(final_outcome)
+                with m.If(handed_over):
                     m.d.comb += [
                         rows.slot_write.eq(counts & decision.slot_write),
                         rows.acknowledged_write.eq(Mux(counts & decision.advance, 1 << frame.member, 0)),
                         rows.heard_write.eq(
-                            Mux(fault & (outcome != Outcome.HALTED) | kind.install, 0, 1 << frame.member)
+                            Mux(fault & (outcome != Outcome.HALTED) | kind.parent_result, 0, 1 << frame.member)
                         ),
                         decides.eq(counts),
-                        rows.claims_write.eq(claim & given.write),
+                        rows.claims_write.eq(claim & claimed.write),
                     ]
                     m.d.sync += [
                         self.decided.eq(1),
-                        self.claimed.eq(claim & (given.outcome == Outcome.CONTROL)),
+                        self.claimed.eq(claim & (claimed.outcome == Outcome.CONTROL)),
                         self.stats[Stat.ADMITTED].eq(counts & admitted.any()),
                         self.stats[Stat.EVICTED].eq(evicts),
-                        self.stats[Stat.NOTICES].eq(notes),
-                        self.stats[Stat.NOTICES_SUPPRESSED].eq(mutes),
+                        self.stats[Stat.NOTICES].eq(sends_notice),
+                        self.stats[Stat.NOTICES_SUPPRESSED].eq(suppresses_notice),
                     ]
-                    with m.If(notes):
-                        m.d.sync += [noticed.eq(1), noticed_us.eq(held_us)]
+                    with m.If(sends_notice):
+                        m.d.sync += [noticed.eq(1), noticed_us.eq(held.now_us)]
                     m.next = "IDLE"
                     with m.If(evicts):
                         m.next = "EVICT"
-                    with m.Elif(~fault & newcomers):
-                        m.next = "LOOK"
+                    with m.Elif(~fault & has_joining):
+                        m.next = "READ_ACKNOWLEDGED"
             with m.State("EVICT"):
                 m.d.comb += [
                     tables.control.eq(1),
@@ -319,23 +308,23 @@ class Core(wiring.Component):
                 ]
                 m.d.sync += self.stats[Stat.ADMITTED].eq(completed & membership.admitted.any())
                 with m.If(membership.done):
-                    m.d.sync += knocks.eq(0)
+                    m.d.sync += join_waiting.eq(0)
                     m.next = "IDLE"
-                    with m.If(newcomers):
-                        m.next = "LOOK"
-            with m.State("LOOK"):
+                    with m.If(has_joining):
+                        m.next = "READ_ACKNOWLEDGED"
+            with m.State("READ_ACKNOWLEDGED"):
                 # The row of what is held shows the frame's own receipt in the next cycle, and what follows of it in the
                 # one after.
-                m.next = "KNOCK"
-            with m.State("KNOCK"):
-                m.next = "ENTER"
-                with m.If(knocks & late.any()):
+                m.next = "EVICT_ABSENT"
+            with m.State("EVICT_ABSENT"):
+                m.next = "ADMIT"
+                with m.If(join_waiting & late.any()):
                     m.d.sync += self.stats[Stat.EVICTED].eq(1)
                     m.next = "EVICT"
-            with m.State("ENTER"):
+            with m.State("ADMIT"):
                 # At a boundary of an asynchronous job those who wait are let in; they lack nothing below the next
                 # update.
-                m.d.sync += knocks.eq(0)
+                m.d.sync += join_waiting.eq(0)
                 m.next = "IDLE"
                 with m.If(~claims.behind.any()):
                     job = rows.job_row
@@ -347,49 +336,51 @@ class Core(wiring.Component):
                         rows.admitted_seq_next.eq(rows.claims_row.base),
                     ]
                     m.d.sync += self.stats[Stat.ADMITTED].eq(1)
-            with m.State("CONTROL"):
+            with m.State("MEMBERSHIP"):
                 # The membership machine has the tables until it answers; departures hand out operations on the way.
                 m.d.comb += [
                     tables.control.eq(1),
                     membership.active.eq(1),
                     self.verdicts.valid.eq(
-                        membership.completed.valid | (membership.done & (self.replies.ready | ~replied))
+                        membership.completed.valid | (membership.done & (self.replies.ready | ~membership.answers))
                     ),
                     verdict.frame.eq(~membership.completed.valid),
                     verdict.works.eq(membership.completed.valid),
                     membership.completed.ready.eq(self.verdicts.ready),
-                    self.replies.valid.eq(membership.done & self.verdicts.ready & replied),
+                    self.replies.valid.eq(membership.done & self.verdicts.ready & membership.answers),
                 ]
                 m.d.sync += [
                     self.stats[Stat.ADMITTED].eq(completed & membership.admitted.any()),
                     self.trace.outcome.eq(Mux(membership.reason == Reason.DONE, Outcome.CONTROL, Outcome.REFUSED)),
                 ]
-                if uplinks:
-                    with m.If(~membership.answers):
-                        m.d.sync += self.trace.outcome.eq(Mux(membership.unknown, Outcome.TOKEN, Outcome.CONTROL))
-                with m.If(membership.done & self.verdicts.ready & (self.replies.ready | ~replied)):
+                with m.If(~membership.answers):
+                    m.d.sync += self.trace.outcome.eq(Mux(membership.unknown, Outcome.TOKEN, Outcome.CONTROL))
+                with m.If(membership.done & self.verdicts.ready & (self.replies.ready | ~membership.answers)):
                     m.d.sync += self.decided.eq(1)
                     m.next = "IDLE"
-                    with m.If(asks):
-                        m.next = "ASK"
-                    with m.Elif(newcomers):
-                        m.d.sync += knocks.eq(
-                            (held.body.action == Action.JOIN) & (membership.body.standing == Standing.JOINING)
+                    with m.If(membership.asks_parent):
+                        m.next = "ASK_PARENT"
+                    with m.Elif(has_joining):
+                        m.d.sync += join_waiting.eq(
+                            (held.headers.body.action == Action.JOIN) & (membership.body.standing == Standing.JOINING)
                         )
-                        m.next = "LOOK"
-            with m.State("ASK"):
+                        m.next = "READ_ACKNOWLEDGED"
+            with m.State("ASK_PARENT"):
                 m.d.comb += [tables.control.eq(1), membership.active.eq(1), self.replies.valid.eq(1)]
                 with m.If(self.replies.ready):
                     m.next = "IDLE"
         reply = self.replies.payload
-        respond(m, case, reply, outcome, control=fsm.ongoing("CONTROL"))
-        if uplinks:
-            respond_above(
-                m, case, reply, asks=fsm.ongoing("ASK"), reports=~fault & decision.reports & fsm.ongoing("HAND")
+        build_reply(m, held, reply, outcome, job=rows.job_row, membership=membership, control=fsm.ongoing("MEMBERSHIP"))
+        if config.uplinks:
+            build_parent_request(
+                m,
+                held,
+                reply,
+                job=rows.job_row,
+                leaves=membership.asks_leave,
+                asks=fsm.ongoing("ASK_PARENT"),
+                reports=~fault & decision.reports & fsm.ongoing("HAND_OVER"),
             )
         with m.If(claim):
-            m.d.comb += [
-                reply.header.version_type.eq(version_type(Type.REFUSE)),
-                reply.header.members.eq(rows.claims_row.base),
-            ]
+            build_refusal(m, reply, rows.claims_row.base)
         return m

@@ -19,14 +19,26 @@ __all__ = ["BANK", "ChoiceBank", "Counters", "EventBank"]
 BANK = 8
 """Registers in a group; every group begins at a multiple of it."""
 
+OUTCOMES = Register.STATS - Register.OUTCOMES
+"""Registers of the outcomes, a power of two."""
 
-def walk_round(m, depth: int, whole):
-    """A pointer that goes round `depth` words for ever; `whole` is set when it has been at all of them since the
+FATES = 2 * BANK
+"""Registers of the replay service's fates."""
+
+for counted, name, places in ((Outcome, "outcomes", OUTCOMES), (Fate, "fates", FATES)):
+    if max(counted) >= places:
+        raise ValueError(f"Counters {name} must be below {places}, not {max(counted)}")
+if STALENESS_MAX >= BANK:
+    raise ValueError(f"Counters ages must be below {BANK}, not {STALENESS_MAX}")
+
+
+def sweep(m, depth: int, swept):
+    """Return a pointer that goes round `depth` words for ever; set `swept` when it has been at all of them since the
     reset."""
     walk = Signal(range(depth), name="walk")
     m.d.sync += walk.eq(Mux(walk == depth - 1, 0, walk + 1))
     with m.If(walk == depth - 1):
-        m.d.sync += whole.eq(1)
+        m.d.sync += swept.eq(1)
     return walk
 
 
@@ -56,7 +68,7 @@ class ChoiceBank(wiring.Component):
         m = Module()
         m.submodules.memory = memory = Memory(shape=unsigned(32), depth=self.choices, init=[])
         put, had, get = memory.write_port(), memory.read_port(domain="comb"), memory.read_port(domain="comb")
-        walk, whole = walk_round(m, self.choices, self.wiped), self.wiped
+        walk, whole = sweep(m, self.choices, self.wiped), self.wiped
         m.d.comb += [
             had.addr.eq(self.choice),
             put.addr.eq(Mux(whole, self.choice, walk)),
@@ -100,7 +112,7 @@ class EventBank(wiring.Component):
         m.submodules.memory = memory = Memory(shape=above, depth=depth, init=[])
         put, had, get = memory.write_port(), memory.read_port(domain="comb"), memory.read_port(domain="comb")
         whole = Signal()
-        walk = walk_round(m, depth, whole)
+        walk = sweep(m, depth, whole)
 
         low = []
         for k, bits in enumerate(self.event_bits):
@@ -198,12 +210,12 @@ class Counters(wiring.Component):
             show([Register.REPLAY], 2 * BANK, self._constant(m, about, 2 * BANK, "about"))
 
         # One of several things: numbered as their registers are, so that the lower bits of an address are the number.
-        outcomes = self._choice(m, banks, "outcomes", 32, self.decided, self.outcome + Register.OUTCOMES)
-        show(range(Register.OUTCOMES, Register.OUTCOMES + 32, BANK), BANK, outcomes)
+        outcomes = self._choice(m, banks, "outcomes", OUTCOMES, self.decided, self.outcome + Register.OUTCOMES)
+        show(range(Register.OUTCOMES, Register.OUTCOMES + OUTCOMES, BANK), BANK, outcomes)
         if c.staleness:
             show([Register.AGES], BANK, self._choice(m, banks, "ages", BANK, self.claimed, self.age))
         if c.replay:
-            show([Register.REPLAY_FATES], 2 * BANK, self._choice(m, banks, "fates", 2 * BANK, self.fated, self.fate))
+            show([Register.REPLAY_FATES], FATES, self._choice(m, banks, "fates", FATES, self.fated, self.fate))
 
         events = {
             Register.STATS + stat: self.flushed if stat == Stat.TERMS_FLUSHED else self.stats[stat] for stat in Stat

@@ -14,7 +14,7 @@ from hw.stream.reduction import popcount
 from iswitch.config import Config
 from iswitch.wire import SILENCE_TICK_US, Operation, Outcome, SlotState
 
-__all__ = ["Asked", "Report", "Ring"]
+__all__ = ["Asked", "Report", "Ring", "RingDecision"]
 
 
 class Asked(data.Struct):
@@ -47,6 +47,35 @@ class Report(data.Struct):
     want: 1
 
 
+class RingDecision(data.StructLayout):
+    """What becomes of a contribution or a receipt.
+
+    `advance`: the sender says to hold more than before. `slot_write`: the slot becomes `slot_next`. `works`: the
+    aggregator has an `operation` to do. `first`: the sum begins with it; `emit`: the sum leaves after it; `resend`: the stored result goes
+    to the sender; `completes`: the slot does. In trees, `up`: what leaves goes to the parent; `reports`: a receipt,
+    `report`, goes to the parent.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__(
+            {
+                "outcome": Outcome,
+                "advance": 1,
+                "slot_write": 1,
+                "slot_next": slot_row(config),
+                "works": 1,
+                "operation": Operation,
+                "first": 1,
+                "emit": 1,
+                "resend": 1,
+                "completes": 1,
+                "up": 1,
+                "reports": 1,
+                "report": Report,
+            }
+        )
+
+
 class Ring(wiring.Component):
     """Decides one contribution or receipt, given the rows of its job, its slot and what the members hold; in an
     asynchronous job (`asked.granted`) also to whom the seq is granted, if it is known to be (`asked.covered`).
@@ -77,39 +106,21 @@ class Ring(wiring.Component):
                 "now_us": In(32),
                 "tick": In(TICK_BITS),
                 "granted": In(config.members),
-                "outcome": Out(Outcome),
-                "advance": Out(1),
+                "decision": Out(RingDecision(config)),
                 "low": Out(32),
-                "slot_write": Out(1),
-                "slot_next": Out(slot_row(config)),
-                "works": Out(1),
-                "operation": Out(Operation),
                 "include": Out(1),
-                "first": Out(1),
-                "emit": Out(1),
-                "resend": Out(1),
-                "completes": Out(1),
                 "silent": Out(config.members),
                 "evicts": Out(1),
                 "late": Out(config.members),
-                **(
-                    {
-                        "leaf": In(1),
-                        "departs": In(1),
-                        "up": Out(1),
-                        "lowest": Out(SEQ_BITS),
-                        "reports": Out(1),
-                        "report": Out(Report),
-                    }
-                    if config.uplinks
-                    else {}
-                ),
+                "is_leaf": In(1),
+                "departs": In(1),
+                "lowest": Out(SEQ_BITS),
             }
         )
 
     def elaborate(self, platform):
         m = Module()
-        asked, slot, job = self.asked, self.slot, self.job
+        asked, slot, job, decision = self.asked, self.slot, self.job, self.decision
         uplinks = self.config.uplinks
         uplink, installing = (asked.uplink, asked.install) if uplinks else (Const(0), Const(0))
         slots, window = self.config.slots, self.config.window
@@ -153,8 +164,8 @@ class Ring(wiring.Component):
 
         # Second, what each of these says with the slot. It `opens` for a later lap, or `grows`. From here on a frame's
         # kind is in registers.
-        after = self.slot_next
-        leaf, receipt, installs = self.leaf if uplinks else Const(0), Signal(), Signal()
+        after = decision.slot_next
+        leaf, receipt, installs = self.is_leaf if uplinks else Const(0), Signal(), Signal()
         m.d.sync += [receipt.eq(asked.receipt), installs.eq(installing)]
         opens, grows, collecting, complete, sent_up, stored = (
             Signal(),
@@ -262,19 +273,19 @@ class Ring(wiring.Component):
             after.arrived.eq(arrived),
             after.members.eq(members),
             after.expected.eq(expects),
-            self.emit.eq(full),
+            decision.emit.eq(full),
             self.late.eq(late),
             self.include.eq(~rejects),
-            self.first.eq(fresh),
+            decision.first.eq(fresh),
             after.seq.eq(asked.seq),
             after.numeric.eq(asked.numeric),
             after.length.eq(asked.length),
             after.boundary.eq(Mux(installs, ~opens & slot.boundary, asked.boundary)),
             after.requires_all.eq(grows.requires_all),
             after.opened_us.eq(Mux(opens, Mux(installs, 0, self.now_us), slot.opened_us)),
-            after.state.eq(Mux(installs, SlotState.COMPLETE, Mux(self.emit, closed, SlotState.COLLECTING))),
-            self.completes.eq(self.slot_write & (after.state == SlotState.COMPLETE) & ~installs),
-            after.members_changed.eq(self.completes & after.boundary & joins),
+            after.state.eq(Mux(installs, SlotState.COMPLETE, Mux(decision.emit, closed, SlotState.COLLECTING))),
+            decision.completes.eq(decision.slot_write & (after.state == SlotState.COMPLETE) & ~installs),
+            after.members_changed.eq(decision.completes & after.boundary & joins),
         ]
         if uplinks:
             m.d.comb += [
@@ -285,17 +296,17 @@ class Ring(wiring.Component):
         else:
             m.d.comb += after.tainted.eq(Mux(opens, 0, slot.tainted) | Mux(asked.tainted, bit, 0))
 
-        m.d.comb += [self.advance.eq(gains & ~installs), self.operation.eq(Operation.CONTRIBUTE)]
+        m.d.comb += [decision.advance.eq(gains & ~installs), decision.operation.eq(Operation.CONTRIBUTE)]
         with m.If(beyond):
-            m.d.comb += [self.outcome.eq(Outcome.WINDOW), self.advance.eq(0)]
+            m.d.comb += [decision.outcome.eq(Outcome.WINDOW), decision.advance.eq(0)]
         with m.Elif(receipt):
             m.d.comb += [
-                self.outcome.eq(Outcome.RECEIPT),
-                self.resend.eq(asked.want & stored),
+                decision.outcome.eq(Outcome.RECEIPT),
+                decision.resend.eq(asked.want & stored),
                 waits.eq(asked.want & collecting & same),
             ]
             with m.If(asked.want & sent_up & same):
-                m.d.comb += [self.works.eq(1), self.operation.eq(Operation.SEND_UP)]
+                m.d.comb += [decision.works.eq(1), decision.operation.eq(Operation.SEND_UP)]
             with m.Elif(lapped):
                 with m.If(held):
                     m.d.comb += waits.eq(1)
@@ -303,10 +314,10 @@ class Ring(wiring.Component):
                     m.d.comb += [waits.eq(1), self.late.eq(granted_late)]
                 with m.Else():
                     m.d.comb += [
-                        self.works.eq(1),
-                        self.operation.eq(Operation.FORCE),
+                        decision.works.eq(1),
+                        decision.operation.eq(Operation.FORCE),
                         self.include.eq(0),
-                        self.slot_write.eq(1),
+                        decision.slot_write.eq(1),
                         after.arrived.eq(0),
                         after.members.eq(0),
                         after.tainted.eq(0),
@@ -314,31 +325,31 @@ class Ring(wiring.Component):
                         after.length.eq(4),
                         after.opened_us.eq(0),
                         after.state.eq(SlotState.COMPLETE),
-                        self.emit.eq(1),
+                        decision.emit.eq(1),
                     ]
                     if uplinks:
                         m.d.comb += [after.ranks.eq(0), after.partial.eq(0)]
         with m.Elif(stale):
-            m.d.comb += self.outcome.eq(Outcome.STALE)
+            m.d.comb += decision.outcome.eq(Outcome.STALE)
         with m.Elif(taken):
-            m.d.comb += [self.outcome.eq(Outcome.SLOT_HELD), waits.eq(~installs)]
+            m.d.comb += [decision.outcome.eq(Outcome.SLOT_HELD), waits.eq(~installs)]
         with m.Elif(outside):
-            m.d.comb += self.outcome.eq(Outcome.WINDOW)
+            m.d.comb += decision.outcome.eq(Outcome.WINDOW)
         with m.Elif(other_format):
-            m.d.comb += self.outcome.eq(Outcome.FORMAT)
+            m.d.comb += decision.outcome.eq(Outcome.FORMAT)
         with m.Elif(other_length):
-            m.d.comb += self.outcome.eq(Outcome.LENGTH)
+            m.d.comb += decision.outcome.eq(Outcome.LENGTH)
         with m.Elif(installs & stored):
-            m.d.comb += self.outcome.eq(Outcome.DUPLICATE)
+            m.d.comb += decision.outcome.eq(Outcome.DUPLICATE)
         with m.Elif(repeated):
-            m.d.comb += [self.outcome.eq(Mux(here, Outcome.DUPLICATE, Outcome.LATE)), self.resend.eq(stored)]
+            m.d.comb += [decision.outcome.eq(Mux(here, Outcome.DUPLICATE, Outcome.LATE)), decision.resend.eq(stored)]
             # SET_H may have made enough of what an open slot already has, or its time is over: a repeat ends it.
             with m.If(collecting & closes):
                 m.d.comb += [
-                    self.works.eq(1),
-                    self.operation.eq(Operation.FORCE),
+                    decision.works.eq(1),
+                    decision.operation.eq(Operation.FORCE),
                     self.include.eq(0),
-                    self.slot_write.eq(1),
+                    decision.slot_write.eq(1),
                     after.members.eq(slot.members),
                     after.tainted.eq(slot.tainted),
                     after.state.eq(closed),
@@ -346,33 +357,33 @@ class Ring(wiring.Component):
                 if uplinks:
                     m.d.comb += [after.ranks.eq(slot.ranks), after.partial.eq(slot.partial)]
             with m.Elif(sent_up):
-                m.d.comb += [self.works.eq(1), self.operation.eq(Operation.SEND_UP)]
+                m.d.comb += [decision.works.eq(1), decision.operation.eq(Operation.SEND_UP)]
             with m.Else():
                 m.d.comb += waits.eq(collecting)
         with m.Else():
             m.d.comb += [
-                self.outcome.eq(Mux(rejects, Outcome.QUARANTINED, Outcome.ADDED)),
-                self.slot_write.eq(1),
-                self.works.eq(~rejects | self.emit),
-                self.operation.eq(Mux(rejects, Operation.FORCE, Operation.CONTRIBUTE)),
+                decision.outcome.eq(Mux(rejects, Outcome.QUARANTINED, Outcome.ADDED)),
+                decision.slot_write.eq(1),
+                decision.works.eq(~rejects | decision.emit),
+                decision.operation.eq(Mux(rejects, Operation.FORCE, Operation.CONTRIBUTE)),
             ]
             with m.If(installs):
                 m.d.comb += [
-                    self.outcome.eq(Outcome.ADDED),
-                    self.works.eq(1),
-                    self.operation.eq(Operation.INSTALL_DOWN),
+                    decision.outcome.eq(Outcome.ADDED),
+                    decision.works.eq(1),
+                    decision.operation.eq(Operation.INSTALL_DOWN),
                     self.include.eq(1),
-                    self.first.eq(1),
+                    decision.first.eq(1),
                 ]
-        with m.If(self.resend):
-            m.d.comb += [self.works.eq(1), self.operation.eq(Operation.RESEND)]
+        with m.If(decision.resend):
+            m.d.comb += [decision.works.eq(1), decision.operation.eq(Operation.RESEND)]
 
         m.d.comb += self.evicts.eq(waits & self.late.any())
         if uplinks:
             m.submodules.lowest = worst = LowestMissing(self.config)
             least, apart = Signal(SEQ_BITS), Signal(signed(32))
             near = receipt & asked.want & (apart >= 0) & (apart <= window)
-            repeats = (self.outcome == Outcome.DUPLICATE) & ~installs
+            repeats = (decision.outcome == Outcome.DUPLICATE) & ~installs
             m.d.sync += self.lowest.eq(least)
             m.d.comb += [
                 worst.acknowledged.eq(self.acknowledged),
@@ -381,18 +392,18 @@ class Ring(wiring.Component):
                 worst.gain.eq(Mux((gain >= 0) & ~self.departs, gain, 0)),
                 least.eq(worst.lowest),
                 apart.eq(asked.seq - least),
-                self.up.eq(
+                decision.up.eq(
                     leaf
-                    & self.works
+                    & decision.works
                     & (
-                        (self.operation == Operation.CONTRIBUTE) & self.emit
-                        | (self.operation == Operation.FORCE)
-                        | (self.operation == Operation.SEND_UP)
+                        (decision.operation == Operation.CONTRIBUTE) & decision.emit
+                        | (decision.operation == Operation.FORCE)
+                        | (decision.operation == Operation.SEND_UP)
                     )
                 ),
-                self.reports.eq(leaf & ((self.outcome == Outcome.RECEIPT) | repeats) & ~self.works),
-                self.report.want.eq(near),
-                self.report.seq.eq(Mux(near, asked.seq, least)),
-                self.report.behind.eq(Mux(near, apart, 0)),
+                decision.reports.eq(leaf & ((decision.outcome == Outcome.RECEIPT) | repeats) & ~decision.works),
+                decision.report.want.eq(near),
+                decision.report.seq.eq(Mux(near, asked.seq, least)),
+                decision.report.behind.eq(Mux(near, apart, 0)),
             ]
         return m

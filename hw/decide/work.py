@@ -2,42 +2,39 @@
 
 from amaranth.hdl import Mux, Signal
 
-from hw.decide.case import Case
+from hw.decide.held_frame import HeldFrame
 from hw.interface.rows import slot_row
 from hw.interface.verdict import Work
 from hw.numeric.formats import has_wide_uplink, uplink_format
 from iswitch.wire import ContributionFlag, Operation, ResultFlag, SlotState
 
-__all__ = ["work_of"]
+__all__ = ["build_work"]
 
 
-def work_of(m, case: Case, admitted) -> Signal:
-    """The Work, at once: on the slot as the ring has decided that it will be, or stays, or which membership `forces`.
-    Who is `admitted` gets the result, too. A claim is a GRANT."""
-    work = Signal(Work(case.config))
-    _sum(m, case, work, admitted)
-    with m.If(case.kind.claim & ~case.membership.completed.valid):
-        _grant(m, case, work)
+def build_work(m, held: HeldFrame, *, rows, membership, admitted, lowest) -> Signal:
+    """Return the operation for the aggregator, combinationally.
+
+    It is on the slot as the ring decided that it will be, or as it stays, or on the one that `membership` completes without a
+    frame. The members `admitted` receive the result, too. `lowest` is the seq from which on some member lacks results. A
+    claim's operation is a GRANT.
+    """
+    work = Signal(Work(held.config))
+    _build_sum(m, held, work, rows, membership, admitted, lowest)
+    with m.If(held.kind.claim & ~membership.completed.valid):
+        _build_grant(m, held, work, rows.job_row)
     return work
 
 
-def _sum(m, case: Case, work, admitted):
-    config, kind, rows, frame, decision, membership = (
-        case.config,
-        case.kind,
-        case.rows,
-        case.frame,
-        case.decision,
-        case.membership,
-    )
-    job, uplinks, forces, leaf = rows.job_row, config.uplinks, membership.completed.valid, kind.leaf
+def _build_sum(m, held: HeldFrame, work, rows, membership, admitted, lowest):
+    config, kind, frame, decision = held.config, held.kind, held.frame, held.decision
+    job, uplinks, forces, leaf = rows.job_row, config.uplinks, membership.completed.valid, kind.is_leaf
     slot = Signal(slot_row(config))
     again = ~forces & (decision.operation == Operation.SEND_UP)
     m.d.comb += slot.eq(
         Mux(
             forces,
             membership.completed.payload.as_value(),
-            Mux(case.stays, rows.slot_row.as_value(), decision.slot_next.as_value()),
+            Mux(held.keeps_slot, rows.slot_row.as_value(), decision.slot_next.as_value()),
         )
     )
     lacks = (slot.expected & ~slot.members).any()
@@ -82,7 +79,7 @@ def _sum(m, case: Case, work, admitted):
             work.result.up.eq(up),
             work.result.member.eq(job.up_member),
             work.result.token.eq(job.up_token),
-            work.result.behind.eq(slot.seq - case.ring.lowest),
+            work.result.behind.eq(slot.seq - lowest),
             work.result.partial.eq(partial),
         ]
         with m.If(up):
@@ -97,9 +94,9 @@ def _sum(m, case: Case, work, admitted):
             ]
 
 
-def _grant(m, case: Case, work):
-    """A frame to its receivers without numbers, in the order of results."""
-    given = case.given
+def _build_grant(m, held: HeldFrame, work, job):
+    """Drive `work` with a frame without elements, which keeps the order of results."""
+    claim = held.claim
     m.d.comb += [
         work.operation.eq(Operation.GRANT),
         work.first.eq(0),
@@ -107,9 +104,9 @@ def _grant(m, case: Case, work):
         work.write.eq(0),
         work.emit.eq(1),
         work.result.eq(0),
-        work.result.job.eq(case.frame.job),
-        work.result.epoch.eq(case.rows.job_row.epoch),
-        work.result.seq.eq(given.base),
-        work.result.members.eq(given.members),
-        work.result.recipients.eq(given.receivers),
+        work.result.job.eq(held.frame.job),
+        work.result.epoch.eq(job.epoch),
+        work.result.seq.eq(claim.base),
+        work.result.members.eq(claim.members),
+        work.result.recipients.eq(claim.receivers),
     ]

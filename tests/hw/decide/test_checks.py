@@ -118,7 +118,9 @@ def verdicts(cases, config=CONFIG):
                 ctx.set(Value.cast(port), pack(shape, item))
             await ctx.tick()
             fault = ctx.get(dut.fault)
-            found.append((Outcome(ctx.get(dut.outcome)) if fault else None, ctx.get(dut.control), ctx.get(dut.receipt)))
+            found.append(
+                (Outcome(ctx.get(dut.outcome)) if fault else None, ctx.get(dut.kind.control), ctx.get(dut.kind.receipt))
+            )
 
     Bench(dut).drive(bench)
     return found

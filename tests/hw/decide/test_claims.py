@@ -129,7 +129,7 @@ def kept(bits, staleness):
 def check(component, some):
     dut = component(CONFIG)
     ports = {
-        name: Value.cast(getattr(dut, name))
+        name: Value.cast(dut.decision[name] if name in dut.decision.shape().members else getattr(dut, name))
         for name in (
             "covered",
             "granted",
@@ -224,13 +224,13 @@ MUTANTS = [
     ("popcount(waiting) >= job.threshold", "popcount(waiting) > job.threshold"),
     (" | ~(job.live & ~waiting).any()", ""),
     ("m.Elif(repeats & ~waited)", "m.Elif(repeats)"),
-    ("self.grants.eq(kept_mine)", "self.grants.eq(1)"),
-    ("self.receivers.eq(bit)", "self.receivers.eq(job.live)"),
+    ("decision.grants.eq(kept_mine)", "decision.grants.eq(1)"),
+    ("decision.receivers.eq(bit)", "decision.receivers.eq(job.live)"),
     ("m.Elif(~repeats & old)", "m.Elif(old)"),
     ("m.Elif(future)", "m.Elif(0)"),
     ("Mux(repeats, Outcome.DUPLICATE, Outcome.CONTROL)", "Outcome.CONTROL"),
     ("job.joining.any()", "0"),
-    ("self.waits.eq(self.behind)", "self.waits.eq(0)"),
+    ("decision.waits.eq(self.behind)", "decision.waits.eq(0)"),
     ("late.eq(job.live & ~waiting)", "late.eq(job.live & ~row.waiting)"),
     ("next_row.waiting.eq(0), ", ""),
     ("row.base + job.segments", "row.base + 1"),

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from hw.decide import checks, core, response, work
+from hw.decide import checks, core, reply, work
 from hw.decide.membership import (
     acknowledgement,
     command,
@@ -203,17 +203,13 @@ MUTANTS = {
     "an uplink is not known to be repeated": (work, "Mux(again, ContributionFlag.RETRANSMISSION, 0)", "0"),
     "a NOTICE answers what came from above": (
         core,
-        "(outcome == name) & ~kind.answer & ~kind.install",
+        "(outcome == name) & ~kind.parent_reply & ~kind.parent_result",
         "(outcome == name)",
     ),
-    "no receipts go up": (core, "notice & may_notice | ~fault & reports |", "notice & may_notice |"),
-    "a receipt never wants": (response, "Mux(report.want, ContributionFlag.WANT << FLAGS_SHIFT, 0)", "0"),
-    "a Leave is numbered as a Join": (
-        response,
-        "Mux(asks, membership.asks_leave, report.seq)",
-        "Mux(asks, 0, report.seq)",
-    ),
-    "a leaf's Join has no ranks": (response, "Mux(asks, parent.ranks, 0)", "0"),
+    "no receipts go up": (core, "notice & may_notice | ~fault & ring.decision.reports |", "notice & may_notice |"),
+    "a receipt never wants": (reply, "Mux(report.want, ContributionFlag.WANT << FLAGS_SHIFT, 0)", "0"),
+    "a Leave is numbered as a Join": (reply, "Mux(asks, leaves, report.seq)", "Mux(asks, 0, report.seq)"),
+    "a leaf's Join has no ranks": (reply, "Mux(asks, parent.ranks, 0)", "0"),
     "anybody's result is the parent's": (checks, "(from_there, Outcome.ADDRESS)", "(1, Outcome.ADDRESS)"),
     "a switch may name others' ranks": (checks, "said & ~Cat(member.ranks", "0 & ~Cat(member.ranks"),
     "an uplink's numbers are as long as a worker's": (checks, "numbers >> halves", "numbers"),

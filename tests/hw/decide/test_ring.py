@@ -234,7 +234,7 @@ def check(ring, some):
     """Every output that means something in the case, or an AssertionError."""
     dut = ring(CONFIG)
     ports = {
-        name: Value.cast(getattr(dut, name))
+        name: Value.cast(dut.decision[name] if name in dut.decision.shape().members else getattr(dut, name))
         for name in (
             "outcome",
             "advance",
@@ -339,7 +339,7 @@ MUTANTS = [
     ("has_enough(grows.requires_all", "has_enough(slot.requires_all"),
     ("Mux(opens, Mux(installs, 0, self.now_us), slot.opened_us)", "self.now_us"),
     (" & joins)", ")"),
-    ("self.completes & after.boundary", "after.boundary"),
+    ("decision.completes & after.boundary", "after.boundary"),
     ("((asked.boundary != slot.boundary) | ", "("),
     (" | (asked.requires_all != slot.requires_all)", ""),
     ("Mux(collecting, slot.expected & ~slot.arrived, lacks)", "slot.expected & ~slot.arrived"),
@@ -348,7 +348,7 @@ MUTANTS = [
     ("waits.eq(asked.want & collecting & same)", "waits.eq(collecting & same)"),
     ("waits.eq(asked.want & collecting & same)", "waits.eq(asked.want & collecting)"),
     ("waits.eq(collecting)", "waits.eq(0)"),
-    ("self.outcome.eq(Outcome.SLOT_HELD), waits.eq(~installs)", "self.outcome.eq(Outcome.SLOT_HELD)"),
+    ("decision.outcome.eq(Outcome.SLOT_HELD), waits.eq(~installs)", "decision.outcome.eq(Outcome.SLOT_HELD)"),
     ("Signal(signed(32)), Signal(signed(32))", "Signal(32), Signal(signed(32))"),
     ("Signal(signed(32)), Signal(signed(32))", "Signal(signed(32)), Signal(32)"),
     ("gains.eq(gain > 0)", "gains.eq(gain > 1)"),
@@ -389,18 +389,18 @@ MUTANTS = [
     ("here | ~collecting", "here"),
     ("here | ~collecting", "~collecting"),
     ("Mux(here, Outcome.DUPLICATE, Outcome.LATE)", "Outcome.DUPLICATE"),
-    ("self.resend.eq(stored)]", "self.resend.eq(0)]"),
+    ("decision.resend.eq(stored)]", "decision.resend.eq(0)]"),
     ("~rejects | self.emit", "1"),
     ("~rejects | self.emit", "~rejects"),
     ("~opens & ((asked.numeric", "((asked.numeric"),
     ("~opens & (asked.length", "(asked.length"),
-    (", self.advance.eq(0)]", "]"),
+    (", decision.advance.eq(0)]", "]"),
     ("asked.seq - asked.behind", "asked.seq"),
-    ("Mux(self.emit, closed, SlotState.COLLECTING)", "SlotState.COLLECTING"),
+    ("Mux(decision.emit, closed, SlotState.COLLECTING)", "SlotState.COLLECTING"),
     ("after.members.eq(slot.members), ", ""),
     ("after.tainted.eq(slot.tainted),\n", "\n"),
     (
-        "self.include.eq(0), self.slot_write.eq(1),\n                             after.members.eq(slot",
+        "self.include.eq(0), decision.slot_write.eq(1),\n                             after.members.eq(slot",
         "self.include.eq(0),\n                             after.members.eq(slot",
     ),
 ]

@@ -175,7 +175,7 @@ def inputs(one):
             },
         ),
         "member": one.member,
-        "leaf": one.leaf,
+        "is_leaf": one.leaf,
         "departs": 0,
         "job": pack(
             job_row(CONFIG),
@@ -242,7 +242,7 @@ def check(ring, some):
     """Every output that means something in the case, or an AssertionError."""
     dut = ring(CONFIG)
     ports = {
-        name: Value.cast(getattr(dut, name))
+        name: Value.cast(dut.decision[name] if name in dut.decision.shape().members else getattr(dut, name))
         for name in (
             "outcome",
             "advance",
@@ -294,7 +294,7 @@ def check(ring, some):
             assert got["lowest"] == tree.lowest_acknowledged(step.ring), f"{one}: lowest"
             assert bool(got["reports"]) == bool(report), f"{one}: reports"
             if report:
-                said = dut.report.shape().from_bits(got["report"])
+                said = dut.decision.report.shape().from_bits(got["report"])
                 assert (said.seq, said.behind, said.want) == report, f"{one}: report"
 
     Bench(dut).drive(bench)
@@ -361,13 +361,13 @@ MUTANTS = [
     ("asked.want & (apart", "1 & (apart"),
     ("Mux(near, asked.seq, least)", "asked.seq"),
     ("Mux(near, apart, 0)", "apart"),
-    ("| repeats) & ~self.works", "| repeats)"),
+    ("| repeats) & ~decision.works", "| repeats)"),
     ("== Outcome.RECEIPT) | repeats)", "== Outcome.RECEIPT))"),
     ("DUPLICATE) & ~installs", "DUPLICATE)"),
     ("near = receipt & asked.want", "near = asked.want"),
     ("(gain >= 0) & ~self.departs", "(gain > 1) & ~self.departs"),
-    ("self.reports.eq(leaf & ", "self.reports.eq("),
-    ("self.up.eq(leaf & ", "self.up.eq("),
+    ("decision.reports.eq(leaf & ", "decision.reports.eq("),
+    ("decision.up.eq(leaf & ", "decision.up.eq("),
 ]
 
 

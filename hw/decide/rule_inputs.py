@@ -1,28 +1,23 @@
-"""What checks, ring and claims are asked about a frame."""
+"""The inputs of the rules: what checks, ring and claims have to know of a frame."""
 
 from amaranth.hdl import Array, Mux
 
-from hw.decide.case import Case
+from hw.decide.held_frame import HeldFrame
 from hw.numeric.formats import format_of_job, is_rejected
 from iswitch.wire import FLAGS_SHIFT, ContributionFlag, ResultFlag, flag_bit
 
-__all__ = ["inquire"]
+__all__ = ["connect_inputs"]
 
 
-def inquire(m, case: Case, parents):
-    """All of it at once; `parents` of the jobs: that of the frame's comes with the job's row."""
-    frame, scan, rows, checks, ring, claims, asked = (
-        case.frame,
-        case.held.arrival.scan,
-        case.rows,
-        case.checks,
-        case.ring,
-        case.claims,
-        case.ring.asked,
-    )
+def connect_inputs(m, held: HeldFrame, parents, *, rows, checks, ring, claims):
+    """Connect the held frame and the rows that it points at to the components with the rules.
+
+    `parents` has the parent of each job; that of the frame's job comes with the job's row.
+    """
+    frame, scan, asked, kind = held.frame, held.headers.arrival.scan, ring.asked, checks.kind
     format, asynchronous = frame.format_flags[:FLAGS_SHIFT], rows.job_row.segments.any()
     m.d.comb += [
-        checks.headers.eq(case.held),
+        checks.headers.eq(held.headers),
         checks.job.eq(rows.job_row),
         checks.member.eq(rows.member_row),
         ring.member.eq(frame.member),
@@ -30,9 +25,9 @@ def inquire(m, case: Case, parents):
         ring.slot.eq(rows.slot_row),
         ring.acknowledged.eq(rows.acknowledged),
         ring.heard.eq(rows.heard),
-        ring.now_us.eq(case.held_us),
+        ring.now_us.eq(held.now_us),
         ring.granted.eq(claims.granted),
-        asked.receipt.eq(checks.receipt),
+        asked.receipt.eq(kind.receipt),
         asked.seq.eq(frame.seq),
         asked.behind.eq(frame.behind),
         asked.want.eq(frame.format_flags[flag_bit(ContributionFlag.WANT)]),
@@ -42,31 +37,30 @@ def inquire(m, case: Case, parents):
         asked.length.eq(checks.payload),
         asked.covered.eq(claims.covered),
         asked.tainted.eq(is_rejected(format, scan.exponent, rows.job_row.limit)),
-        claims.at.eq(Mux(checks.claim, frame.members, frame.seq)),
+        claims.at.eq(Mux(kind.claim, frame.members, frame.seq)),
         claims.k.eq(frame.seq),
         claims.member.eq(frame.member),
         claims.job.eq(rows.job_row),
         claims.row.eq(rows.claims_row),
         claims.acknowledged.eq(rows.acknowledged),
     ]
-    if case.config.uplinks:
-        m.d.sync += case.parent.eq(Array(parents)[rows.job])
+    if held.config.uplinks:
+        m.d.sync += held.parent.eq(Array(parents)[rows.job])
         m.d.comb += [
-            checks.parent.eq(case.parent),
-            ring.leaf.eq(case.kind.leaf),
-            ring.departs.eq(case.membership.active),
-            asked.uplink.eq(checks.uplink),
-            asked.install.eq(checks.install),
+            checks.parent.eq(held.parent),
+            ring.is_leaf.eq(held.kind.is_leaf),
+            asked.uplink.eq(kind.uplink),
+            asked.install.eq(kind.parent_result),
             asked.ranks.eq(rows.member_row.ranks),
             asked.tainted_ranks.eq(Mux(asked.tainted, rows.member_row.ranks, 0)),
         ]
-        with m.If(checks.uplink):
+        with m.If(kind.uplink):
             m.d.comb += [
                 asked.ranks.eq(frame.members),
                 asked.tainted_ranks.eq(scan.tainted),
                 asked.partial.eq(scan.partial),
             ]
-        with m.If(checks.install):
+        with m.If(kind.parent_result):
             m.d.comb += [
                 asked.ranks.eq(frame.members),
                 asked.tainted_ranks.eq(frame.token),

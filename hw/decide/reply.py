@@ -1,14 +1,13 @@
-"""What goes out beside sums: acknowledgements, notices and refusals to whom the frame is from, and what a leaf says to
-its parent."""
+"""Replies of the core: acknowledgements, notices and refusals to the sender, requests and receipts to the parent."""
 
 from amaranth.hdl import Mux, Signal
 
-from hw.decide.case import Case
+from hw.decide.held_frame import HeldFrame
 from hw.interface.address import SWITCH_UDP
 from hw.interface.layout import layout
 from iswitch.wire import CONTROL, FLAGS_SHIFT, Action, ContributionFlag, JobState, Outcome, Reason, Type, version_type
 
-__all__ = ["NOTICES", "respond", "respond_above"]
+__all__ = ["NOTICES", "build_parent_request", "build_refusal", "build_reply"]
 
 NOTICES = {
     Outcome.JOB: Reason.JOB,
@@ -19,12 +18,12 @@ NOTICES = {
 }
 
 
-def respond(m, case: Case, reply, outcome, *, control):
-    """Makes the `reply`: an ACK if the frame is a `control` message, else a notice of the `outcome`."""
-    held, frame, job, membership = case.held, case.frame, case.rows.job_row, case.membership
-    exists = (frame.job < case.config.jobs) & (job.state != JobState.NONE)
+def build_reply(m, held: HeldFrame, reply, outcome, *, job, membership, control):
+    """Drive `reply` with an acknowledgement, if the frame is a `control` message, else with a notice of the `outcome`."""
+    frame = held.frame
+    exists = (frame.job < held.config.jobs) & (job.state != JobState.NONE)
     m.d.comb += [
-        reply.port.eq(held.arrival.port),
+        reply.port.eq(held.headers.arrival.port),
         reply.address.mac.eq(frame.eth_src),
         reply.address.ip.eq(frame.ip_src),
         reply.address.udp.eq(frame.udp_src),
@@ -43,12 +42,13 @@ def respond(m, case: Case, reply, outcome, *, control):
                 m.d.comb += reply.header.count.eq(reason)
 
 
-def respond_above(m, case: Case, reply, *, asks, reports):
-    """Makes it one to the parent instead, if the switch `asks` (a Join, or a Leave) or `reports` (a receipt)."""
-    job, parent, membership, report = case.rows.job_row, case.parent, case.membership, case.decision.report
+def build_parent_request(m, held: HeldFrame, reply, *, job, leaves, asks, reports):
+    """Make the reply one to the parent instead: a Join, or if the switch `leaves` a Leave (`asks`), or a receipt
+    (`reports`)."""
+    parent, report = held.parent, held.decision.report
     asked = Signal(layout(CONTROL))
     m.d.comb += [
-        asked.action.eq(Mux(membership.asks_leave, Action.LEAVE, Action.JOIN)),
+        asked.action.eq(Mux(leaves, Action.LEAVE, Action.JOIN)),
         asked["format"].eq(job.numeric),
         asked.fraction.eq(job.fraction),
         asked.world.eq(job.world),
@@ -72,7 +72,7 @@ def respond_above(m, case: Case, reply, *, asks, reports):
             reply.header.count.eq(0),
             reply.header.version_type.eq(version_type(Mux(asks, Type.CONTROL, Type.RECEIPT))),
             reply.header.epoch.eq(Mux(asks, 0, job.epoch)),
-            reply.header.seq.eq(Mux(asks, membership.asks_leave, report.seq)),
+            reply.header.seq.eq(Mux(asks, leaves, report.seq)),
             reply.header.member.eq(job.up_member),
             reply.header.token.eq(job.up_token),
             reply.header.members.eq(Mux(asks, parent.ranks, 0)),
@@ -82,3 +82,8 @@ def respond_above(m, case: Case, reply, *, asks, reports):
             reply.header.behind.eq(report.behind),
             reply.header.format_flags.eq(Mux(report.want, ContributionFlag.WANT << FLAGS_SHIFT, 0)),
         ]
+
+
+def build_refusal(m, reply, base):
+    """Make the reply the REFUSE of a claim, with the base of the next update."""
+    m.d.comb += [reply.header.version_type.eq(version_type(Type.REFUSE)), reply.header.members.eq(base)]
