@@ -1,7 +1,7 @@
 """The pricing problem: the cheapest tree at given prices of resources.
 
-Without capacities each stream takes a shortest path. Only the choice of who is summed where is left: a
-facility-location program with few variables.
+Without capacities each stream takes a shortest path. Only the choice of the node that sums each
+worker is left: a facility-location program with few variables.
 """
 
 import time
