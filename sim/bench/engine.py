@@ -18,7 +18,8 @@ __all__ = ["Burst", "Sent", "Story", "address", "source_of"]
 
 
 class Sent(NamedTuple):
-    """A frame that leaves the engine: its port, its address (mac, ip and udp in wire order, as one number), its bytes."""
+    """A frame that leaves the engine: its port, its address (mac, ip and udp in wire order, as one number), its
+    bytes."""
 
     port: int
     address: int
@@ -64,8 +65,8 @@ class Story:
         return burst
 
     def random(self, requests: int, *, most: int = 1) -> Iterator[Burst]:
-        """Yield random bursts of up to `most` requests. Now and then all clients stay silent for so long that others take
-        their sessions."""
+        """Yield random bursts of up to `most` requests. Now and then all clients stay silent for so long that others
+        take their sessions."""
         traffic, chance, generated = (
             ReplayTraffic(self.config, self.service, self.chance.getrandbits(32)),
             self.chance,
@@ -81,7 +82,8 @@ class Story:
             yield burst
 
     def scripted(self) -> Iterator[Burst]:
-        """Yield bursts with each kind and each fate, in an order in which it matters, for a service as small as `SMALL`."""
+        """Yield bursts with each kind and each fate, in an order in which it matters, for a service as small as
+        `SMALL`."""
         ann, bob, cas, dan, eve = (
             ReplayClient(k, port=k % self.config.ports, nonce=(k + 1) * 0x1_0001_0000_0001) for k in range(5)
         )

@@ -1,5 +1,5 @@
-"""Compare the sampler with software for prioritized replay: items per second of software, cycles of the hardware, and the
-clock frequency at which both are equally fast.
+"""Compare the sampler with software for prioritized replay: items per second of software, cycles of the hardware, and
+the clock frequency at which both are equally fast.
 
 Software is measured on this machine. The systems take turns, so a busy period slows all of them. Hardware is counted in
 cycles of the compiled RTL, which say nothing about the clock that a device reaches. Software also copies records;
@@ -45,8 +45,8 @@ EFFORT = {True: Effort(0.002, 3), False: Effort(0.02, 7)}
 
 
 class Rates(NamedTuple):
-    """Items per second, medians over the turns. `step` is a sample and an update of all sampled items; `add` adds `batch`
-    items in one call. `best` holds the four figures of the best turn, which a busy machine lowers least."""
+    """Items per second, medians over the turns. `step` is a sample and an update of all sampled items; `add` adds
+    `batch` items in one call. `best` holds the four figures of the best turn, which a busy machine lowers least."""
 
     system: str
     capacity: int

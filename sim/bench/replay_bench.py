@@ -9,8 +9,8 @@ __all__ = ["ReplayBench", "fields"]
 
 
 class ReplayBench:
-    """A switch and its clients. `ask` sends a request and returns the frames that its sender receives; other clients must
-    receive nothing. `now_us` is the time, which only the caller changes."""
+    """A switch and its clients. `ask` sends a request and returns the frames that its sender receives; other clients
+    must receive nothing. `now_us` is the time, which only the caller changes."""
 
     def __init__(self, config: Config) -> None:
         self.switch = Switch(config, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1)

@@ -2,7 +2,8 @@
 answers.
 
 A client opens a session, adds items, samples batches, fetches their records and updates their priorities, in frames, on
-an emulated board without other traffic. Samples are compared with cumulative sums by numpy. The board counts the cycles.
+an emulated board without other traffic. Samples are compared with cumulative sums by numpy. The board counts the
+cycles.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,8 +42,8 @@ class Emulated(Protocol):
 
 
 class Boundary(NamedTuple):
-    """Cycles for a batch. `fetch` reads the records of all sampled items with `FETCHES` requests in flight; `update` sends as
-    many requests as the batch needs without waiting for answers."""
+    """Cycles for a batch. `fetch` reads the records of all sampled items with `FETCHES` requests in flight; `update`
+    sends as many requests as the batch needs without waiting for answers."""
 
     batch: int
     sample: int

@@ -1,5 +1,5 @@
-"""A client of the replay service at the level of frames: it builds requests and parses answers, without sockets, timers or
-rules of order.
+"""A client of the replay service at the level of frames: it builds requests and parses answers, without sockets, timers
+or rules of order.
 
 It serves the golden model, the gateware's benches and the emulator. Every builder takes header fields by name
 (`token=0`, `count=7`), which override the client's own values.
@@ -38,7 +38,8 @@ __all__ = ["ReplayClient", "ParsedFrame", "record", "parse_frame"]
 
 
 class ParsedFrame(NamedTuple):
-    """A parsed frame of the service. DATA has no `status`, and units as `payload`. An ANSWER has `rows` of SAMPLED_ROW."""
+    """A parsed frame of the service. DATA has no `status`, and units as `payload`. An ANSWER has `rows` of
+    SAMPLED_ROW."""
 
     type: Type
     header: np.void
@@ -88,8 +89,8 @@ def pairs(dtype: np.dtype, rows: Iterable[tuple[int, int]]) -> bytes:
 
 
 class ReplayClient:
-    """A client at a `port` of the switch. `opened` sets its `session` and `token`. Every builder of an ordered kind takes
-    the request's number."""
+    """A client at a `port` of the switch. `opened` sets its `session` and `token`. Every builder of an ordered kind
+    takes the request's number."""
 
     def __init__(self, index: int, *, port: int | None = None, nonce: int | None = None) -> None:
         self.mac, self.ip, self.udp_port = bytes([2, 0, 0, 0, 1, index]), bytes([10, 0, 1, index]), 41000 + index

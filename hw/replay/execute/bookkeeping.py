@@ -15,8 +15,8 @@ __all__ = ["Bookkeeping"]
 class Bookkeeping(wiring.Component):
     """Gives the rows of session and table as an admitted request leaves them when it begins.
 
-    Combinational. `product` is the request's count times the table's ratio; `enough`: the table holds as many items as its
-    limits ask for. Items that are added and priorities that change are counted as they come, by the engine.
+    Combinational. `product` is the request's count times the table's ratio; `enough`: the table holds as many items as
+    its limits ask for. Items that are added and priorities that change are counted as they come, by the engine.
     """
 
     def __init__(self, replay: Replay):

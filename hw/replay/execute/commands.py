@@ -24,8 +24,8 @@ def sampler_shape(replay: Replay) -> tuple[int, int, int]:
 class ItemCommand(data.Struct):
     """A sampler's command in terms of the wire.
 
-    `item` is the handle of an UPDATE, the slot of a READ, and means nothing else. `priority` is that of an ADD or UPDATE;
-    with `retire` the priority becomes 0. `fraction` is a DRAW's.
+    `item` is the handle of an UPDATE, the slot of a READ, and means nothing else. `priority` is that of an ADD or
+    UPDATE; with `retire` the priority becomes 0. `fraction` is a DRAW's.
     """
 
     kind: CommandKind
@@ -72,10 +72,10 @@ class CommandEncoder(wiring.Component):
 class ResultRecorder(wiring.Component):
     """Counts a request's results, and writes what was sampled or read as rows of a list.
 
-    `clear` begins a request. Row k of its list goes to `list` + k. `done` counts items that were added, updated, sampled or
-    read, and `stale` counts updates by stale handles; both are right 1 cycle after the last result. `samples` says that the
-    request is a SAMPLE, whose updates retire items and are not counted. `total_changed`: `total` is the sum of all priorities
-    behind an ADD or UPDATE. Takes a result in each cycle.
+    `clear` begins a request. Row k of its list goes to `list` + k. `done` counts items that were added, updated,
+    sampled or read, and `stale` counts updates by stale handles; both are right 1 cycle after the last result.
+    `samples` says that the request is a SAMPLE, whose updates retire items and are not counted. `total_changed`:
+    `total` is the sum of all priorities behind an ADD or UPDATE. Takes a result in each cycle.
     """
 
     def __init__(self, replay: Replay):

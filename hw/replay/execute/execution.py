@@ -34,18 +34,19 @@ def any_of(bits):
 
 
 class Execution(wiring.Component):
-    """Executes a request of a kind that moves data: OPEN, WRITE, ADD, UPDATE, SAMPLE, LIST, FETCH, LOAD or SHOUT; or sends the
-    header that says that a log is overwritten, if `fate` is OVERWRITTEN.
+    """Executes a request of a kind that moves data: OPEN, WRITE, ADD, UPDATE, SAMPLE, LIST, FETCH, LOAD or SHOUT; or
+    sends the header that says that a log is overwritten, if `fate` is OVERWRITTEN.
 
-    `start` begins, and `done` is 1 for one cycle at the end. In between `request`, `fate` and `list` must stay. `clear`, before
-    `start`, sets the counts of results to 0. `fate_changes` is 1 for one cycle when the fate becomes `fate_next`: no session is
-    free (`done` comes in the same cycle), or a FETCH has stale handles. `opened`: an OPEN ends, and `session_next` is its row.
-    `added` counts an item in `table.adds`, and `total_changed` gives the sum of all priorities.
+    `start` begins, and `done` is 1 for one cycle at the end. In between `request`, `fate` and `list` must stay.
+    `clear`, before `start`, sets the counts of results to 0. `fate_changes` is 1 for one cycle when the fate becomes
+    `fate_next`: no session is free (`done` comes in the same cycle), or a FETCH has stale handles. `opened`: an OPEN
+    ends, and `session_next` is its row. `added` counts an item in `table.adds`, and `total_changed` gives the sum of
+    all priorities.
 
     The streams and memories around it: `body` with the request's rows until `ended`; `index` while `needs_session`, for
-    `session_row` 1 cycle later; `commands` and `results` of the table's sampler, where `pending` says that a result is awaited;
-    rows of lists, read and written, where `sending` and `sending_list` say which list an answer is being sent from; addresses
-    and beats of units in memory; and `heads` and `rows` of DATA frames. All may stall but `results`.
+    `session_row` 1 cycle later; `commands` and `results` of the table's sampler, where `pending` says that a result is
+    awaited; rows of lists, read and written, where `sending` and `sending_list` say which list an answer is being sent
+    from; addresses and beats of units in memory; and `heads` and `rows` of DATA frames. All may stall but `results`.
     """
 
     def __init__(self, replay: Replay):

@@ -15,12 +15,12 @@ __all__ = ["OpenSession"]
 class OpenSession(wiring.Component):
     """Searches the sessions for the client's nonce, and makes the session's row.
 
-    `start` begins the search of `sessions` (`search`); `found`, `opened`, `full` and `row` are what it answers, where `row` must
-    show the session that was found from 1 cycle after `found`. `done` is 1 for one cycle: 3 cycles after `found` with `session` the
-    row to be written, or together with `failed` in the cycle of `found`, if no session is free.
+    `start` begins the search of `sessions` (`search`). `found`, `opened` and `full` are its results, and `row` must
+    show the session that was found from 2 cycles after `found` on. Then, for one cycle, `done` is 1 and `session` is
+    the row to be written. If no session is free, `done` and `failed` are 1 in the cycle of `found`.
 
-    A session of a new client begins its numbers `kept` behind the last client's: no late request of that client can be taken
-    for one of this client's.
+    A session of a new client begins its numbers `kept` behind the last client's: no late request of that client can be
+    taken for one of this client's.
     """
 
     def __init__(self, replay: Replay):

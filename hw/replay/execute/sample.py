@@ -17,9 +17,9 @@ __all__ = ["ListItems", "SampleItems"]
 class SampleItems(wiring.Component):
     """Executes SAMPLE: asks for random fractions, and samples an item at each of them.
 
-    Waits while `list_in_use`: an answer is being sent from the list that the samples go to. `done` is 1 for one cycle when
-    as many fractions as the request's count were taken and no command is `pending`. One sample a cycle, as `commands` is
-    ready.
+    Waits while `list_in_use`: an answer is being sent from the list that the samples go to. `done` is 1 for one cycle
+    when as many fractions as the request's count were taken and no command is `pending`. One sample a cycle, as
+    `commands` is ready.
     """
 
     def __init__(self, replay: Replay):
@@ -69,8 +69,8 @@ class SampleItems(wiring.Component):
 class ListItems(wiring.Component):
     """Executes LIST: reads as many slots as the request's count, from the slot that its parameters name.
 
-    Waits while `list_in_use`. `done` is 1 for one cycle when no command is `pending`. One slot a cycle, as `commands` is
-    ready.
+    Waits while `list_in_use`. `done` is 1 for one cycle when no command is `pending`. One slot a cycle, as `commands`
+    is ready.
     """
 
     def __init__(self, replay: Replay):

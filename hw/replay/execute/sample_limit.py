@@ -19,9 +19,9 @@ __all__ = ["RetireItems", "SampleCounts"]
 class SampleCounts(wiring.Component):
     """A count for each slot of each table, which stops at its largest value.
 
-    `slot` and `table` choose a count; 2 cycles later `exhausted` says that it has reached `times`, and `last` that it will
-    with one more. With `times` 0 nothing is exhausted. `count` adds 1 to the count that `slot` chose 1 cycle before, and
-    `clear` sets that of `clear_slot` to 0; it may be chosen again 2 cycles later.
+    `slot` and `table` choose a count; 2 cycles later `exhausted` says that it has reached `times`, and `last` that it
+    will with one more. With `times` 0 nothing is exhausted. `count` adds 1 to the count that `slot` chose 1 cycle
+    before, and `clear` sets that of `clear_slot` to 0; it may be chosen again 2 cycles later.
     """
 
     def __init__(self, replay: Replay):
@@ -64,13 +64,13 @@ class SampleCounts(wiring.Component):
 
 
 class RetireItems(wiring.Component):
-    """Executes the end of a SAMPLE: counts each item of its list, and sets the priority of an item to 0 when it was sampled as
-    often as `times` says.
+    """Executes the end of a SAMPLE: counts each item of its list, and sets the priority of an item to 0 when it was
+    sampled as often as `times` says.
 
-    `position` chooses a row of the request's list, which comes as `row` 1 cycle later; waits while `list_in_use`, when the
-    list's memory is not ours. `slot` goes to the counts, and `count` with it. `active` from
-    the cycle after `start` through `done`. 4 cycles for each item, or 1 in all if `times`
-    is 0; `done` is 1 for one cycle when no command is `pending`.
+    `position` chooses a row of the request's list, which comes as `row` 1 cycle later; waits while `list_in_use`, when
+    the list's memory is not ours. `slot` goes to the counts, and `count` with it. `active` from the cycle after `start`
+    through `done`. 4 cycles for each item, or 1 in all if `times` is 0; `done` is 1 for one cycle when no command is
+    `pending`.
     """
 
     def __init__(self, replay: Replay):

@@ -25,9 +25,9 @@ LIST_LENGTH = 32
 class FetchList(wiring.Component):
     """Begins a FETCH: keeps the slots that its body names, and checks whether the handles are stale.
 
-    A handle is stale if the item is not among the last `filled` of the `adds` items. `done` is 1 for one cycle when the body
-    has `ended`; one row a cycle. Then `slot` is that of the row at `position`, in the same cycle, and bit 0 of `overwritten`
-    is 1 if the first row's handle was stale, bit 1 if the second's, ...; `shift` drops bit 0.
+    A handle is stale if the item is not among the last `filled` of the `adds` items. `done` is 1 for one cycle when the
+    body has `ended`; one row a cycle. Then `slot` is that of the row at `position`, in the same cycle, and bit 0 of
+    `overwritten` is 1 if the first row's handle was stale, bit 1 if the second's, ...; `shift` drops bit 0.
     """
 
     def __init__(self, replay: Replay):
@@ -75,12 +75,12 @@ class FetchList(wiring.Component):
 
 
 class SendData(wiring.Component):
-    """Sends one DATA frame: the records of a FETCH, units of a log, or nothing but its header, if a log is asked for units that
-    are overwritten.
+    """Sends one DATA frame: the records of a FETCH, units of a log, or nothing but its header, if a log is asked for
+    units that are overwritten.
 
     A stale handle's record is sent as zeros. With `to_recipient` the frame goes to `recipient`, whose session is
-    `recipient_session`, else to the requester. `done` is 1 for one cycle, 1 cycle after the last row was taken. `heads` waits
-    until the framer is ready; then one row a cycle, as memory gives beats and `rows` is ready.
+    `recipient_session`, else to the requester. `done` is 1 for one cycle, 1 cycle after the last row was taken. `heads`
+    waits until the framer is ready; then one row a cycle, as memory gives beats and `rows` is ready.
     """
 
     def __init__(self, replay: Replay):
@@ -187,10 +187,12 @@ class SendData(wiring.Component):
 
 
 class Broadcast(wiring.Component):
-    """Executes SHOUT: has the same units of the requester's log sent to every other open session, in the order of sessions.
+    """Executes SHOUT: has the same units of the requester's log sent to every other open session, in the order of
+    sessions.
 
-    `index` chooses the row of `sessions` that comes 1 cycle later, as `row`. While `active`, `send` is 1 for one cycle for each
-    recipient, and the next session follows when `sent`. 3 cycles for each session, beside sending. `done` is 1 for one cycle.
+    `index` chooses the row of `sessions` that comes 1 cycle later, as `row`. While `active`, `send` is 1 for one cycle
+    for each recipient, and the next session follows when `sent`. 3 cycles for each session, beside sending. `done` is 1
+    for one cycle.
     """
 
     def __init__(self, replay: Replay):

@@ -17,8 +17,9 @@ __all__ = ["AddItems", "UpdatePriorities", "WriteLog"]
 class WriteLog(wiring.Component):
     """Executes WRITE: appends the body's units to the log of the request's session.
 
-    Takes rows after `start` as `beats` is ready. `done` is 1 for one cycle when the body has `ended`, the `sequencer_idle`, and
-    memory has confirmed every unit (`writer_busy` is 0): 1 cycle after the last of these at the earliest.
+    Takes rows after `start` as `beats` is ready. `done` is 1 for one cycle when the body has `ended`, the
+    `sequencer_idle`, and memory has confirmed every unit (`writer_busy` is 0): 1 cycle after the last of these at the
+    earliest.
     """
 
     def __init__(self, replay: Replay):
@@ -58,10 +59,10 @@ class WriteLog(wiring.Component):
 class AddItems(wiring.Component):
     """Executes ADD: for each item a row with its priority, then the rows of its record.
 
-    The record is written where the next item's slot is, which follows from `adds`. `added` is 1 for one cycle for each item,
-    and `adds` must count it by the next. `done` is 1 for one cycle when the body has `ended`, memory has confirmed every unit
-    and no command is `pending`. One row a cycle, as `commands` and `beats` are ready; an item's first row waits until all
-    addresses of the record before are taken.
+    The record is written where the next item's slot is, which follows from `adds`. `added` is 1 for one cycle for each
+    item, and `adds` must count it by the next. `done` is 1 for one cycle when the body has `ended`, memory has
+    confirmed every unit and no command is `pending`. One row a cycle, as `commands` and `beats` are ready; an item's
+    first row waits until all addresses of the record before are taken.
     """
 
     def __init__(self, replay: Replay):
@@ -120,9 +121,9 @@ class AddItems(wiring.Component):
 class UpdatePriorities(wiring.Component):
     """Executes UPDATE: a row with handle and priority for each item.
 
-    While the table limits how often an item may be sampled (`times` is not 0), a row waits 2 cycles for `exhausted`, which
-    says of the item in `body` whether it was sampled that often; its priority stays 0. `done` is 1 for one cycle when the body
-    has `ended` and no command is `pending`. Otherwise one row a cycle, as `commands` is ready.
+    While the table limits how often an item may be sampled (`times` is not 0), a row waits 2 cycles for `exhausted`,
+    which says of the item in `body` whether it was sampled that often; its priority stays 0. `done` is 1 for one cycle
+    when the body has `ended` and no command is `pending`. Otherwise one row a cycle, as `commands` is ready.
     """
 
     LOOKUP_CYCLES = 2

@@ -46,8 +46,8 @@ class OnChipRam(wiring.Component):
         return m
 
     def _queue(self, m, name, requests):
-        """Build a queue of bursts. Return whether it holds one, the oldest burst, the address and the response of its present
-        word, the input that moves on to its next word, and whether that word is the burst's last."""
+        """Build a queue of bursts. Return whether it holds one, the oldest burst, the address and the response of its
+        present word, the input that moves on to its next word, and whether that word is the burst's last."""
         shape = data.StructLayout(
             {"id": requests.payload.id.shape(), "word": len(requests.payload.addr) - WORD_BITS, "len": 8, "good": 1}
         )

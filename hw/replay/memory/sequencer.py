@@ -15,8 +15,8 @@ __all__ = ["UnitRange", "UnitSequencer"]
 class UnitRange(data.StructLayout):
     """`count` units one behind the other, to be written or read.
 
-    `in_record`: all units of record `index` of the table, `start` is 0; else units of the log of session `index` from `start`
-    on, of which only the bits below the log's length matter.
+    `in_record`: all units of record `index` of the table, `start` is 0; else units of the log of session `index` from
+    `start` on, of which only the bits below the log's length matter.
     """
 
     def __init__(self, replay: Replay):
@@ -34,9 +34,9 @@ class UnitRange(data.StructLayout):
 class UnitSequencer(wiring.Component):
     """Gives the addresses of a range's units, in order, to the writer or to the reader of units.
 
-    `load` replaces what is left of the last range by `range`, whose first address is offered in the next cycle: one address a
-    cycle, while `reads` or `writes` is ready. `idle`: no address is left; `last`: the range's last address is taken in this
-    cycle, so `load` may follow at once. `table` must not change while a record's addresses are left.
+    `load` replaces what is left of the last range by `range`, whose first address is offered in the next cycle: one
+    address a cycle, while `reads` or `writes` is ready. `idle`: no address is left; `last`: the range's last address is
+    taken in this cycle, so `load` may follow at once. `table` must not change while a record's addresses are left.
 
     Memory holds the records of all tables, then the logs of all sessions (`Config.replay`).
     """

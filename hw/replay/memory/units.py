@@ -35,8 +35,8 @@ def aligned(address):
 
 
 class UnitReader(wiring.Component):
-    """Reads units, and returns their `beats` in the order of the addresses in `units`. The low bits of an address, within
-    a unit, are ignored.
+    """Reads units, and returns their `beats` in the order of the addresses in `units`. The low bits of an address,
+    within a unit, are ignored.
 
     Up to `outstanding` units are requested ahead, each only when the queue has room for all of its beats: `r` never
     stalls, so the memory can serve others meanwhile. Latency: 2 cycles from a beat in `r` to `beats`. One beat in each
@@ -98,8 +98,8 @@ class UnitWriter(wiring.Component):
     """Writes `BEATS` of the `beats` to each address in `units`. The low bits of an address, within a unit, are ignored.
 
     Up to `outstanding` units are unconfirmed; a unit's beats are accepted after its address. One beat in each cycle, as
-    memory accepts them. `busy` is 1 from the cycle after an address was accepted until memory has confirmed all units: a
-    read that begins while `busy` is 0 returns what was written. `error` is 1 for each unit with an error response.
+    memory accepts them. `busy` is 1 from the cycle after an address was accepted until memory has confirmed all units:
+    a read that begins while `busy` is 0 returns what was written. `error` is 1 for each unit with an error response.
     """
 
     def __init__(self, address_bits: int, *, outstanding: int = 8):
@@ -120,8 +120,8 @@ class UnitWriter(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.cut = buffer = SkidBuffer(WriteData())
-        # Unconfirmed units, and those of them whose beats were not all accepted. `confirmed`: a confirmation of a unit that was not
-        # written before a reset.
+        # Unconfirmed units, and those of them whose beats were not all accepted. `confirmed`: a confirmation of a unit
+        # that was not written before a reset.
         pending, awaiting_beats = (
             Signal(range(self.outstanding + 1), name=name) for name in ("pending", "awaiting_beats")
         )

@@ -18,7 +18,8 @@ ROW_BITS, STATUS_ROWS = 8 * ROW_BYTES, STATUS.itemsize // ROW_BYTES
 
 
 class OutgoingAnswer(data.StructLayout):
-    """An answer with its recipient, the set of `fragments` that the recipient asks for, and the first row of its `list`."""
+    """An answer with its recipient, the set of `fragments` that the recipient asks for, and the first row of its
+    `list`."""
 
     def __init__(self, replay: Replay):
         super().__init__(

@@ -40,9 +40,9 @@ class Answer(data.Struct):
 class ReplyCache(wiring.Component):
     """The last answers of each session, and their lists of items and priorities.
 
-    `answer` is the answer number `index`, and `row` the list's row at `row_address`, each of 1 cycle before. `write` makes
-    `answer_next` the answer number `index`; `write_row` writes `row_next` at `write_row_address`. What is read
-    in the cycle of a write to the same place is undefined.
+    `answer` is the answer number `index`, and `row` the list's row at `row_address`, each of 1 cycle before. `write`
+    makes `answer_next` the answer number `index`; `write_row` writes `row_next` at `write_row_address`. What is read in
+    the cycle of a write to the same place is undefined.
     """
 
     def __init__(self, replay: Replay):

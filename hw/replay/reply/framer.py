@@ -39,9 +39,9 @@ class FrameHead(data.Struct):
 class ReplyFramer(wiring.Component):
     """Makes a frame of each head and the next `rows`. The port fills in the frame's addresses.
 
-    The complement stands in the last row, so no frame is stored. Latency: the first word leaves when it is full. One row
-    in each cycle, and 2 cycles between frames. `o` may stall. Up to two rows are accepted before their head; `rows.ready`
-    ends at registers.
+    The complement stands in the last row, so no frame is stored. Latency: the first word leaves when it is full. One
+    row in each cycle, and 2 cycles between frames. `o` may stall. Up to two rows are accepted before their head;
+    `rows.ready` ends at registers.
     """
 
     def __init__(self, *, bus_bits: int):

@@ -17,7 +17,8 @@ TICKETED = (Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT)
 
 
 def in_log(start, units, session):
-    """Whether all `units` from `start` on are in the session's log. Positions in a log are serial numbers of 32 bits."""
+    """Whether all `units` from `start` on are in the session's log. Positions in a log are serial numbers of 32
+    bits."""
     return (start - session.oldest)[:32] + units <= (session.written - session.oldest)[:32]
 
 
@@ -26,9 +27,9 @@ class Admission(wiring.Component):
 
     `session` is the requester's session, `other` the session whose log the request reads, `product` the request's count
     times the table's ratio. Outputs describe the inputs of 1 cycle before: `fate`; `known`: session and token belong
-    together; `enough`: the table holds as many items as its limits ask for; `counts`: the request uses up its number, for
-    which `ordered` must stay through both cycles. A FETCH of stale handles is DONE here: handles are checked when they are
-    read.
+    together; `enough`: the table holds as many items as its limits ask for; `counts`: the request uses up its number,
+    for which `ordered` must stay through both cycles. A FETCH of stale handles is DONE here: handles are checked when
+    they are read.
     """
 
     def __init__(self, replay: Replay):

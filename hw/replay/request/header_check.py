@@ -85,8 +85,8 @@ class HeaderCheck(wiring.Component):
             Kind.SHOUT: (PAYLOAD_BYTES // UNIT_BYTES, 0, 1),
         }
         count_required, length_fits, count_too_large = Signal(), Signal(), Signal()
-        # All comparisons run in parallel and the kind selects one. The rows before are subtracted from the length while the
-        # count is multiplied.
+        # All comparisons run in parallel and the kind selects one. The rows before are subtracted from the length while
+        # the count is multiplied.
         length_fits_form = {
             (each, before): ~self.length[:3].any()
             & (self.length[3:] - (before + HEADER_ROWS) == times_constant(count[:8], each))

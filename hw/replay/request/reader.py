@@ -20,14 +20,14 @@ HEADER_ROWS = 8 * FRAME_BYTES // ROW_BITS
 class RequestReader(wiring.Component):
     """Reads one request after another, each when the one before it was released.
 
-    Reads nothing before `enable` is 1 for the first time. `done` is 1 for one cycle, in which `fate` is DONE or says what is
-    wrong with the header; from the next cycle until `release` `request` and `ordered` are those of the request. From the cycle
-    after `start_body`, `body` offers the rows behind the parameters until `ended` is 1; all of them must be taken. With `opened`
-    the request's session becomes `opened_session`. `idle`: no row of a request was taken.
+    Reads nothing before `enable` is 1 for the first time. `done` is 1 for one cycle, in which `fate` is DONE or says
+    what is wrong with the header; from the next cycle until `release` `request` and `ordered` are those of the request.
+    From the cycle after `start_body`, `body` offers the rows behind the parameters until `ended` is 1; all of them must
+    be taken. With `opened` the request's session becomes `opened_session`. `idle`: no row of a request was taken.
 
     Latency: `done` comes 2 cycles after the header's last row, and 1 cycle later for each row of parameters. One row a
-    cycle. Rows that are left at `release` are skipped, one a cycle; the next request's first row is taken 2 cycles after
-    `release` or 1 cycle after the last of these.
+    cycle. Rows that are left at `release` are skipped, one a cycle; the next request's first row is taken 2 cycles
+    after `release` or 1 cycle after the last of these.
     """
 
     def __init__(self, replay: Replay):

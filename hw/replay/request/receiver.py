@@ -24,12 +24,13 @@ class RequestRow(data.Struct):
 class RequestReceiver(wiring.Component):
     """Queues frames, and offers them row by row.
 
-    `words` come with `first` and, constant over a frame, `arrived`. A frame without room is dropped whole, and `stat_drop`
-    is 1 for one cycle: the entry never stalls. `arrived_o` belongs to the frame in `rows`, from its first row to its last.
-    A frame's length must be a multiple of a row. `busy`: from the cycle after a frame began until its last row was taken.
+    `words` come with `first` and, constant over a frame, `arrived`. A frame without room is dropped whole, and
+    `stat_drop` is 1 for one cycle: the entry never stalls. `arrived_o` belongs to the frame in `rows`, from its first
+    row to its last. A frame's length must be a multiple of a row. `busy`: from the cycle after a frame began until its
+    last row was taken.
 
-    Latency: a row is offered 4 cycles after its word was taken. One row in each cycle; `rows` may stall, and its `ready`
-    ends at registers.
+    Latency: a row is offered 4 cycles after its word was taken. One row in each cycle; `rows` may stall, and its
+    `ready` ends at registers.
     """
 
     def __init__(self, *, bus_bits: int, depth: int):

@@ -19,9 +19,9 @@ PARAMETER_ROWS = SAMPLE.itemsize // ROW_BYTES
 class Request(data.StructLayout):
     """A request, from the end of its parameters until its last step.
 
-    `frame` is its header with addresses, `parameters` are the first rows of its body, `arrived` is where its frame came in,
-    `now_us` is when. `session` and `table` are indices into our tables; both are 0 if the header names no session or table
-    that exists.
+    `frame` is its header with addresses, `parameters` are the first rows of its body, `arrived` is where its frame came
+    in, `now_us` is when. `session` and `table` are indices into our tables; both are 0 if the header names no session
+    or table that exists.
     """
 
     def __init__(self, replay: Replay):
@@ -41,8 +41,8 @@ class TableState(data.Struct):
     """State of a table outside its sampler.
 
     `adds` and `sampled` count items that were added and sampled. `total` is the sum of all priorities. `size`, `ratio`,
-    `behind`, `ahead` and `times` are its limits (`LIMITS`); `credit` counts samples that may still be taken, in units of
-    2^-16. `publisher`, `start` and `units` say where `version` of the parameters of the table's policy is stored.
+    `behind`, `ahead` and `times` are its limits (`LIMITS`); `credit` counts samples that may still be taken, in units
+    of 2^-16. `publisher`, `start` and `units` say where `version` of the parameters of the table's policy is stored.
     """
 
     adds: 32

@@ -15,8 +15,8 @@ class Session(data.Struct):
     """State of a session.
 
     `nonce`, `port` and `address` are its client's. `next` is the number of its next request; the answers of the `kept`
-    requests before it are cached. Its log is kept from `oldest` on, and ends before `written`, both in units. `heard` is
-    the time of its last request in microseconds.
+    requests before it are cached. Its log is kept from `oldest` on, and ends before `written`, both in units. `heard`
+    is the time of its last request in microseconds.
     """
 
     open: 1
@@ -35,13 +35,14 @@ class Sessions(wiring.Component):
 
     `row` is the row of `index` of 1 cycle before. `write` replaces the row of `index` by `row_next`.
 
-    `search` starts a walk through all sessions. `found` is 1 for one cycle when the walk is done: 2 cycles, and 2 for each
-    session, after `search`. Then `opened` says that session `found_index` is open with `nonce`. Otherwise a new client may
-    have session `found_index`: the lowest one that is not open, or else the lowest that has been silent for
-    `SESSION_SILENT_US`. `full`: there is none. All three stay until the next search. `row` is undefined during a search.
+    `search` starts a walk through all sessions. `found` is 1 for one cycle when the walk is done: 2 cycles, and 2 for
+    each session, after `search`. Then `opened` says that session `found_index` is open with `nonce`. Otherwise a new
+    client may have session `found_index`: the lowest one that is not open, or else the lowest that has been silent for
+    `SESSION_SILENT_US`. `full`: there is none. All three stay until the next search. `row` is undefined during a
+    search.
 
-    After a reset no session is open, and every `next` is `kept` below 0. `wiped` is 1 when the rows are written, 1 cycle
-    for each session.
+    After a reset no session is open, and every `next` is `kept` below 0. `wiped` is 1 when the rows are written, 1
+    cycle for each session.
     """
 
     def __init__(self, *, sessions: int, kept: int):

@@ -45,8 +45,8 @@ def highest_one(bits, start: int = 0, end: int | None = None):
 
 
 class Histogram(wiring.Component):
-    """Buckets of the priorities above 0 of `capacity` items: the numbers of the `lowest` and the `highest` bucket that is
-    not empty, or 0 if all are empty.
+    """Buckets of the priorities above 0 of `capacity` items: the numbers of the `lowest` and the `highest` bucket that
+    is not empty, or 0 if all are empty.
 
     Latency: `lowest` and `highest` include a change `LATENCY` cycles after it was taken. One change in each cycle; the
     input never stalls once it is ready, 2^`BUCKET_BITS` cycles after a reset, in which counts are wiped. All priorities
@@ -117,8 +117,8 @@ class Histogram(wiring.Component):
         return bucket
 
     def _counts(self, m, name, buckets_read, counted, wiped, wipe):
-        """Build a memory of counts. Return a signal for the new count of bucket `counted`, and the counts of the buckets
-        `asked`, one cycle later. The count of bucket 0 is undefined."""
+        """Build a memory of counts. Return a signal for the new count of bucket `counted`, and the counts of the
+        buckets `asked`, one cycle later. The count of bucket 0 is undefined."""
         bits = exact_log2(self.capacity)
         m.submodules[name] = memory = Memory(
             shape=bits, depth=1 << BUCKET_BITS, init=[], attrs=NEVER_READ_BEFORE_WRITTEN

@@ -21,8 +21,8 @@ def tree_arity(replay: Replay) -> int:
 
 
 class Samplers(wiring.Component):
-    """A sampler for each table. `table` selects the sampler that `commands`, `results`, `filled`, `lowest` and `highest`
-    belong to; it must not change while a result is `pending`.
+    """A sampler for each table. `table` selects the sampler that `commands`, `results`, `filled`, `lowest` and
+    `highest` belong to; it must not change while a result is `pending`.
 
     Latency: 1 cycle more than the sampler's `latency`. One command in each cycle, results in order; `results` must not
     stall. `ready` is 1 when all slots are wiped after a reset; commands wait until then.

@@ -19,8 +19,8 @@ __all__ = ["TreeResult", "Operation", "SumTree", "fanouts"]
 
 
 def fanouts(capacity: int, arity: int) -> list[int]:
-    """Return the number of a node's children for each level from the root. The root has fewer if the capacity is no power
-    of the arity."""
+    """Return the number of a node's children for each level from the root. The root has fewer if the capacity is no
+    power of the arity."""
     bits, each = exact_log2(capacity), exact_log2(arity)
     return [1 << (bits % each or each)] + [arity] * (-(-bits // each) - 1)
 
@@ -31,8 +31,8 @@ def select_one_hot(here, values):
 
 
 class Operation(data.StructLayout):
-    """An update of `leaf` from priority `old` to `new`; or, if it `draws`, a sample at `fraction` / 2^64 of the total. An
-    update that `keeps` leaves the leaf as it is and ignores `new`; only a phased tree takes such updates."""
+    """An update of `leaf` from priority `old` to `new`; or, if it `draws`, a sample at `fraction` / 2^64 of the total.
+    An update that `keeps` leaves the leaf as it is and ignores `new`; only a phased tree takes such updates."""
 
     def __init__(self, capacity: int, priority_bits: int):
         super().__init__(
@@ -66,13 +66,13 @@ class TreeResult(data.StructLayout):
 class SumTree(wiring.Component):
     """Unsigned priorities of `capacity` leaves, sampled in proportion to their priorities.
 
-    A sample finds the leaf in whose half-open interval of the running sum its position lies. The tree is exact: integers
-    neither drift nor overflow, and a leaf of priority 0 is never sampled.
+    A sample finds the leaf in whose half-open interval of the running sum its position lies. The tree is exact:
+    integers neither drift nor overflow, and a leaf of priority 0 is never sampled.
 
-    A node is a row of memory. An inner row holds for each child but the first the sum of the siblings before it: a sample
-    compares them all at once, and an update adds its difference to those behind its child. Rows of leaves hold
-    priorities. Each level has a memory of its own and is a few stages of one pipeline, through which updates and samples
-    go down alike: all of them meet every level in the order in which they came.
+    A node is a row of memory. An inner row holds for each child but the first the sum of the siblings before it: a
+    sample compares them all at once, and an update adds its difference to those behind its child. Rows of leaves hold
+    priorities. Each level has a memory of its own and is a few stages of one pipeline, through which updates and
+    samples go down alike: all of them meet every level in the order in which they came.
 
     Latency: a result comes in `found` `latency` cycles after its operation was taken. One operation in each cycle,
     results in order; `found` must not stall. `total` is the sum of all priorities. `entered` is valid for each update,
@@ -247,15 +247,15 @@ class SumTree(wiring.Component):
         return placed
 
     def _pass(self, m, step, level, sums):
-        """Return the step to the next level, and the node's `sums` after it. `sums` are, for each child but the first, the
-        sum of the siblings before it."""
+        """Return the step to the next level, and the node's `sums` after it. `sums` are, for each child but the first,
+        the sum of the siblings before it."""
         low, bits = self.bits_below(level), exact_log2(self.fanouts[level])
         into, after = (
             Signal(self._step(level + 1), name=f"into_{level + 1}"),
             [Signal.like(old, name=f"after_{level}") for old in sums],
         )
-        # The position relative to each child's begin; below 0 if the position lies before the child. Sums rise from child to
-        # child, so the last child that is not behind the position is the one.
+        # The position relative to each child's begin; below 0 if the position lies before the child. Sums rise from
+        # child to child, so the last child that is not behind the position is the one.
         lefts = [step.rest, *(Signal(signed(self.sum_bits(level) + 1), name=f"left_{level}") for _ in sums)]
         m.d.comb += [left.eq(step.rest - old) for left, old in zip(lefts[1:], sums, strict=True)]
         reached = Cat(~left[-1] for left in lefts[1:])
@@ -288,7 +288,8 @@ class SumTree(wiring.Component):
     def _level(self, m, step, level, wiped, wipe):
         """Return the steps after an inner level of three stages: read a row, choose its newest copy, pass it.
 
-        The newest copy is the row that the step before passes, else the row on its way to the memory, else the memory's.
+        The newest copy is the row that the step before passes, else the row on its way to the memory, else the
+        memory's.
         """
         rows, low = prod(self.fanouts[:level]), self.bits_below(level - 1)
         row_shape = data.ArrayLayout(self.sum_bits(level), self.fanouts[level] - 1)

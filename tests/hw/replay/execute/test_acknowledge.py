@@ -1,4 +1,5 @@
-"""The end of a request alone: what is recorded, which answer is sent, in which cycle; every plausible mutant is killed."""
+"""The end of a request alone: what is recorded, which answer is sent, in which cycle; every plausible mutant is
+killed."""
 
 import random
 

@@ -1,5 +1,5 @@
-"""Executors together: each kind goes to its own, and ends; every plausible mutant is killed. What a request does to memory and
-tables is the story of tests/hw/replay/test_engine.py."""
+"""Executors together: each kind goes to its own, and ends; every plausible mutant is killed. What a request does to
+memory and tables is the story of tests/hw/replay/test_engine.py."""
 
 import random
 
@@ -20,7 +20,8 @@ LATENCY = 9
 
 
 def check(component=Execution, *, kind=Kind.ADD, fate=Fate.DONE, stalls=0.0, full=False):
-    """A request for two units, items or handles of items that were never added; session 2 asks, sessions 0 and 2 are open."""
+    """A request for two units, items or handles of items that were never added; session 2 asks, sessions 0 and 2 are
+    open."""
     rng, dut = random.Random(kind), component(REPLAY)
     rows = [rng.getrandbits(64) for _ in range(BODY_ROWS.get(kind, 0))]
     request = {"frame": {"kind": kind, "count": 2, "session": 2}, "session": 2, "parameters": 1 << 32}

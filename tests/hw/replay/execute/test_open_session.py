@@ -1,4 +1,5 @@
-"""The executor of OPEN alone: an old session is shown again, a new one begins anew; every plausible mutant is killed."""
+"""The executor of OPEN alone: an old session is shown again, a new one begins anew; every plausible mutant is
+killed."""
 
 import pytest
 from amaranth.hdl import Value

@@ -1,4 +1,5 @@
-"""Counts of samples, and the end of items that were sampled too often, against a list; every plausible mutant is killed."""
+"""Counts of samples, and the end of items that were sampled too often, against a list; every plausible mutant is
+killed."""
 
 import random
 

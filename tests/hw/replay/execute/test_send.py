@@ -1,4 +1,5 @@
-"""Executors of FETCH, LOAD and SHOUT alone: lists of handles, data frames, recipients; every plausible mutant is killed."""
+"""Executors of FETCH, LOAD and SHOUT alone: lists of handles, data frames, recipients; every plausible mutant is
+killed."""
 
 import random
 

@@ -1,4 +1,5 @@
-"""Places of sessions: rows that are kept, and the search for a newcomer's, against the golden model; every plausible mutant is killed."""
+"""Places of sessions: rows that are kept, and the search for a newcomer's, against the golden model; every plausible
+mutant is killed."""
 
 import random
 

@@ -1,4 +1,5 @@
-"""The sampler against the golden model: every handle, sample, sum and stale handle; every plausible mutant is killed."""
+"""The sampler against the golden model: every handle, sample, sum and stale handle; every plausible mutant is
+killed."""
 
 import random
 
