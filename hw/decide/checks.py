@@ -53,12 +53,11 @@ class FrameKind(data.Struct):
 
 
 class Checks(wiring.Component):
-    """The table of docs/protocol.md section 3, down to what needs a slot.
+    """Checks a frame by the table of docs/protocol.md section 3, down to what needs a slot.
 
-    Each check is registered: `fault`, `outcome` and `payload` follow the inputs by one cycle, all else is
-    combinational. `fault`: `outcome` says which check failed. A sound control message has no fault and `control` set;
-    `answer`: an acknowledgement or a notice from the parent. `payload`: bytes of the numbers, at four an element.
-    `leaf`: the job has a parent. `request`: of the replay service.
+    `kind` is combinational. `fault`, `outcome` and `payload` follow the inputs by 1 cycle; one frame per cycle, without
+    stalls. With `fault`, `outcome` names the first check that fails. A control message that passes goes on to
+    membership. `payload` is the length of the elements in bytes, at four an element.
     """
 
     def __init__(self, config: Config):

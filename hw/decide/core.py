@@ -40,7 +40,7 @@ __all__ = ["Core", "Trace"]
 
 
 class Trace(data.Struct):
-    """What became of a frame, for whoever watches."""
+    """The outcome of a frame, with the fields that identify the frame, for an observer."""
 
     outcome: Outcome
     port: 4
@@ -50,17 +50,22 @@ class Trace(data.Struct):
 
 
 class Core(wiring.Component):
-    """Takes frames' headers one at a time and gives exactly one outcome and one verdict for each, in order.
+    """Decides frames one at a time: exactly one outcome and one verdict for each, in order.
 
-    An ordinary frame has its verdict 2 cycles after its headers were taken, and the next headers are taken after 2; a
-    request for the replay service has its verdict after 3, the next after 4; a contribution, receipt or claim after 5
-    and 6, or after 5 and 9 while somebody waits to join its asynchronous job; a control message takes as many cycles as
-    its walk through the tables, and so does a member that is evicted because the frame's sender waits for it. Not ready
-    after a reset until the tables are wiped, the `MacTable` among them. `decided` with `trace`, `claimed` with `age`,
-    and `stats` tell of the cycle before. `headers` wait while a verdict or a reply cannot be verdict_taken on. A verdict with
-    a reply and the reply are offered together, each while the other's receiver is ready: a receiver must stay ready
-    until it is served, as a `SkidBuffer` and the `ReplyComposer` do. A Join or Leave for the parent in `parents` follows the
-    frame that caused it. The truth is `sim/model/tree_switch.py`; the rules are docs/protocol.md.
+    Latency from headers to verdict, and cycles until the next headers are taken:
+
+    - 2 and 2 for an ordinary frame;
+    - 3 and 4 for a request for the replay service;
+    - 5 and 6 for a contribution, a receipt or a claim; 5 and 9 while somebody waits to join an asynchronous job;
+    - for a control message, and for a frame whose sender waits for a member that is evicted, those of `Membership`.
+
+    Back-pressure: `headers` stall while a verdict or a reply is not taken. A verdict with a reply and that reply are
+    offered together, each while the other's receiver is ready; so a receiver must stay ready until it is served, as a
+    `SkidBuffer` and the `ReplyComposer` do. A Join or Leave for the parent in `parents` follows the frame that caused
+    it. After a reset the core takes no headers until all tables are erased, the `MacTable` among them.
+
+    `decided` with `trace`, `claimed` with `age`, and `stats` report the cycle before. Source:
+    `sim/model/tree_switch.py`, docs/protocol.md.
     """
 
     def __init__(self, config: Config):

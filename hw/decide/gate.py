@@ -15,11 +15,12 @@ __all__ = ["Gate"]
 
 
 class Gate(wiring.Component):
-    """One verdict for one frame, in order: its words go to `forwarded` or `requests`, or its payload to `contributions`,
-    or nowhere.
+    """Carries out verdicts, one for each frame, in order.
 
-    Every operation goes to `works` first. Combinational: latency 0, one word per cycle. `forwarded` and `requests`, which
-    come with `arrived`, cannot stall (a full queue drops, and counts); `works` and `contributions` stall the lane.
+    A frame's words go to `forwarded` or to `requests`, its payload to `contributions`, or the frame is dropped. An
+    operation goes to `works` before its payload. Latency 0 (combinational), one word per cycle. `forwarded` and
+    `requests`, which comes with `arrived`, cannot stall: a full queue behind them drops the frame and counts it.
+    `works` and `contributions` stall the shared pipeline.
     """
 
     def __init__(self, config: Config):

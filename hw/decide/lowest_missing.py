@@ -17,11 +17,12 @@ def lower(a: Value, b: Value) -> Value:
 
 
 class LowestMissing(wiring.Component):
-    """The lowest seq whose result some live member may lack: `tree.lowest` of `sim/model/decide/tree.py`.
+    """Finds the lowest seq whose result some live member may lack.
 
-    Live members lack results within 4W of each other's, so a few bits of how far each is from `member` tell the least;
-    `member` itself counts as `gain` ahead of what `acknowledged` says. 3 cycles after `acknowledged`, `live` and `member`, 2 after
-    `gain`, which is not negative; one a cycle.
+    Live members lack results within 4W of each other's, so a few bits of each one's distance from `member` suffice.
+    `member` itself is taken as `gain` ahead of what `acknowledged` says; `gain` is not negative. Latency 3 cycles from
+    `acknowledged`, `live` and `member`, 2 from `gain`; one result per cycle, without stalls. Source: `lowest` of
+    `sim/model/decide/tree.py`.
     """
 
     def __init__(self, config: Config):

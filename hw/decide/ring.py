@@ -1,7 +1,5 @@
 """The ring's rules as combinational logic; the truth is `sim/model/decide/ring.py`."""
 
-from types import SimpleNamespace
-
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -18,9 +16,12 @@ __all__ = ["Asked", "Report", "Ring", "RingDecision"]
 
 
 class Asked(data.Struct):
-    """What the ring needs to know of a contribution or a receipt. In an asynchronous job `requires_all` is set and `boundary`
-    is not, and `covered` says that the seq belongs to an update that was granted. In trees also of an `uplink`, or of a
-    result from above to `install`; `ranks`, `tainted_ranks`: whose numbers it brings, and whose were rejected."""
+    """What the ring has to know of a contribution or a receipt.
+
+    In an asynchronous job `requires_all` is 1 and `boundary` is 0, and `covered` says that the seq belongs to a granted
+    update. In trees the frame may be an `uplink`, or a result from the parent to `install`. `ranks` and `tainted_ranks`
+    say whose elements it brings, and whose were rejected.
+    """
 
     receipt: 1
     want: 1
@@ -40,7 +41,7 @@ class Asked(data.Struct):
 
 
 class Report(data.Struct):
-    """A receipt to the parent: nobody below lacks a result below `seq - behind`; `want`: that of `seq` is wanted."""
+    """A receipt to the parent: no member lacks a result below `seq - behind`; with `want` the result of `seq` is wanted."""
 
     seq: SEQ_BITS
     behind: 16
@@ -77,20 +78,21 @@ class RingDecision(data.StructLayout):
 
 
 class Ring(wiring.Component):
-    """Decides one contribution or receipt, given the rows of its job, its slot and what the members hold; in an
-    asynchronous job (`asked.granted`) also to whom the seq is granted, if it is known to be (`asked.covered`).
+    """Decides one contribution or receipt, from the rows of its job and its slot and what the members acknowledged.
 
-    In four steps, because it is the longest logic in the switch: differences of serial numbers and times, what follows
-    of each alone, what follows of several, and the decision. The first three are registered, the fourth is
-    combinational. Inputs must be held for four cycles (`leaf` and `asked.length` need be right from the second,
-    `asked.covered` and `granted` in the third); `outcome` and what follows are right in the fourth. `silent`, a cycle
-    after `heard`: members of whom nothing has come for as long as the job allows. `evicts`: the sender waits for some
-    of these, the set `late`.
+    It is the longest logic in the switch, so it takes four steps: differences of serial numbers and times, what follows
+    of each alone, what follows of several, and the decision. The first three end in registers, the fourth is
+    combinational. Latency 3 cycles, one frame in 4 cycles: the inputs are held for four. `is_leaf` and `asked.length`
+    may come in the second, `asked.covered` and `granted`, the members to whom an asynchronous job granted the seq, in
+    the third. `decision`, `evicts` and `late` are valid in the fourth. Nothing stalls.
 
-    In trees (`sim/model/decide/tree.py`) what a `leaf` would complete goes `up`; `report` is right in the fourth
-    cycle, too; `lowest` is what its worst live member lacks, 4 cycles after `acknowledged` and the job's row; `reports`: it
-    sends its parent a receipt, `report`, for a member's or for a repeat that it can only wait with. While it `departs`
-    nobody has a message that counts.
+    `silent`, one cycle after `heard`, is the set of members that the switch has not heard from for as long as the job
+    allows. `evicts`: the sender waits for some of them, the set `late`.
+
+    In trees, with `is_leaf`, the switch sends up what it completes. `lowest` is the lowest seq whose result some live member lacks, 4
+    cycles after `acknowledged` and the job's row; while a member `departs`, no message counts for it. A leaf sends its
+    parent a receipt for a member's, and for a repeat of which it can only wait. Source:
+    `sim/model/decide/ring.py` and `tree.py`.
     """
 
     def __init__(self, config: Config):
@@ -189,8 +191,8 @@ class Ring(wiring.Component):
             grows.requires_all.eq(Mux(installs, ~opens & slot.requires_all, asked.requires_all)),
             count.eq(Mux(opens, 0, tally) + (~rejects & bit.any())),  # who adds is not in the slot
         ]
-        gains, jumps, far, lap, claimed, anew = (
-            Signal(name=name) for name in ("gains", "jumps", "far", "lap", "claimed", "anew")
+        gains, jumps, beyond_ring, next_lap, claimed, opens_update = (
+            Signal(name=name) for name in ("gains", "jumps", "beyond_ring", "next_lap", "claimed", "opens_update")
         )
         arrived, members, expected = (
             Signal(self.config.members, name=name) for name in ("arrived", "members", "expected")
@@ -200,10 +202,10 @@ class Ring(wiring.Component):
         m.d.sync += [
             gains.eq(gain > 0),
             jumps.eq(gain > slots),
-            far.eq(ahead > slots),
-            lap.eq(ahead == slots),
+            beyond_ring.eq(ahead > slots),
+            next_lap.eq(ahead == slots),
             claimed.eq(job.segments.any()),
-            anew.eq(opens & job.segments.any()),
+            opens_update.eq(opens & job.segments.any()),
             arrived.eq(grows.arrived),
             members.eq(grows.members),
             expected.eq(grows.expected),
@@ -211,7 +213,9 @@ class Ring(wiring.Component):
             held.eq(collecting | sent_up | (complete & (lacks & ~bit).any())),
             stored.eq(complete & same),
             enough.eq(has_enough(grows.requires_all, count, job.threshold, overdue & ~opens)),
-            closes.eq(is_complete(slot, has_enough(slot.requires_all, tally, job.threshold, overdue))),
+            closes.eq(
+                is_complete(slot.expected, slot.arrived, has_enough(slot.requires_all, tally, job.threshold, overdue))
+            ),
             # A result does not say them, and may have opened the slot.
             other_format.eq(
                 ~opens
@@ -227,7 +231,7 @@ class Ring(wiring.Component):
 
         # Third, what follows of several: who is expected then, whether those are all there, and what speaks against the
         # frame.
-        filled = SimpleNamespace(arrived=arrived, expected=Mux(anew, self.granted, expected))
+        awaits = Mux(opens_update, self.granted, expected)
         full, fresh, joins, beyond, stale, taken, outside, repeated, lapped, anybody = (
             Signal(name=name)
             for name in (
@@ -249,21 +253,21 @@ class Ring(wiring.Component):
         absent = self.silent & ~bit
         m.d.comb += awaited.eq(Mux(collecting, slot.expected & ~slot.arrived, lacks))
         m.d.sync += [
-            expects.eq(filled.expected),
-            full.eq(is_complete(filled, enough)),
+            expects.eq(awaits),
+            full.eq(is_complete(awaits, arrived, enough)),
             fresh.eq(opens | (slot.members == 0)),
             joins.eq(job.joining.any()),
             late.eq(awaited & absent),
             granted_late.eq(self.granted & absent),
             anybody.eq(self.granted.any()),
-            beyond.eq(~installs & (behind_bad | jumps) | (~receipt & far)),
+            beyond.eq(~installs & (behind_bad | jumps) | (~receipt & beyond_ring)),
             stale.eq((ahead < 0) | (same & (slot.state == SlotState.EMPTY))),
             # Whoever opens a slot within its window holds the result on the lap before.
             taken.eq(opens & held),
-            outside.eq(claimed & (opens | collecting) & ~(filled.expected & bit).any()),
+            outside.eq(claimed & (opens | collecting) & ~(awaits & bit).any()),
             repeated.eq(~opens & ~installs & (here | ~collecting)),
             # Nobody opened the slot that the next lap of an asynchronous job has granted.
-            lapped.eq(asked.want & claimed & asked.covered & lap),
+            lapped.eq(asked.want & claimed & asked.covered & next_lap),
         ]
 
         # Fourth, the decision, and the slot as it will be.

@@ -8,11 +8,11 @@ from iswitch.wire import UDP_PORT
 __all__ = ["Address", "Binding", "Parent", "SWITCH_UDP"]
 
 SWITCH_UDP = int.from_bytes(UDP_PORT.to_bytes(2, "big"), "little")
-"""Of an Address that is a switch's."""
+"""The UDP port in an Address that is a switch's."""
 
 
 class Address(data.Struct):
-    """Where a frame to a host goes; bytes in wire order, first byte lowest."""
+    """The destination of a frame to a host. Bytes are in wire order, first byte lowest."""
 
     mac: 48
     ip: 32
@@ -20,8 +20,10 @@ class Address(data.Struct):
 
 
 class Parent(data.Struct):
-    """Where a job's parent is, if it has one here (`valid`), and the global ranks that join below this switch; bytes in
-    wire order."""
+    """Where the parent of a job is, if the job has one here (`valid`), and the global ranks that join below this switch.
+
+    Bytes are in wire order, first byte lowest.
+    """
 
     mac: 48
     ip: 32
@@ -31,8 +33,10 @@ class Parent(data.Struct):
 
 
 class Binding(data.StructLayout):
-    """A member's index in the whole table, with its port and address, told to the ports when it joins. The index after
-    the last member's is that of the job's parent."""
+    """Where a member is: its index among all members of all jobs, its port and its address.
+
+    The core sends one to the output ports when a member joins. The index after the last member's is the parent's.
+    """
 
     def __init__(self, config: Config):
         super().__init__(

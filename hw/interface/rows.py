@@ -37,22 +37,25 @@ SETTINGS_FIELDS = (
     "staleness",
     "segments",
 )
-"""Of a job: what its founder says, written once."""
+"""Fields of a job that its creator chooses, written once."""
 
 
 ROSTER_FIELDS = ("live", "joining", "admitted", "admitted_seq")
-"""Of a job: what changes at a boundary, too, and not only by control messages."""
+"""Fields of a job that say who takes part. A boundary changes them, too, not only a control message."""
 
 
 SENDER_FIELDS = ("nonce", "address", "port")
-"""Of a member: what its first Join says, written once."""
+"""Fields of an entry that say whom it belongs to, written once, by the first Join."""
 
 
 def job_row(config: Config) -> data.StructLayout:
-    """One job. `elements` is its largest segment, `limit` the biased exponent at which window64 rejects; `deadline` and
-    `evict` in microseconds; `segments` is 0 if it is synchronous. Of `live`, `joining`, `admitted` and `admitted_seq` the
-    model's `ring.Ring` says what they are. In trees: `tree` as in the model's `membership.Job`, `ranks` those of all
-    who have confirmed, and what the switch is to its parent (`up_...`, the model's `tree_switch.ParentMembership`)."""
+    """Return the layout of a job's row.
+
+    `elements` is the largest segment. `limit` is the biased exponent from which on window64 rejects an element. `segments` is 0
+    in a synchronous job. `live`, `joining`, `admitted` and `admitted_seq` are those of the model's `ring.Ring`. In
+    trees, `tree` is that of the model's `membership.Job`, `ranks` are those of all confirmed members, and the `up_`
+    fields are what the switch is to its parent, as in the model's `tree_switch.ParentMembership`.
+    """
     return data.StructLayout(
         {
             "state": JobState,
@@ -92,9 +95,12 @@ def job_row(config: Config) -> data.StructLayout:
 
 
 def member_row(config: Config) -> data.StructLayout:
-    """One member of one job. `pending`: the Join was answered but not yet confirmed; `live`: it was, and the member is
-    live or joining. The token outlives a departure, so that a repeated Leave can be answered. `ranks`: its global
-    ranks."""
+    """Return the layout of a member's row, which is an entry of its job.
+
+    `pending`: the Join was answered but is not confirmed yet. `live`: the Join is confirmed, and the member is live or
+    joining. The token outlives a departure, so that a repeated Leave can be answered. `ranks` are the member's global
+    ranks.
+    """
     return data.StructLayout(
         {
             "pending": 1,
@@ -110,8 +116,11 @@ def member_row(config: Config) -> data.StructLayout:
 
 
 def slot_row(config: Config) -> data.StructLayout:
-    """One slot; the fields are those of the model's `ring.Slot`. `length` in bytes. In trees `tainted` is by rank, as
-    are `ranks`, and `partial` stands beside them (the model's `ring.Names`)."""
+    """Return the layout of a slot's row, with the fields of the model's `ring.Slot`.
+
+    `length` is in bytes. In trees `tainted` and `ranks` are sets of ranks, and with `partial` those of the model's
+    `ring.Names`.
+    """
     members = config.members
     return data.StructLayout(
         {
@@ -133,13 +142,16 @@ def slot_row(config: Config) -> data.StructLayout:
 
 
 def slot_number(config: Config, job: Value, seq: Value) -> Value:
-    """Of the slot of a job to which a seq belongs."""
+    """Return the number of the slot in which a seq of a job lives."""
     return Cat(seq[: exact_log2(config.slots)], job[: exact_log2(config.jobs)])
 
 
 def claims_row(config: Config) -> data.StructLayout:
-    """What is claimed in one asynchronous job, as in the model's `claims.Claims`: the `base` of the next update, the
-    set `waiting`, each member's `last` k, and the kept grants, newest first."""
+    """Return the layout of an asynchronous job's claims, as in the model's `claims.Claims`.
+
+    `base` is that of the next update, `waiting` the set of members whose claims wait, `last` the number of each member's
+    last claim. `grants` are the kept grants, the newest first.
+    """
     grant = data.StructLayout({"valid": 1, "base": SEQ_BITS, "members": config.members})
     return data.StructLayout(
         {

@@ -13,9 +13,12 @@ __all__ = ["Verdict", "Work"]
 
 
 class Work(data.StructLayout):
-    """One operation for the aggregator. `include`: add the payload; `first`: overwrite; `write`: store the sum; `emit`:
-    send it out under `result`. `wide`: the payload has 8 bytes an element; `tailed`: a tail stands behind it; `as_is`:
-    what is stored is a result from above."""
+    """One operation for the aggregator.
+
+    `include`: the payload is added. `first`: it overwrites what is stored. `write`: the sum is stored. `emit`: the sum leaves
+    with the header `result`. In trees, `wide`: the payload has 8 bytes an element; `tailed`: a tail follows it; `as_is`:
+    what is stored is a result from the parent.
+    """
 
     def __init__(self, config: Config):
         super().__init__(
@@ -35,9 +38,12 @@ class Work(data.StructLayout):
 
 
 class Verdict(data.StructLayout):
-    """The core's word on a frame, or (`frame` = 0) an operation that needs none. `ports`: the set of those by which an
-    ordinary frame leaves, as the `host_reply` if that is valid. `replay`: it is a request for the replay service, from
-    `port`."""
+    """What happens to a frame, or, if `frame` is 0, an operation without a frame.
+
+    `works`: the aggregator has `work` to do. `ports` is the set of ports by which an ordinary frame leaves, as the
+    `host_reply` if that is valid. `replay`: the frame is a request for the replay service, from `port`. `length` is the
+    frame's, in bytes.
+    """
 
     def __init__(self, config: Config):
         super().__init__(

@@ -100,7 +100,7 @@ class SlotCompletion(wiring.Component):
             wait_row(m, "READ_SLOT", then="COMPARE_SLOT", cycles=2)
             with m.State("COMPARE_SLOT"):
                 state = Mux(is_leaf, SlotState.SENT_UP, SlotState.COMPLETE)
-                offer(remains, state, collecting & is_complete(remains, enough))
+                offer(remains, state, collecting & is_complete(remains.expected, remains.arrived, enough))
                 m.next = "WRITE_SLOT"
             with m.State("WRITE_SLOT"):
                 with m.If(~completed.valid | completed.ready):

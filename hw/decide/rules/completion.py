@@ -12,9 +12,9 @@ def has_enough(requires_all, count, threshold, overdue):
     return ~requires_all & ((count >= threshold) | overdue)
 
 
-def is_complete(slot, enough):
-    """Return whether a slot that has enough, or not, waits for nobody any more."""
-    return ~(slot.expected & ~slot.arrived).any() | enough
+def is_complete(expected, arrived, enough):
+    """Return whether a slot is complete: all `expected` members have `arrived`, or those in the sum are enough."""
+    return ~(expected & ~arrived).any() | enough
 
 
 def admit_joining(m, completes, slot, now, tables):

@@ -11,10 +11,10 @@ __all__ = ["first_failing"]
 
 
 def first_failing(checks: Iterable[tuple[Value, IntEnum]]) -> tuple[Value, Value]:
-    """Return whether a check fails, and the name of the first check that does.
+    """Return whether a check fails, and the name of the first that does, which means nothing if none fails.
 
-    Each check is a condition that must hold, and a name. If no check fails, the name has no meaning. The tree is as deep
-    as the logarithm of their number.
+    `checks` are conditions that must hold, with names. The tree is balanced: its depth is the logarithm of their
+    number.
     """
 
     def first(one, other):
