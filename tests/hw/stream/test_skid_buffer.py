@@ -2,8 +2,10 @@
 
 import pytest
 
+import hw.stream.skid_buffer
 from hw.stream.packet import Packet
 from hw.stream.skid_buffer import SkidBuffer
+from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 
 
@@ -36,3 +38,23 @@ def test_skid_buffer_holds_two_items_while_the_output_stalls():
     assert sum(taken < 40 for taken in source.times) == 2
     assert sink.items == list(range(5))
     assert sink.times == list(range(40, 45))
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("self.i.ready.eq(~spare_valid)", "self.i.ready.eq(1)"),
+        ("m.d.sync += spare_valid.eq(0)", "pass"),
+        ("payload.eq(spare)", "payload.eq(self.i.payload)"),
+        ("self.i.valid | spare_valid", "self.i.valid"),
+    ],
+)
+def test_a_mutant_of_the_skid_buffer_is_noticed(sound, wrong):
+    dut = mutant(hw.stream.skid_buffer, sound, wrong).SkidBuffer(8)
+    bench = Bench(dut, stalls=0.5)
+    bench.source(dut.i, range(50))
+    sink = bench.sink(dut.o)
+    with pytest.raises((AssertionError, TimeoutError)):
+        bench.run()
+        assert sink.items == list(range(50))
