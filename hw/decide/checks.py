@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from hw.decide.rules.first_failing import first_failing
 from hw.decide.rules.sender import matches_sender
 from hw.interface.address import Parent
-from hw.interface.headers import Headers
+from hw.interface.headers import Headers, format_of, type_of, version_of
 from hw.interface.layout import from_big_endian
 from hw.interface.rows import job_row, member_row
 from hw.numeric.formats import is_wide, uplink_format
@@ -16,7 +16,6 @@ from iswitch.wire import (
     ACK,
     ADDRESSES,
     CONTROL,
-    FLAGS_SHIFT,
     FRAME_BYTES,
     TAIL_BYTES,
     UDP_PORT,
@@ -79,8 +78,8 @@ class Checks(wiring.Component):
         m = Module()
         frame, scan = self.headers.frame, self.headers.arrival.scan
         job, member = self.job, self.member
-        type, kind = frame.version_type[:4], self.kind
-        format = frame.format_flags[:FLAGS_SHIFT]
+        type, kind = type_of(frame), self.kind
+        format = format_of(frame)
         lengths, ends_well, payload, body = Signal(), Signal(), Signal.like(self.payload), Signal.like(scan.length)
         m.d.comb += [
             kind.control.eq(type == Type.CONTROL),
@@ -135,7 +134,7 @@ class Checks(wiring.Component):
             m.d.comb += payload_good.eq(ends_well & (payload != 0) & (payload[:2] == 0) & (payload[2:] <= job.elements))
         port_good, address_good = matches_sender(self.headers, member)
         checks = [
-            (frame.version_type[4:] == VERSION, Outcome.VERSION),
+            (version_of(frame) == VERSION, Outcome.VERSION),
             (lengths, Outcome.LENGTH),
             (scan.ip_good, Outcome.IP_CHECKSUM),
             (scan.udp_good, Outcome.UDP_CHECKSUM),

@@ -3,8 +3,9 @@
 from amaranth.hdl import Array, Mux
 
 from hw.decide.held_frame import HeldFrame
+from hw.interface.headers import format_of, has_flag
 from hw.numeric.formats import format_of_job, is_rejected
-from iswitch.wire import FLAGS_SHIFT, ContributionFlag, ResultFlag, flag_bit
+from iswitch.wire import FLAGS_SHIFT, ContributionFlag, ResultFlag
 
 __all__ = ["connect_inputs"]
 
@@ -15,7 +16,7 @@ def connect_inputs(m, held: HeldFrame, parents, *, rows, checks, ring, claims):
     `parents` has the parent of each job; that of the frame's job comes with the job's row.
     """
     frame, scan, asked, kind = held.frame, held.headers.arrival.scan, ring.asked, checks.kind
-    format, asynchronous = frame.format_flags[:FLAGS_SHIFT], rows.job_row.segments.any()
+    format, asynchronous = format_of(frame), rows.job_row.segments.any()
     m.d.comb += [
         checks.headers.eq(held.headers),
         checks.job.eq(rows.job_row),
@@ -30,9 +31,9 @@ def connect_inputs(m, held: HeldFrame, parents, *, rows, checks, ring, claims):
         asked.receipt.eq(kind.receipt),
         asked.seq.eq(frame.seq),
         asked.behind.eq(frame.behind),
-        asked.want.eq(frame.format_flags[flag_bit(ContributionFlag.WANT)]),
-        asked.requires_all.eq(frame.format_flags[flag_bit(ContributionFlag.REQUIRES_ALL)] | asynchronous),
-        asked.boundary.eq(frame.format_flags[flag_bit(ContributionFlag.BOUNDARY)] & ~asynchronous),
+        asked.want.eq(has_flag(frame, ContributionFlag.WANT)),
+        asked.requires_all.eq(has_flag(frame, ContributionFlag.REQUIRES_ALL) | asynchronous),
+        asked.boundary.eq(has_flag(frame, ContributionFlag.BOUNDARY) & ~asynchronous),
         asked.numeric.eq(format_of_job(format)),
         asked.length.eq(checks.payload),
         asked.covered.eq(claims.covered),

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.interface.headers import FRAME_LAYOUT, Arrival, Headers
+from hw.interface.headers import FRAME_LAYOUT, Arrival, Headers, type_of
 from hw.interface.layout import from_big_endian
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
 from hw.stream.packet import Packet, require_bus, word_of
@@ -67,7 +67,7 @@ class Parser(wiring.Component):
             & (head.ip_dst.as_value() == self.own_ip)
             & (from_big_endian(head.udp_dst) == UDP_PORT)
         )
-        control = ours & ((head.version_type[:4] == Type.CONTROL) | (head.version_type[:4] == Type.ACK))
+        control = ours & ((type_of(head) == Type.CONTROL) | (type_of(head) == Type.ACK))
 
         # The word before completed the header (`headed`), or the place of a control message's body (`bodied`), for which
         # the item of a control message `waits`.

@@ -1,12 +1,23 @@
 """A frame's headers, and what ingress found out about the frame."""
 
+from amaranth.hdl import Value
 from amaranth.lib import data
 
 from hw.interface.layout import layout
 from hw.stream.packet import LENGTH_BITS
-from iswitch.wire import CONTROL, FRAME
+from iswitch.wire import CONTROL, FLAGS_SHIFT, FRAME, TYPE_BITS, ContributionFlag, ResultFlag, flag_bit
 
-__all__ = ["Arrival", "CONTROL_LAYOUT", "FRAME_LAYOUT", "Headers", "Scan"]
+__all__ = [
+    "Arrival",
+    "CONTROL_LAYOUT",
+    "FRAME_LAYOUT",
+    "Headers",
+    "Scan",
+    "format_of",
+    "has_flag",
+    "type_of",
+    "version_of",
+]
 
 
 class Scan(data.Struct):
@@ -46,3 +57,23 @@ class Headers(data.Struct):
     body: CONTROL_LAYOUT
     arrival: Arrival
     ours: 1
+
+
+def type_of(frame: data.View) -> Value:
+    """Return the type of a frame, a `Type`."""
+    return frame.version_type[:TYPE_BITS]
+
+
+def version_of(frame: data.View) -> Value:
+    """Return the version of the protocol that a frame has."""
+    return frame.version_type[TYPE_BITS:]
+
+
+def format_of(frame: data.View) -> Value:
+    """Return the number format of a frame's payload, a `Format`."""
+    return frame.format_flags[:FLAGS_SHIFT]
+
+
+def has_flag(frame: data.View, flag: ContributionFlag | ResultFlag) -> Value:
+    """Return whether a frame has a flag."""
+    return frame.format_flags[flag_bit(flag)]

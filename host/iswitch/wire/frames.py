@@ -16,6 +16,7 @@ __all__ = [
     "ETHERTYPE_ARP",
     "ETHERTYPE_IPV4",
     "FLAGS_SHIFT",
+    "TYPE_BITS",
     "FRAME",
     "FRAME_BYTES",
     "Format",
@@ -108,7 +109,8 @@ class ResultFlag(IntFlag):
     MEMBERS_CHANGED = 8
 
 
-_TYPE_BITS = 4
+TYPE_BITS = 4
+"""Bits of `version_type` that hold the type, below the version."""
 FLAGS_SHIFT = 4
 """The flags in `format_flags` begin at this bit, above the format."""
 
@@ -126,7 +128,7 @@ def version_type(type: Any) -> Any:
     int or amaranth.hdl.Value
         The byte; a Value for a Value.
     """
-    return VERSION << _TYPE_BITS | type
+    return VERSION << TYPE_BITS | type
 
 
 def flag_bit(flag: ContributionFlag | ResultFlag) -> int:

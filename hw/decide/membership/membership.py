@@ -17,7 +17,7 @@ from hw.decide.membership.slot_completion import SlotCompletion
 from hw.decide.tables.access import Access, connect_data, connect_rows, connect_writes, write_back
 from hw.decide.tables.tables import MEMBERSHIP_WRITES
 from hw.interface.address import Binding, Parent
-from hw.interface.headers import Headers
+from hw.interface.headers import Headers, type_of
 from hw.interface.layout import layout
 from hw.interface.rows import TICK_BITS, slot_row
 from iswitch.config import Config
@@ -244,7 +244,7 @@ class Membership(wiring.Component):
         ]
         if self.config.uplinks:
             from_parent = Signal()
-            m.d.sync += from_parent.eq(frame.version_type[:4] != Type.CONTROL)
+            m.d.sync += from_parent.eq(type_of(frame) != Type.CONTROL)
             m.d.comb += [
                 request.from_parent.eq(from_parent),
                 request.is_leaf.eq(self.is_leaf),

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import Out
 
 from hw.decide.membership.procedure import FollowUp, procedure_ports, wait_row
 from hw.decide.tables.access import write_back
+from hw.interface.headers import type_of
 from hw.interface.layout import layout
 from iswitch.config import Config
 from iswitch.wire import ACK, NO_MEMBER, Action, JobState, Reason, Type
@@ -62,7 +63,7 @@ class ParentReply(wiring.Component):
         epochs_ahead = Signal(16)
         m.d.comb += epochs_ahead.eq(frame.epoch - job.epoch)
         m.d.sync += [
-            acknowledges.eq(frame.version_type[:4] == Type.ACK),
+            acknowledges.eq(type_of(frame) == Type.ACK),
             of_leave.eq(said.action == Action.LEAVE),
             runs.eq(said.state == JobState.RUNNING),
             refused.eq(said.reason != Reason.DONE),
