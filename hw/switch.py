@@ -41,14 +41,15 @@ class Switch(wiring.Component):
 
     Store-and-forward at the entry, cut-through from there on. All ports share one pipeline, which takes one bus word per
     cycle. Only a full memory stalls `rx`; a MAC that cannot wait sets `error` on the frame that it had to truncate.
-    Nothing after the gate stalls: a full output queue drops frames and counts them.
+    Behind the gate only the aggregator stalls, for a bounded time: until the FIFO of sums has room. A full output queue drops
+    frames and counts them.
 
     Members
     -------
     rx, tx : streams of Packet
         Frames that each port receives and sends.
     now_us : 32, in
-        Time in microseconds, modulo 2^32: the only clock of all timers.
+        Time in microseconds, modulo 2^32: the time of deadlines, of silence and of MAC aging.
     seed : 64, in
         Source of tokens and epochs, read at the first Join.
     own_mac, own_ip : in
