@@ -35,15 +35,16 @@ class ClaimDecision(data.StructLayout):
 
 
 class Claims(wiring.Component):
-    """Decides one CLAIM; of a contribution or receipt it says to whom the seq is granted. Given the rows of the job and
-    what members hold.
+    """Decides a CLAIM; for a contribution or a receipt it says to which members the seq is granted.
 
-    In three steps, for there are S + 1 kept grants: comparisons of serial numbers, what follows of all of them, the
-    decision. The first two are registered, the third is combinational: inputs must be held for three cycles, outputs
-    are right in the third. `at`: the weights of a claim, or the seq that is looked up. `covered`, `granted`: the update
-    that owns it is known, and granted to these. `behind`: the live members not known to hold all that was granted. Of a
-    claim, `k` is its number: `grants` is a GRANT of `base` to `members`, sent to `receivers`; `waits` whom the claimant
-    waits for. Nothing of this is built if the switch has no asynchronous jobs.
+    In three steps, because S + 1 grants are kept: comparisons of serial numbers, what follows of all of them, the
+    decision. The first two end in registers, the third is combinational. Latency 2 cycles; the inputs are held for
+    three. Nothing stalls.
+
+    `at` is the weights of a claim, or the seq to look up; `k` is the claim's number. `covered`: the update that owns the
+    seq is known; it is granted to the set `granted`. `behind` is the set of live members that may not hold everything
+    granted. `row_next` is the row after the `decision`, `age` that of the claim in updates. A switch without
+    asynchronous jobs has none of this. Source: `sim/model/decide/claims.py`.
     """
 
     def __init__(self, config: Config):
