@@ -327,7 +327,7 @@ MUTANTS = [
     ("empty = last.draws & (last.total == 0)", "empty = Const(0)"),
     ("leaf.eq(Mux(empty, 0,", "leaf.eq(Mux(Const(0), 0,"),
     ("Mux(last.draws, chosen, 0))),", "chosen)),"),
-    ("select_one_hot(here, rows[2])", "selected(here, rows[1])"),
+    ("select_one_hot(here, rows[2])", "select_one_hot(here, rows[1])"),
     ("here.eq(Cat(Const(1, 1), reached) & ~Cat(reached, Const(0, 1))), chosen", "here.eq(1 | reached << 1), chosen"),
     ("step.total.eq(after)", "step.total.eq(self.total)"),
     ("self.entered.valid.eq(valid & ~entering.draws)", "self.entered.valid.eq(valid)"),
