@@ -50,12 +50,12 @@ class Aggregator(wiring.Component):
         m.submodules.accumulator = accumulator = Accumulator(config)
         m.submodules.composer = composer = ResultComposer(config)
         m.submodules.headers = headers = Fifo(ResultHeader(config), depth=8)
-        m.submodules.numbers = numbers = Fifo(SumWord(config), depth=depth)
+        m.submodules.sums = sums = Fifo(SumWord(config), depth=depth)
         connect(m, wiring.flipped(self.works), sequencer.works)
         connect(m, wiring.flipped(self.contributions), sequencer.contributions)
         connect(m, sequencer.results, headers.i)
         connect(m, headers.o, composer.headers)
-        connect(m, numbers.o, composer.sums)
+        connect(m, sums.o, composer.sums)
         connect(m, composer.results, wiring.flipped(self.results))
 
         # An operation claims words of the FIFO when it starts. They are free again when the composer takes them.
@@ -65,10 +65,10 @@ class Aggregator(wiring.Component):
         m.d.comb += [
             accumulator.beat.eq(sequencer.beat),
             sequencer.room.eq(room),
-            popped.eq(numbers.o.valid & numbers.o.ready),
-            numbers.i.valid.eq(accumulator.o.valid),
-            numbers.i.payload.eq(accumulator.o.payload),
+            popped.eq(sums.o.valid & sums.o.ready),
+            sums.i.valid.eq(accumulator.o.valid),
+            sums.i.payload.eq(accumulator.o.payload),
             self.flushed.eq(accumulator.flushed),
-            self.busy.eq(sequencer.busy | accumulator.busy | composer.busy | (numbers.level != 0)),
+            self.busy.eq(sequencer.busy | accumulator.busy | composer.busy | (sums.level != 0)),
         ]
         return m

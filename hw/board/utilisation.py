@@ -60,9 +60,12 @@ class Design(NamedTuple):
         return "xcup" if self.of.family == "xcup" else "xc7"
 
 
-def whole(board: Board) -> Design:
-    """Return the design of a whole board. The NetFPGA-SUME has a row in the table, and so has one of the ECP5 boards,
-    as a second opinion: those boards are also placed and timed."""
+def board_design(board: Board) -> Design:
+    """Return the switch of a board in its shell.
+
+    The table has a row of the NetFPGA-SUME. The row of one ECP5 board checks the estimate, since that board is also
+    placed and timed.
+    """
     return Design(
         lambda: Shell(board.config, clock_hz=round(board.core_mhz * 1e6)),
         board,
@@ -79,7 +82,7 @@ DESIGNS: dict[str, Design] = {
     **{f"sume-{name}": of_sume(name) for name in ("queue", "parser", "sequencer", "composer", "output", "counters")},
     **{f"sume-{name}": of_sume(name)._replace(expected=False) for name in ("core", "accumulator")},
     "sampler-10x27": Design(lambda: Sampler(capacity=1 << 10, priority_bits=27), expected=True),
-    **{name: whole(board) for name, board in BOARDS.items()},
+    **{name: board_design(board) for name, board in BOARDS.items()},
     "phased-20x18": Design(lambda: SumTree(capacity=1 << 20, priority_bits=18, phased=True)),
     "mixed-19x18": Design(lambda: SumTree(capacity=1 << 19, priority_bits=18)),
     "phased-20x27": Design(lambda: SumTree(capacity=1 << 20, priority_bits=27, phased=True)),

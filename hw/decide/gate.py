@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.interface.forwarded import Forwarding
-from hw.interface.replay_request import Arrived
+from hw.interface.replay_request import RequestOrigin
 from hw.interface.verdict import Verdict, Work
 from hw.stream.packet import Packet, word_of
 from iswitch.config import Config
@@ -36,7 +36,7 @@ class Gate(wiring.Component):
                     stream.Signature(Packet(config.bus_bits, meta=Forwarding(config), first=True), always_ready=True)
                 ),
                 **(
-                    {"requests": Out(stream.Signature(word, always_ready=True)), "arrived": Out(Arrived)}
+                    {"requests": Out(stream.Signature(word, always_ready=True)), "arrived": Out(RequestOrigin)}
                     if config.replay
                     else {}
                 ),

@@ -7,29 +7,37 @@ from amaranth.lib.wiring import In, Out
 
 from hw.stream.packet import Packet, require_bus
 
-__all__ = ["Crossing"]
+__all__ = ["FrameCrossing"]
 
 
-class Crossing(wiring.Component):
-    """A FIFO of `depth` words from clock domain `write` (`i`) to `read` (`o`). One word a cycle on both sides; both may
-    stall.
+class FrameCrossing(wiring.Component):
+    """A FIFO for frames from clock domain `write` (`i`) to `read` (`o`), whose sides may be reset one at a time.
 
-    With `whole` it stores and forwards: a frame appears when its last word is stored, and then without a pause. A
-    longer frame than the memory would never appear, and the FIFO holds at most half as many frames as words. A word is
-    offered from the second edge of `read` after the edge of `write` that stored it (the third, if a synchroniser
-    hesitates); with `whole` the first word so after the last word's edge.
+    One word per cycle on both sides; both may stall. A word is offered from the second edge of `read` after the edge of
+    `write` that stored it (the third, if a synchroniser hesitates). With `store_and_forward` a frame's first word is
+    offered as late after the edge that stored its last word, and its other words follow without a pause. A frame longer
+    than the memory would never appear, and the FIFO holds at most half as many frames as words.
 
     Either side may be reset alone, for at least 4 cycles of the slower clock. A reset of `write` loses the content of
     the memory, and a frame that has begun to leave ends with an error. A reset of `read` skips the rest of such a
     frame. So no incomplete frame ends without an error. Where both sides are always reset together and LUTs are scarce,
-    `hw.board.ecp5.crossing` is smaller.
+    `hw.board.ecp5.crossing.ClockCrossing` is smaller.
+
+    Parameters
+    ----------
+    bus_bits : int
+        Width of the words' data.
+    depth : int
+        Words of the memory, a power of two of at least 4.
+    store_and_forward : bool
+        Whether a frame appears only when it is complete; otherwise each word appears by itself.
     """
 
-    def __init__(self, *, bus_bits: int, depth: int, whole: bool = False):
-        require_bus("Crossing", bus_bits)
+    def __init__(self, *, bus_bits: int, depth: int, store_and_forward: bool = False):
+        require_bus("FrameCrossing", bus_bits)
         if depth < 4 or depth & (depth - 1):
-            raise ValueError(f"Crossing depth must be a power of two of at least 4, not {depth!r}")
-        self.bus_bits, self.depth, self.whole = bus_bits, depth, whole
+            raise ValueError(f"FrameCrossing depth must be a power of two of at least 4, not {depth!r}")
+        self.bus_bits, self.depth, self.store_and_forward = bus_bits, depth, store_and_forward
         super().__init__({"i": In(stream.Signature(Packet(bus_bits))), "o": Out(stream.Signature(Packet(bus_bits)))})
 
     def elaborate(self, platform):
@@ -42,7 +50,7 @@ class Crossing(wiring.Component):
             words.w_data.eq(self.i.payload),
         ]
         may_begin = Signal()
-        if self.whole:
+        if self.store_and_forward:
             # One entry for each complete frame, written a cycle after its last word: a reader that sees the entry finds
             # the word.
             m.submodules.frames = frames = AsyncFIFO(width=1, depth=self.depth // 2, r_domain="read", w_domain="write")
@@ -67,7 +75,7 @@ class Crossing(wiring.Component):
             takes.eq(words.r_rdy & ~cut & (skips | self.o.ready & (inside | may_begin))),
             words.r_en.eq(takes),
         ]
-        if self.whole:
+        if self.store_and_forward:
             m.d.comb += frames.r_en.eq(takes & ~inside)
         with m.If(takes):
             m.d.read += [inside.eq(~payload.last), begun.eq(~payload.last & ~skips)]

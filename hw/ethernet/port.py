@@ -6,7 +6,7 @@ from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import ceil_log2
 
-from hw.ethernet.crossing import Crossing
+from hw.ethernet.crossing import FrameCrossing
 from hw.ethernet.fault import LinkFault
 from hw.ethernet.overflow import Overflow
 from hw.ethernet.pcs import PcsReceiver, PcsTransmitter
@@ -25,12 +25,12 @@ SLACK_WORDS = 16
 class Port10G(wiring.Component):
     """MAC and PCS of 10GBASE-R between a transceiver and the switch's words.
 
-        rxd, rxh -> PcsReceiver -> Receiver -> Widen -> Overflow -> Crossing -> rx          domain `rx` | `sync`
-        txd, txh <- PcsTransmitter <- Transmitter <- Narrow <- Crossing (store and forward) <- tx  `tx` | `sync`
+        rxd, rxh -> PcsReceiver -> Receiver -> Widen -> Overflow -> FrameCrossing -> rx          domain `rx` | `sync`
+        txd, txh <- PcsTransmitter <- Transmitter <- Narrow <- FrameCrossing (store and forward) <- tx  `tx` | `sync`
 
     The instantiator provides the domains `rx`, `tx` and `sync` (`DomainRenamer` names them for each port). Each may be
     reset alone, for at least 4 cycles of the slowest clock, and no incomplete frame ends without an error. Signals
-    cross clock domains in `Crossing` and `FFSynchronizer` only, which a platform constrains.
+    cross clock domains in `FrameCrossing` and `FFSynchronizer` only, which a platform constrains.
 
     Transceiver side: `tx_ready` and `rx_valid` are clock enables of the two domains, for gearboxes that pause. Each
     cycle with `tx_ready` takes a block, each with `rx_valid` brings one. `rx_slip` lasts one cycle of `rx`. With
@@ -96,7 +96,7 @@ class Port10G(wiring.Component):
         # Receive path
         pcs, receiver, fault, widen = self.pcs_receiver, Receiver(), LinkFault(), Widen(bus_bits=self.bus_bits)
         overflow = Overflow(bus_bits=self.bus_bits)
-        inward = Crossing(bus_bits=self.bus_bits, depth=RX_WORDS)
+        inward = FrameCrossing(bus_bits=self.bus_bits, depth=RX_WORDS)
         for name, component in (("pcs_receiver", pcs), ("receiver", receiver), ("fault", fault)):
             m.submodules[name] = paused(component, "rx", self.rx_valid)
         m.submodules.widen, m.submodules.overflow = DomainRenamer("rx")(widen), DomainRenamer("rx")(overflow)
@@ -116,7 +116,7 @@ class Port10G(wiring.Component):
 
         # Transmit path
         outward, narrow = (
-            Crossing(bus_bits=self.bus_bits, depth=self.tx_words, whole=True),
+            FrameCrossing(bus_bits=self.bus_bits, depth=self.tx_words, store_and_forward=True),
             Narrow(bus_bits=self.bus_bits),
         )
         transmitter, coder = Transmitter(), PcsTransmitter()

@@ -43,7 +43,7 @@ class Held(data.Struct):
     bad: 1
 
 
-class Cut(data.Struct):
+class FramePart(data.Struct):
     """The part of a word that belongs to the frame."""
 
     word: Packet(8 * BYTES)
@@ -71,7 +71,7 @@ class Receiver(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         seen = self._see(m, self._align(m))
-        held, cut = Signal(Held), Signal(Cut)
+        held, part = Signal(Held), Signal(FramePart)
         is_open = (held.kind == Kind.PREAMBLE) | (held.kind == Kind.DATA)
         goes_on, ends, beside = Signal(), Signal(), Signal()
         m.d.comb += [
@@ -94,35 +94,35 @@ class Receiver(wiring.Component):
             m.d.sync += held.kind.eq(Mux(goes_on, Kind.DATA, Mux(beside, Kind.TAIL, Kind.NOTHING)))
 
         m.d.sync += [
-            cut.valid.eq((held.kind == Kind.TAIL) | (held.kind == Kind.DATA) | ends & ~beside),
-            cut.word.data.eq(held.word),
-            cut.word.count.eq(held.count),
-            cut.word.last.eq((held.kind == Kind.TAIL) | ends & ~beside),
-            cut.word.error.eq(held.bad),
+            part.valid.eq((held.kind == Kind.TAIL) | (held.kind == Kind.DATA) | ends & ~beside),
+            part.word.data.eq(held.word),
+            part.word.count.eq(held.count),
+            part.word.last.eq((held.kind == Kind.TAIL) | ends & ~beside),
+            part.word.error.eq(held.bad),
         ]
         with m.If(ends & ~beside):
             with m.If(held.kind == Kind.PREAMBLE):
-                m.d.sync += [cut.word.count.eq(1), cut.word.error.eq(1)]
+                m.d.sync += [part.word.count.eq(1), part.word.error.eq(1)]
             with m.Elif(seen.start | ~seen.sound):
-                m.d.sync += cut.word.error.eq(1)
+                m.d.sync += part.word.error.eq(1)
             with m.Else():
-                m.d.sync += cut.word.count.eq(FCS_BYTES + seen.count)
+                m.d.sync += part.word.count.eq(FCS_BYTES + seen.count)
 
         for _ in range(Crc32.LATENCY):
-            waited = Signal(Cut)
-            m.d.sync += waited.eq(cut)
-            cut = waited
+            waited = Signal(FramePart)
+            m.d.sync += waited.eq(part)
+            part = waited
         m.d.comb += [
-            self.o.valid.eq(cut.valid),
-            self.o.payload.eq(cut.word),
-            self.o.payload.error.eq(cut.word.last & (cut.word.error | ~right)),
+            self.o.valid.eq(part.valid),
+            self.o.payload.eq(part.word),
+            self.o.payload.error.eq(part.word.last & (part.word.error | ~right)),
         ]
         return m
 
     def _align(self, m) -> Signal:
         """Return words with their frame's start in lane 0. If a frame starts in lane 4, a word is half of one and half
         of the next; when the next start stands in lane 0, the rest of the last word is gap."""
-        raw, whole, held = (
+        raw, aligned, held = (
             Signal(Xgmii, init=ALL_IDLE),
             Signal(Xgmii, init=ALL_IDLE),
             Signal(data.StructLayout({"data": 32, "control": 4})),
@@ -139,20 +139,20 @@ class Receiver(wiring.Component):
             m.d.sync += shifted.eq(late)
         takes_half = shifted & ~early
         m.d.sync += [
-            whole.data.eq(Mux(takes_half, Cat(held.data, raw.data[:32]), raw.data)),
-            whole.control.eq(Mux(takes_half, Cat(held.control, raw.control[:4]), raw.control)),
+            aligned.data.eq(Mux(takes_half, Cat(held.data, raw.data[:32]), raw.data)),
+            aligned.control.eq(Mux(takes_half, Cat(held.control, raw.control[:4]), raw.control)),
         ]
-        return whole
+        return aligned
 
-    def _see(self, m, whole) -> Signal:
+    def _see(self, m, aligned) -> Signal:
         seen, count, sound = Signal(Seen), Signal(range(BYTES + 1), init=BYTES), Signal(init=1)
         for lane in reversed(range(BYTES)):
-            with m.If(whole.control[lane]):
-                m.d.comb += [count.eq(lane), sound.eq(holds(whole, lane, TERMINATE))]
-        start = holds(whole, 0, START)
-        is_preamble = (whole.data == PREAMBLE["data"]) & (whole.control == PREAMBLE["control"])
+            with m.If(aligned.control[lane]):
+                m.d.comb += [count.eq(lane), sound.eq(holds(aligned, lane, TERMINATE))]
+        start = holds(aligned, 0, START)
+        is_preamble = (aligned.data == PREAMBLE["data"]) & (aligned.control == PREAMBLE["control"])
         m.d.sync += [
-            seen.word.eq(whole.data),
+            seen.word.eq(aligned.data),
             seen.count.eq(count),
             seen.start.eq(start),
             seen.sound.eq(Mux(start, is_preamble, sound)),

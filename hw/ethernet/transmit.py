@@ -108,7 +108,7 @@ class Transmitter(wiring.Component):
         placed = self._place(m, checked, crc)
 
         # The byte of each lane. For a frame that starts in lane 4: half of this word after half of the one before.
-        whole, held = Signal(Xgmii, init=ALL_IDLE), Signal(data.StructLayout({"data": 32, "control": 4}))
+        assembled, held = Signal(Xgmii, init=ALL_IDLE), Signal(data.StructLayout({"data": 32, "control": 4}))
         late = Signal()
         for lane in range(BYTES):
             at, fcs = slice(8 * lane, 8 * lane + 8), placed.fcs.word_select(lane % 4, 8)
@@ -122,16 +122,16 @@ class Transmitter(wiring.Component):
                 ):
                     with m.Case(place):
                         m.d.comb += byte.eq(value)
-            m.d.sync += whole.data[at].eq(byte)
+            m.d.sync += assembled.data[at].eq(byte)
         m.d.sync += [
-            whole.control.eq(placed.word.control),
+            assembled.control.eq(placed.word.control),
             late.eq(placed.late),
-            held.data.eq(whole.data[32:]),
-            held.control.eq(whole.control[4:]),
+            held.data.eq(assembled.data[32:]),
+            held.control.eq(assembled.control[4:]),
         ]
         m.d.sync += [
-            self.xgmii.data.eq(Mux(late, Cat(held.data, whole.data[:32]), whole.data)),
-            self.xgmii.control.eq(Mux(late, Cat(held.control, whole.control[:4]), whole.control)),
+            self.xgmii.data.eq(Mux(late, Cat(held.data, assembled.data[:32]), assembled.data)),
+            self.xgmii.control.eq(Mux(late, Cat(held.control, assembled.control[:4]), assembled.control)),
         ]
         return m
 

@@ -12,7 +12,7 @@ __all__ = ["Arbiter"]
 
 
 class Arbiter(wiring.Component):
-    """Takes whole frames from the ports in round-robin order, and shows each with its scan and its port.
+    """Takes complete frames from the ports in round-robin order, and shows each with its scan and its port.
 
     Latency and throughput are those of `PacketArbiter`: combinational, one word every cycle. A port has a frame when it
     offers both a word in `frames` and the frame's scan in `scans`; the scan is taken with the last word. `o` stalls the

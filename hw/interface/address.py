@@ -8,7 +8,7 @@ from iswitch.wire import UDP_PORT
 __all__ = ["Address", "Binding", "Parent", "SWITCH_UDP"]
 
 SWITCH_UDP = int.from_bytes(UDP_PORT.to_bytes(2, "big"), "little")
-"""The UDP port in an Address that is a switch's."""
+"""UDP port of a switch, as a field of `Address`."""
 
 
 class Address(data.Struct):
@@ -33,9 +33,9 @@ class Parent(data.Struct):
 
 
 class Binding(data.StructLayout):
-    """Where a member is: its index among all members of all jobs, its port and its address.
+    """Announces a member's port and address to the output ports when it joins.
 
-    The core sends one to the output ports when a member joins. The index after the last member's is the parent's.
+    `member` is its index in `job`; index `config.members` is the job's parent.
     """
 
     def __init__(self, config: Config):

@@ -37,7 +37,7 @@ class Burst(IntEnum):
 
 
 class Response(IntEnum):
-    """The response to a beat or a burst. The upper bit is 1 for errors."""
+    """The response to a beat or a burst. Bit 1 is set in error responses."""
 
     OKAY = 0
     EXOKAY = 1
@@ -128,7 +128,7 @@ def pins(bus: wiring.PureInterface, *, only: str = "aw w b ar r") -> Iterator[tu
 
 
 def incrementing(payload: data.View, address: ValueLike, beats: int):
-    """Return the assignments of a request for `beats` words of 64 bits from an address on."""
+    """Return the assignments of a request for a burst of `beats` words of 64 bits from `address` on."""
     if not 1 <= beats <= 256:
         raise ValueError(f"a burst's beats must be 1 to 256, not {beats!r}")
     return [

@@ -1,4 +1,4 @@
-"""What stands beside the words of an ordinary frame on its way to the ports."""
+"""Metadata of an ordinary frame between the gate and the ports."""
 
 from amaranth.lib import data
 

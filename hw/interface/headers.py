@@ -1,4 +1,4 @@
-"""A frame's headers, and what ingress found out about the frame."""
+"""A frame's headers, and properties that ingress measured of the frame."""
 
 from amaranth.hdl import Value
 from amaranth.lib import data
@@ -21,11 +21,11 @@ __all__ = [
 
 
 class Scan(data.Struct):
-    """What the ingress queue knows of a complete frame.
+    """Properties that the ingress queue measured of a complete frame.
 
     `length` in bytes. `ip_good`, `udp_good`: the checksum is right (or absent, for UDP). `exponent`: the largest biased
-    exponent of the payload's elements, as float32. `tainted`, `partial`: from an uplink's tail, valid if the frame
-    consists of whole elements.
+    exponent of the payload's elements, as float32. `tainted`, `partial`: from an uplink's tail, valid if the payload
+    consists of complete elements.
     """
 
     length: LENGTH_BITS
@@ -37,7 +37,7 @@ class Scan(data.Struct):
 
 
 class Arrival(data.Struct):
-    """What goes with each word of a frame after the arbiter: the frame's scan, and the port that received it."""
+    """Metadata of each word of a frame after the arbiter: the frame's scan, and the port that received it."""
 
     scan: Scan
     port: 4

@@ -1,4 +1,4 @@
-"""What the switch answers as a host."""
+"""The switch's reply to an ARP or ICMP echo request."""
 
 from amaranth.lib import data
 

@@ -1,13 +1,13 @@
-"""The arrival of a request of the replay service."""
+"""The origin of a request of the replay service."""
 
 from amaranth.lib import data
 
 from hw.stream.packet import LENGTH_BITS
 
-__all__ = ["Arrived"]
+__all__ = ["RequestOrigin"]
 
 
-class Arrived(data.Struct):
+class RequestOrigin(data.Struct):
     """The port that received a frame, and the frame's length in bytes."""
 
     port: 4

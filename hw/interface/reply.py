@@ -1,4 +1,4 @@
-"""A reply of the switch, and what stands beside the words of its frame."""
+"""A reply of the switch, and the metadata of its frame."""
 
 from amaranth.lib import data
 

@@ -1,4 +1,4 @@
-"""What the aggregator and the ports know of a result beside its words."""
+"""Metadata of a result between the core, the aggregator and the ports."""
 
 from amaranth.lib import data
 
@@ -34,7 +34,7 @@ class ResultHeader(data.StructLayout):
 
 
 class ResultMeta(data.StructLayout):
-    """What stands beside the words of a result: its header, and the frame's length in bus words."""
+    """Metadata of a result: its header, and the frame's length in bus words."""
 
     def __init__(self, config: Config):
         super().__init__(

@@ -37,24 +37,24 @@ SETTINGS_FIELDS = (
     "staleness",
     "segments",
 )
-"""Fields of a job that its creator chooses, written once."""
+"""Fields of a job that its creator sets, written once."""
 
 
 ROSTER_FIELDS = ("live", "joining", "admitted", "admitted_seq")
-"""Fields of a job that say who takes part. A boundary changes them, too, not only a control message."""
+"""Fields of a job that also change at a boundary, not only by control messages."""
 
 
 SENDER_FIELDS = ("nonce", "address", "port")
-"""Fields of an entry that say whom it belongs to, written once, by the first Join."""
+"""Fields of a member that its first Join sets, written once."""
 
 
 def job_row(config: Config) -> data.StructLayout:
     """Return the layout of a job's row.
 
-    `elements` is the largest segment. `limit` is the biased exponent from which on window64 rejects an element. `segments` is 0
-    in a synchronous job. `live`, `joining`, `admitted` and `admitted_seq` are those of the model's `ring.Ring`. In
-    trees, `tree` is that of the model's `membership.Job`, `ranks` are those of all confirmed members, and the `up_`
-    fields are what the switch is to its parent, as in the model's `tree_switch.ParentMembership`.
+    `elements`: elements of its largest segment. `limit`: the biased exponent from which window64 rejects an element.
+    `segments`: 0 for a synchronous job. `live`, `joining`, `admitted`, `admitted_seq`: as in the model's `slot.Ring`.
+    In trees, `tree`: as in the model's `job.Job`; `ranks`: the ranks of all confirmed members; `up_...`: the switch's
+    membership at its parent, as in the model's `tree_member.ParentMembership`.
     """
     return data.StructLayout(
         {
@@ -98,8 +98,8 @@ def member_row(config: Config) -> data.StructLayout:
     """Return the layout of a member's row, which is an entry of its job.
 
     `pending`: the Join was answered but is not confirmed yet. `live`: the Join is confirmed, and the member is live or
-    joining. The token outlives a departure, so that a repeated Leave can be answered. `ranks` are the member's global
-    ranks.
+    joining. `token` stays valid after the member has left, so that a repeated Leave can be answered. `ranks`: the
+    member's global ranks.
     """
     return data.StructLayout(
         {
@@ -116,10 +116,10 @@ def member_row(config: Config) -> data.StructLayout:
 
 
 def slot_row(config: Config) -> data.StructLayout:
-    """Return the layout of a slot's row, with the fields of the model's `ring.Slot`.
+    """Return the layout of a slot's row, with the fields of the model's `slot.Slot`.
 
-    `length` is in bytes. In trees `tainted` and `ranks` are sets of ranks, and with `partial` those of the model's
-    `ring.Names`.
+    `length` is in bytes. In trees `tainted` and `ranks` are sets of ranks; `ranks` and `partial` are those of the
+    model's `slot.Contributors`.
     """
     members = config.members
     return data.StructLayout(
@@ -142,15 +142,15 @@ def slot_row(config: Config) -> data.StructLayout:
 
 
 def slot_number(config: Config, job: Value, seq: Value) -> Value:
-    """Return the number of the slot in which a seq of a job lives."""
+    """Return the number of the slot of `job` to which `seq` belongs."""
     return Cat(seq[: exact_log2(config.slots)], job[: exact_log2(config.jobs)])
 
 
 def claims_row(config: Config) -> data.StructLayout:
     """Return the layout of an asynchronous job's claims, as in the model's `claims.Claims`.
 
-    `base` is that of the next update, `waiting` the set of members whose claims wait, `last` the number of each member's
-    last claim. `grants` are the kept grants, the newest first.
+    `base`: of the next update. `waiting`: the set of members that wait for a grant. `last`: each member's last k.
+    `grants`: the kept grants, newest first.
     """
     grant = data.StructLayout({"valid": 1, "base": SEQ_BITS, "members": config.members})
     return data.StructLayout(

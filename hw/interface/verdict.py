@@ -15,9 +15,9 @@ __all__ = ["Verdict", "Work"]
 class Work(data.StructLayout):
     """One operation for the aggregator.
 
-    `include`: the payload is added. `first`: it overwrites what is stored. `write`: the sum is stored. `emit`: the sum leaves
-    with the header `result`. In trees, `wide`: the payload has 8 bytes an element; `tailed`: a tail follows it; `as_is`:
-    what is stored is a result from the parent.
+    `include`: add the payload. `first`: overwrite the slot. `write`: store the sum. `emit`: send the sum with the header
+    `result`. `wide`: the payload has 8 bytes an element. `tailed`: a tail follows the payload. `as_is`: the sum
+    is a result of the parent, stored and sent unchanged.
     """
 
     def __init__(self, config: Config):
@@ -38,11 +38,11 @@ class Work(data.StructLayout):
 
 
 class Verdict(data.StructLayout):
-    """What happens to a frame, or, if `frame` is 0, an operation without a frame.
+    """The core's decision on a frame. With `frame` = 0 it is an operation without a frame.
 
-    `works`: the aggregator has `work` to do. `ports` is the set of ports by which an ordinary frame leaves, as the
-    `host_reply` if that is valid. `replay`: the frame is a request for the replay service, from `port`. `length` is the
-    frame's, in bytes.
+    `ports`: ports that send an ordinary frame; if `host_reply` is valid, the frame leaves as that reply. `works`:
+    `work` is an operation for the aggregator. `replay`: the frame is a replay request received at `port`.
+    `length`: bytes of the frame.
     """
 
     def __init__(self, config: Config):

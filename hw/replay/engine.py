@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.interface.axi import Axi4, address_bits_of
-from hw.interface.replay_request import Arrived
+from hw.interface.replay_request import RequestOrigin
 from hw.interface.reply import ReplyRoute
 from hw.replay.execute.acknowledge import Acknowledgement, Closing, PrioritySummary
 from hw.replay.execute.bookkeeping import Bookkeeping
@@ -61,7 +61,7 @@ class Engine(wiring.Component):
             {
                 "words": In(stream.Signature(Packet(config.bus_bits), always_ready=True)),
                 "first": In(1),
-                "arrived": In(Arrived),
+                "arrived": In(RequestOrigin),
                 "o": Out(stream.Signature(Packet(config.bus_bits, meta=ReplyRoute))),
                 "memory": Out(Axi4(self.address_bits)),
                 "now_us": In(32),

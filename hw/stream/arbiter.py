@@ -8,7 +8,7 @@ __all__ = ["PacketArbiter"]
 
 
 class PacketArbiter(wiring.Component):
-    """Passes whole packets, from one input at a time.
+    """Passes complete packets, from one input at a time.
 
     Combinational: latency 0, one word per cycle, no cycle lost between packets. `o` stalls the input that is served.
     The input is chosen when `o` becomes valid with a first word, and stays until the last word is taken.

@@ -17,7 +17,7 @@ class CutThroughQueue(wiring.Component):
     """A ring of words with a FIFO of the packets' `meta`.
 
     Entry: `i` never stalls. If the memory has no room for `length` bytes at a packet's first word, or the FIFO no room
-    for its `meta`, the whole packet is dropped and `stat_drop` pulses.
+    for its `meta`, the packet is dropped and `stat_drop` pulses.
 
     Exit: a word can be read 3 cycles after it was written, one word per cycle, and `o` comes from registers. With the
     last word the consumer decides: if `repeat` is 1, the same packet is shown again, 3 cycles later; otherwise its

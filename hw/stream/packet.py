@@ -10,7 +10,7 @@ LENGTH_BITS = 14
 
 
 def require_bus(owner: str, bus_bits: int) -> None:
-    """Raise ValueError unless the 64-byte header fills a whole number of words of `bus_bits` bits."""
+    """Raise ValueError unless the 64-byte header is a multiple of `bus_bits` bits."""
     if bus_bits not in (64, 256, 512):
         raise ValueError(f"{owner} bus_bits must be 64, 256 or 512, not {bus_bits!r}")
 

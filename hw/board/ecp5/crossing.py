@@ -8,31 +8,41 @@ from amaranth.lib.wiring import In, Out
 
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
 
-__all__ = ["Crossing"]
+__all__ = ["ClockCrossing"]
 
 
-class Crossing(wiring.Component):
-    """A FIFO of `depth` words, a power of two, between the clock domains `i_domain` and `o_domain`, which may be the
-    same.
+class ClockCrossing(wiring.Component):
+    """A FIFO between the clock domains `i_domain` and `o_domain`, which may be the same. Its sides are reset together.
 
     A word appears at most 3 cycles of the writer and then 4 of the reader after it was written; one word per cycle of
-    the slower clock. `i` stalls when the memory is full or was full a moment ago. With `whole` it stores and forwards:
-    a frame appears when its last word has been written, and from then on never runs dry while the reader takes at most
-    one word in each cycle of the writer. A frame longer than `depth` words would never appear.
+    the slower clock. `i` stalls when the memory is full or was full a moment ago. With `store_and_forward` a
+    frame appears when its last word has been written, and from then on the FIFO never runs dry while the reader takes
+    at most one word in each cycle of the writer. A frame longer than `depth` words would never appear.
 
-    Both sides must be reset together, and a side whose clock may stop then without it
-    (`hw.board.ecp5.clocks.wire_domain`). Two pointers in Gray code cross, each moved by at most one in a cycle and
+    Both sides must be reset together, never one alone; a side whose clock may stop during the reset is reset without
+    its clock (`hw.board.ecp5.clocks.wire_domain`). Two pointers in Gray code cross, each moved by at most one in a cycle and
     registered before it crosses, so that at most one bit is in flight; two registers of the other side take it up.
 
-    `hw.ethernet.crossing` allows a reset of one side alone, which a serial line needs. An ECP5 board has one reset for
-    all sides, and few LUTs: for frames of up to 512 words of 70 bits this FIFO takes 89 LUTs and that one 161; for 16
-    words they take 154 and 159.
+    `hw.ethernet.crossing.FrameCrossing` allows a reset of one side alone, which a serial line needs. An ECP5 board has
+    one reset for all sides, and few LUTs: for frames of up to 512 words of 70 bits this FIFO takes 89 LUTs and that one
+    161; for 16 words they take 154 and 159.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Shape of a word, with a field `last` if `store_and_forward`.
+    depth : int
+        Words of the memory, a power of two of at least 4.
+    i_domain, o_domain : str
+        Clock domains of the writer (`i`) and of the reader (`o`).
+    store_and_forward : bool
+        Whether a frame appears only when it is complete; otherwise each word appears by itself.
     """
 
-    def __init__(self, shape, *, depth: int, i_domain: str, o_domain: str, whole: bool):
+    def __init__(self, shape, *, depth: int, i_domain: str, o_domain: str, store_and_forward: bool):
         if depth < 4 or depth & (depth - 1):
-            raise ValueError(f"Crossing depth must be a power of two of at least 4, not {depth!r}")
-        self.depth, self.i_domain, self.o_domain, self.whole = depth, i_domain, o_domain, whole
+            raise ValueError(f"ClockCrossing depth must be a power of two of at least 4, not {depth!r}")
+        self.depth, self.i_domain, self.o_domain, self.store_and_forward = depth, i_domain, o_domain, store_and_forward
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
 
     def elaborate(self, platform):
@@ -66,7 +76,7 @@ class Crossing(wiring.Component):
         with m.If(put.en):
             i += write.eq(write + 1)
         end = Signal(bits)
-        if self.whole:
+        if self.store_and_forward:
             with m.If(put.en & self.i.payload.last):
                 i += end.eq(write + 1)
         else:

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.board.ecp5.crossing import Crossing
+from hw.board.ecp5.crossing import ClockCrossing
 from hw.ethernet.overflow import Overflow
 from hw.stream.packet import Packet
 
@@ -67,14 +67,14 @@ class RgmiiPort(wiring.Component):
         domain = m.d[self.domain]
         word = Packet(self.bus_bits)
         m.submodules.rx_overflow = overflow = DomainRenamer(self.domain)(Overflow(bus_bits=self.bus_bits))
-        m.submodules.rx_crossing = rx = Crossing(
-            word, depth=self.rx_depth, i_domain=self.domain, o_domain="sync", whole=False
+        m.submodules.rx_crossing = rx = ClockCrossing(
+            word, depth=self.rx_depth, i_domain=self.domain, o_domain="sync", store_and_forward=False
         )
-        m.submodules.tx_frames = frames = Crossing(
-            word, depth=self.tx_depth, i_domain="sync", o_domain="sync", whole=True
+        m.submodules.tx_frames = frames = ClockCrossing(
+            word, depth=self.tx_depth, i_domain="sync", o_domain="sync", store_and_forward=True
         )
-        m.submodules.tx_crossing = tx = Crossing(
-            word, depth=CROSSING_DEPTH, i_domain="sync", o_domain=self.domain, whole=False
+        m.submodules.tx_crossing = tx = ClockCrossing(
+            word, depth=CROSSING_DEPTH, i_domain="sync", o_domain=self.domain, store_and_forward=False
         )
         bytes = stream.Signature(Byte).create()
         connect(m, flipped(self.tx), frames.i)

@@ -54,30 +54,30 @@ class FrameWriter(wiring.Component):
         # The register in front of `rx` holds an offered word, whatever a reset does to the FIFO. `inside`: the FIFO's
         # output is inside a frame, which a reset of the core does not change. `begun`: the switch has seen the
         # beginning of that frame; otherwise the rest is skipped.
-        m.submodules.cut = cut = SkidBuffer(layout)
+        m.submodules.skid = skid = SkidBuffer(layout)
         inside, begun, broken, skips, taken = Signal(reset_less=True), Signal(), Signal(), Signal(), Signal()
         m.d.comb += skips.eq(inside & ~begun)
         with m.If(broken):
             m.d.comb += [
-                cut.i.payload.count.eq(1),
-                cut.i.payload.last.eq(1),
-                cut.i.payload.error.eq(1),
-                cut.i.valid.eq(1),
+                skid.i.payload.count.eq(1),
+                skid.i.payload.last.eq(1),
+                skid.i.payload.error.eq(1),
+                skid.i.valid.eq(1),
             ]
-            with m.If(cut.i.ready):
+            with m.If(skid.i.ready):
                 m.d.sync += [broken.eq(0), begun.eq(0)]
         with m.Else():
             m.d.comb += [
-                cut.i.payload.eq(queue.r_data),
-                cut.i.valid.eq(queue.r_rdy & ~skips),
-                queue.r_en.eq(cut.i.ready | skips),
+                skid.i.payload.eq(queue.r_data),
+                skid.i.valid.eq(queue.r_rdy & ~skips),
+                queue.r_en.eq(skid.i.ready | skips),
                 taken.eq(queue.r_rdy & queue.r_en),
             ]
         with m.If(taken):
-            m.d.sync += [inside.eq(~cut.i.payload.last), begun.eq(~cut.i.payload.last & ~skips)]
+            m.d.sync += [inside.eq(~skid.i.payload.last), begun.eq(~skid.i.payload.last & ~skips)]
         with m.Elif(queue.r_rst & ~broken):
             m.d.sync += [inside.eq(0), broken.eq(begun)]
-        wiring.connect(m, cut.o, wiring.flipped(self.rx))
+        wiring.connect(m, skid.o, wiring.flipped(self.rx))
         return m
 
     def _store(self, m, queue, layout):

@@ -79,8 +79,13 @@ def make(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAUL
     if breaches:
         raise RuntimeError(f"the project of {board.name} is not sound: " + "; ".join(breaches))
     with console.status(f"{board.name}: synthesis by Yosys, for the report; some ten minutes"):
-        asked = {domain.name: round(domain.mhz, 4) for domain in top.wiring.domains}
-        report: dict[str, Any] = {"tool": "yosys", "bitstream": None, "asked_mhz": asked, **synthesis(board)}
+        requested_mhz = {domain.name: round(domain.mhz, 4) for domain in top.wiring.domains}
+        report: dict[str, Any] = {
+            "tool": "yosys",
+            "bitstream": None,
+            "requested_mhz": requested_mhz,
+            **synthesis(board),
+        }
     write(report, folder)
     if not shutil.which("vivado"):
         raise VivadoMissingError(

@@ -119,7 +119,7 @@ class UnitWriter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.cut = buffer = SkidBuffer(WriteData())
+        m.submodules.skid = buffer = SkidBuffer(WriteData())
         # Unconfirmed units, and those of them whose beats were not all accepted. `confirmed`: a confirmation of a unit
         # that was not written before a reset.
         pending, awaiting_beats = (

@@ -67,7 +67,7 @@ class ReplyFramer(wiring.Component):
         )
         body_rows = Signal.like(left)
         row, valid, row_taken = Signal(ROW_BITS), Signal(), Signal()
-        m.submodules.cut = buffer = SkidBuffer(ROW_BITS)
+        m.submodules.skid = buffer = SkidBuffer(ROW_BITS)
         connect(m, flipped(self.rows), buffer.i)
 
         # Rows fill a word; the last word of a frame may be partly filled.

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.interface.replay_request import Arrived
+from hw.interface.replay_request import RequestOrigin
 from hw.replay.request.header_check import HeaderCheck
 from hw.replay.request.receiver import RequestRow
 from hw.replay.request.record import PARAMETER_ROWS, ROW_BITS, Request
@@ -36,7 +36,7 @@ class RequestReader(wiring.Component):
             {
                 "enable": In(1),
                 "rows": In(stream.Signature(RequestRow)),
-                "arrived": In(Arrived),
+                "arrived": In(RequestOrigin),
                 "now_us": In(32),
                 "done": Out(1),
                 "fate": Out(Fate),
@@ -58,7 +58,7 @@ class RequestReader(wiring.Component):
         m.submodules.header_check = check = HeaderCheck(replay)
         frame = Signal(request.frame.shape(), reset_less=True)
         parameters = Signal(request.parameters.shape(), reset_less=True)
-        arrived, now_us, session = Signal(Arrived), Signal(32), Signal.like(request.session)
+        arrived, now_us, session = Signal(RequestOrigin), Signal(32), Signal.like(request.session)
         offering = Signal()
         position, parameters_left = Signal(range(HEADER_ROWS)), Signal(range(PARAMETER_ROWS + 1))
         m.d.comb += [

@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.interface.replay_request import Arrived
+from hw.interface.replay_request import RequestOrigin
 from hw.stream.cut_through_queue import CutThroughQueue
 from hw.stream.packet import Packet, word_of
 from hw.stream.skid_buffer import SkidBuffer
@@ -35,14 +35,14 @@ class RequestReceiver(wiring.Component):
 
     def __init__(self, *, bus_bits: int, depth: int):
         self.bus_bits = bus_bits
-        self.queue = CutThroughQueue(bus_bits=bus_bits, depth=depth, meta=Arrived, packets=64)
+        self.queue = CutThroughQueue(bus_bits=bus_bits, depth=depth, meta=RequestOrigin, packets=64)
         super().__init__(
             {
                 "words": In(stream.Signature(Packet(bus_bits), always_ready=True)),
                 "first": In(1),
-                "arrived": In(Arrived),
+                "arrived": In(RequestOrigin),
                 "rows": Out(stream.Signature(RequestRow)),
-                "arrived_o": Out(Arrived),
+                "arrived_o": Out(RequestOrigin),
                 "stat_drop": Out(1),
                 "busy": Out(1),
             }
@@ -51,7 +51,7 @@ class RequestReceiver(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.queue = queue = self.queue
-        m.submodules.cut = buffer = SkidBuffer(data.StructLayout({"row": RequestRow, "arrived": Arrived}))
+        m.submodules.skid = buffer = SkidBuffer(data.StructLayout({"row": RequestRow, "arrived": RequestOrigin}))
         rows = self.bus_bits // ROW_BITS
         entry, word, put = queue.i.payload, queue.o.payload, buffer.i.payload
         m.d.comb += [

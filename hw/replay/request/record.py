@@ -5,7 +5,7 @@ from amaranth.lib import data
 from amaranth.utils import bits_for
 
 from hw.interface.layout import layout
-from hw.interface.replay_request import Arrived
+from hw.interface.replay_request import RequestOrigin
 from iswitch.config import Replay
 from iswitch.wire.replay import REPLAY_FRAME, ROW_BYTES, SAMPLE, Kind
 
@@ -29,7 +29,7 @@ class Request(data.StructLayout):
             {
                 "frame": layout(REPLAY_FRAME),
                 "parameters": ROW_BITS * PARAMETER_ROWS,
-                "arrived": Arrived,
+                "arrived": RequestOrigin,
                 "now_us": 32,
                 "session": range(replay.sessions),
                 "table": range(replay.tables),

@@ -54,7 +54,7 @@ class Samplers(wiring.Component):
         pending, was_ready, sampler_ready = Signal(range(1 << 8)), Signal(), Signal()
         m.d.sync += was_ready.eq(self.ready)
         ready = []
-        m.submodules.cut = buffer = SkidBuffer(self.commands.payload.shape())
+        m.submodules.skid = buffer = SkidBuffer(self.commands.payload.shape())
         for k, sampler in enumerate(self.samplers):
             m.submodules[f"sampler_{k}"] = sampler
             m.d.comb += [

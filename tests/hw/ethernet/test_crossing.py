@@ -7,7 +7,7 @@ import random
 import pytest
 
 import hw.ethernet.crossing
-from hw.ethernet.crossing import Crossing
+from hw.ethernet.crossing import FrameCrossing
 from sim.bench.domains import Clocks, drain, feed
 from sim.bench.mutant import mutant
 from sim.bench.stream import to_words
@@ -25,16 +25,16 @@ def run(
     write=5.0,
     read=6.4,
     stalls=(0.0, 0.0),
-    whole=False,
+    store_and_forward=False,
     depth=16,
-    make=Crossing,
+    make=FrameCrossing,
     cycles=4000,
     resets=(),
     bus_bits=64,
 ):
     """What comes out: frames with their error, each with the reader's cycles of its first and its last word; but for
     frames of which the reader was reset. `resets`: domain, cycle of `write`, length."""
-    dut = make(bus_bits=bus_bits, depth=depth, whole=whole)
+    dut = make(bus_bits=bus_bits, depth=depth, store_and_forward=store_and_forward)
     clocks, found = Clocks(dut, {"write": write, "read": read}), []
     now = [0]
 
@@ -74,12 +74,12 @@ def run(
     return out
 
 
-@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("store_and_forward", [False, True])
 @pytest.mark.parametrize("stalls", [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (0.3, 0.3)])
 @pytest.mark.parametrize("write, read", RATIOS)
-def test_frames_come_out_as_they_went_in(write, read, stalls, whole):
+def test_frames_come_out_as_they_went_in(write, read, stalls, store_and_forward):
     frames = [noise(length) for length in (1, 8, 9, 16, 17, 60, 61, 100, 3, 3, 3, 3, 3, 3, 3, 120, 1)]
-    out = run(frames, write=write, read=read, stalls=stalls, whole=whole)
+    out = run(frames, write=write, read=read, stalls=stalls, store_and_forward=store_and_forward)
     assert [frame for frame, *_ in out] == frames and not any(error for _, error, *_ in out)
 
 
@@ -87,7 +87,7 @@ def test_frames_come_out_as_they_went_in(write, read, stalls, whole):
 @pytest.mark.parametrize("write, read", RATIOS)
 def test_a_whole_frame_comes_without_a_pause(write, read, stalls):
     frames = [noise(length) for length in (1, 8, 9, 64, 100, 120, 60, 8, 8)]
-    out = run(frames, write=write, read=read, stalls=(stalls, 0.0), whole=True)
+    out = run(frames, write=write, read=read, stalls=(stalls, 0.0), store_and_forward=True)
     assert [frame for frame, *_ in out] == frames
     assert [last - first + 1 for _, _, first, last in out] == [-(-len(frame) // 8) for frame in frames]
 
@@ -97,10 +97,10 @@ def test_a_frame_that_is_not_to_be_whole_comes_before_it_ends():
     assert last - first + 1 > 50
 
 
-@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("store_and_forward", [False, True])
 @pytest.mark.parametrize("write, read", RATIOS)
-def test_a_word_is_offered_from_the_second_edge_on(write, read, whole):
-    dut = Crossing(bus_bits=64, depth=16, whole=whole)
+def test_a_word_is_offered_from_the_second_edge_on(write, read, store_and_forward):
+    dut = FrameCrossing(bus_bits=64, depth=16, store_and_forward=store_and_forward)
 
     async def measure(ctx):
         await ctx.tick("write").repeat(20)
@@ -108,7 +108,7 @@ def test_a_word_is_offered_from_the_second_edge_on(write, read, whole):
         ctx.set(dut.i.valid, 1)
         await ctx.tick("write")
         ctx.set(dut.i.valid, 0)
-        if whole:
+        if store_and_forward:
             await ctx.tick("write")
         for _ in range(2):
             assert not ctx.get(dut.o.valid)
@@ -119,13 +119,13 @@ def test_a_word_is_offered_from_the_second_edge_on(write, read, whole):
 
 
 @pytest.mark.parametrize("domain", ["write", "read"])
-@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("store_and_forward", [False, True])
 @pytest.mark.parametrize("stalls", [(0.0, 0.0), (0.4, 0.1), (0.1, 0.5)])
-def test_a_reset_of_either_side_makes_no_frame_whole_that_is_not(domain, whole, stalls):
+def test_a_reset_of_either_side_makes_no_frame_whole_that_is_not(domain, store_and_forward, stalls):
     """Frames that are cut have an error; others are lost whole; later ones come."""
     frames = [noise(40 + k % 50, k) for k in range(150)]
     resets = [(domain, at, 6 + at % 5) for at in range(50, 500, 41)]
-    out = run(frames, stalls=stalls, whole=whole, resets=resets, cycles=3500)
+    out = run(frames, stalls=stalls, store_and_forward=store_and_forward, resets=resets, cycles=3500)
     good = [frame for frame, error, *_ in out if not error]
     assert set(good) <= set(frames) and [frames.index(frame) for frame in good] == sorted(
         frames.index(frame) for frame in good
@@ -138,13 +138,13 @@ def test_a_reset_of_either_side_makes_no_frame_whole_that_is_not(domain, whole, 
 @pytest.mark.parametrize(
     ("sound", "wrong", "options"),
     [
-        ("may_begin.eq(frames.r_rdy)", "may_begin.eq(1)", {"whole": True}),
+        ("may_begin.eq(frames.r_rdy)", "may_begin.eq(1)", {"store_and_forward": True}),
         ("inside.eq(0), cut.eq(begun)", "inside.eq(0)", {}),
         ("skips.eq(inside & ~begun)", "skips.eq(0)", {}),
     ],
 )
 def test_mutants_are_noticed(sound, wrong, options):
-    make = mutant(hw.ethernet.crossing, sound, wrong).Crossing
+    make = mutant(hw.ethernet.crossing, sound, wrong).FrameCrossing
     frames = [noise(40 + k % 50, k) for k in range(150)]
     if options:
         out = run([noise(100)], stalls=(0.5, 0.0), make=make, **options)
@@ -165,5 +165,5 @@ def test_mutants_are_noticed(sound, wrong, options):
 
 @pytest.mark.parametrize("depth", [0, 2, 12])
 def test_depth_wrong(depth):
-    with pytest.raises(ValueError, match=f"Crossing depth must be a power of two of at least 4, not {depth}"):
-        Crossing(bus_bits=64, depth=depth)
+    with pytest.raises(ValueError, match=f"FrameCrossing depth must be a power of two of at least 4, not {depth}"):
+        FrameCrossing(bus_bits=64, depth=depth)

@@ -27,7 +27,7 @@ def test_the_mac_agrees_with_another_source_and_another_sink():
     [
         (hw.ethernet.transmit, "deficit.eq(owed)]", "deficit.eq(0)]", "sent"),
         (hw.ethernet.transmit, "GAP_COLUMNS = 3", "GAP_COLUMNS = 2", "sent"),
-        (hw.ethernet.receive, "cut.word.error | ~right", "cut.word.error", "damaged"),
+        (hw.ethernet.receive, "part.word.error | ~right", "part.word.error", "damaged"),
         (hw.ethernet.receive, "m.d.sync += shifted.eq(late)", "m.d.sync += shifted.eq(0)", "received"),
     ],
 )

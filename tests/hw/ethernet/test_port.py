@@ -171,7 +171,7 @@ def test_the_judge_of_mutants_finds_none_in_the_port():
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
-        ("whole=True), Narrow", "whole=False), Narrow"),
+        ("store_and_forward=True), Narrow", "store_and_forward=False), Narrow"),
         ("receiver.o.valid & self.rx_valid", "receiver.o.valid"),
         ("transmitter.i.ready & self.tx_ready", "transmitter.i.ready"),
         ("bits[::-1] if self.msb_first", "bits if self.msb_first"),

@@ -159,13 +159,13 @@ def test_the_judge_of_mutants_finds_none_in_the_receiver():
     ("sound", "wrong"),
     [
         ("right.eq(crc.fcs == RESIDUE)", "right.eq(1)"),
-        ("cut.word.error | ~right", "~right"),
+        ("part.word.error | ~right", "~right"),
         ("held.bad.eq(~seen.sound)", "held.bad.eq(0)"),
         ("m.d.sync += shifted.eq(late)", "m.d.sync += shifted.eq(0)"),
         ("takes_half = shifted & ~early", "takes_half = shifted"),
         ("(seen.count > FCS_BYTES)", "(seen.count >= FCS_BYTES)"),
-        ("cut.word.count.eq(FCS_BYTES + seen.count)", "cut.word.count.eq(BYTES)"),
-        ("m.d.sync += [cut.word.count.eq(1), cut.word.error.eq(1)]", "pass"),
+        ("part.word.count.eq(FCS_BYTES + seen.count)", "part.word.count.eq(BYTES)"),
+        ("m.d.sync += [part.word.count.eq(1), part.word.error.eq(1)]", "pass"),
         ("seen.sound.eq(Mux(start, is_preamble, sound))", "seen.sound.eq(sound)"),
     ],
 )

@@ -81,8 +81,10 @@ def parsed(seed, stalls, module=hw.ingress.parser):
 
 def crossed(seed, stalls, module=hw.board.ecp5.crossing):
     """From a clock to the same one."""
-    for whole in (False, True):
-        dut = module.Crossing(Packet(BUS), depth=16, i_domain="sync", o_domain="sync", whole=whole)
+    for store_and_forward in (False, True):
+        dut = module.ClockCrossing(
+            Packet(BUS), depth=16, i_domain="sync", o_domain="sync", store_and_forward=store_and_forward
+        )
         sent, bench = frames(seed, [1, 8, 9, 64, 127, 128]), Bench(dut, seed=seed)
         bench.source(dut.i, [word for frame in sent for word in to_words(frame, BUS)], stalls=stalls[0])
         out = bench.sink(dut.o, stalls=stalls[1])

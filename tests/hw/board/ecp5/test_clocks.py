@@ -11,7 +11,7 @@ from amaranth.sim import Simulator
 import hw.board.ecp5.clocks
 from hw.board.boards import BOARDS
 from hw.board.ecp5.clocks import DIVIDER_MAX, PHASE_MHZ, VCO_MHZ, Pll, Resets, wire_domain
-from hw.board.ecp5.crossing import Crossing
+from hw.board.ecp5.crossing import ClockCrossing
 from hw.board.ecp5.project import WIRINGS
 from sim.bench.mutant import mutant
 
@@ -98,7 +98,7 @@ def around_a_reset(writer, stands, made=Resets, domain=wire_domain):
     m, domains = Module(), {"sync": ClockDomain("sync"), "wire": domain("wire")}
     m.domains += domains.values()
     m.submodules.resets = resets = made(domains=("wire",), phy_cycles=1)
-    m.submodules.dut = dut = Crossing(16, depth=16, i_domain=writer, o_domain=reader, whole=False)
+    m.submodules.dut = dut = ClockCrossing(16, depth=16, i_domain=writer, o_domain=reader, store_and_forward=False)
     taken, given = [], []
 
     async def bench(ctx):

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.sim import Simulator
 
 import hw.board.ecp5.crossing
-from hw.board.ecp5.crossing import Crossing
+from hw.board.ecp5.crossing import ClockCrossing
 from hw.stream.packet import Packet
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, pack
@@ -20,10 +20,10 @@ CLOCKS = [(20.0, 8.0), (8.0, 20.0), (8.0, 8.0), (10.0, 9.99), (7.3, 31.1)]
 """Periods in ns of writer and reader."""
 
 
-def crossed(words, *, periods, stalls, depth, whole, made=Crossing, phase=0.3):
+def crossed(words, *, periods, stalls, depth, store_and_forward, made=ClockCrossing, phase=0.3):
     """What comes out with the time of each word, in cycles of the reader. The reader stalls too, but not the writer's
     pauses."""
-    dut = made(SHAPE, depth=depth, i_domain="write", o_domain="read", whole=whole)
+    dut = made(SHAPE, depth=depth, i_domain="write", o_domain="read", store_and_forward=store_and_forward)
     m = Module()
     m.domains += [ClockDomain("write", reset_less=True), ClockDomain("read", reset_less=True)]
     m.submodules.dut = dut
@@ -85,14 +85,17 @@ def values(words):
     return [(word["data"], word["count"], int(word["last"]), word["error"]) for word in words]
 
 
-@pytest.mark.parametrize("whole", [False, True], ids=["words", "frames"])
+@pytest.mark.parametrize("store_and_forward", [False, True], ids=["words", "frames"])
 @pytest.mark.parametrize("stalls", STALLS)
 @pytest.mark.parametrize("periods", CLOCKS, ids=str)
-def test_every_word_crosses_once_and_in_order(periods, stalls, whole):
+def test_every_word_crosses_once_and_in_order(periods, stalls, store_and_forward):
     words = frames([1, 2, 3, 7, 8, 1, 1, 1, 5, 16, 4, 15] * 6)
     for depth in (16, 32):
         assert [
-            word for _, *word in map(list, crossed(words, periods=periods, stalls=stalls, depth=depth, whole=whole))
+            word
+            for _, *word in map(
+                list, crossed(words, periods=periods, stalls=stalls, depth=depth, store_and_forward=store_and_forward)
+            )
         ] == [list(value) for value in values(words)]
 
 
@@ -100,7 +103,7 @@ def test_every_word_crosses_once_and_in_order(periods, stalls, whole):
 def test_a_frame_that_has_begun_never_runs_dry(periods):
     """The writer pauses in two thirds of its cycles, the reader takes a word in each of its own."""
     lengths = [1, 2, 190, 3, 64, 8, 190]
-    found = crossed(frames(lengths), periods=periods, stalls=0, depth=256, whole=True, made=slow_writer)
+    found = crossed(frames(lengths), periods=periods, stalls=0, depth=256, store_and_forward=True, made=slow_writer)
     at = 0
     for length in lengths:
         times = [row[0] for row in found[at : at + length]]
@@ -118,7 +121,7 @@ def slow_writer(*args, **options):
 
         def elaborate(self, platform):
             m = Module()
-            m.submodules.inner = inner = Crossing(*args, **options)
+            m.submodules.inner = inner = ClockCrossing(*args, **options)
             turn = Signal(range(3))
             m.d.write += turn.eq(turn + 1)
             with m.If(turn == 2):
@@ -136,21 +139,21 @@ def slow_writer(*args, **options):
 
 @pytest.mark.mutant
 def test_a_frame_shown_before_its_end_is_noticed(monkeypatch):
-    early = mutant(hw.board.ecp5.crossing, "put.en & self.i.payload.last", "put.en").Crossing
-    monkeypatch.setitem(globals(), "Crossing", early)
+    early = mutant(hw.board.ecp5.crossing, "put.en & self.i.payload.last", "put.en").ClockCrossing
+    monkeypatch.setitem(globals(), "ClockCrossing", early)
     with pytest.raises(AssertionError):
         test_a_frame_that_has_begun_never_runs_dry((20.0, 20.0))
 
 
 @pytest.mark.mutant
 def test_a_memory_written_over_is_noticed():
-    full = mutant(hw.board.ecp5.crossing, "self.i.ready.eq(opens)", "self.i.ready.eq(1)").Crossing
+    full = mutant(hw.board.ecp5.crossing, "self.i.ready.eq(opens)", "self.i.ready.eq(1)").ClockCrossing
     words = frames([200])
-    found = crossed(words, periods=(8.0, 20.0), stalls=0, depth=16, whole=False, made=full)
+    found = crossed(words, periods=(8.0, 20.0), stalls=0, depth=16, store_and_forward=False, made=full)
     assert [tuple(row[1:]) for row in found] != values(words)
 
 
 @pytest.mark.parametrize("depth", [0, 2, 3, 12, 100])
 def test_crossing_depth_wrong(depth):
-    with pytest.raises(ValueError, match=f"Crossing depth must be a power of two of at least 4, not {depth}"):
-        Crossing(SHAPE, depth=depth, i_domain="write", o_domain="read", whole=False)
+    with pytest.raises(ValueError, match=f"ClockCrossing depth must be a power of two of at least 4, not {depth}"):
+        ClockCrossing(SHAPE, depth=depth, i_domain="write", o_domain="read", store_and_forward=False)

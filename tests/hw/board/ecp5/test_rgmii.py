@@ -26,7 +26,10 @@ def test_mutants_are_noticed(tmp_path):
     """A damaged frame that passes for a good one; a frame whose first byte leaves before its last is there."""
     for slip, test in (
         (("word.error.eq(error)", "word.error.eq(0)"), "gives_every_frame_once_and_marks_the_damaged"),
-        (('o_domain="sync", whole=True', 'o_domain="sync", whole=False'), "sends_whole_frames_with_gaps"),
+        (
+            ('o_domain="sync", store_and_forward=True', 'o_domain="sync", store_and_forward=False'),
+            "sends_whole_frames_with_gaps",
+        ),
     ):
         with pytest.raises(RuntimeError, match=f"test_rgmii_{test}.*stalls=bursts failed"):
             run(

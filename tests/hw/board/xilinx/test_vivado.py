@@ -74,7 +74,7 @@ def test_without_vivado_there_is_a_project_and_a_sentence(tmp_path, monkeypatch)
     }
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["timing_met"] is None and report["bitstream"] is None and report["resources"] == COUNTED["resources"]
-    assert report["asked_mhz"]["core"] == 200 and os.access(tmp_path / "out" / "build.sh", os.X_OK)
+    assert report["requested_mhz"]["core"] == 200 and os.access(tmp_path / "out" / "build.sh", os.X_OK)
 
 
 def test_with_vivado_its_reports_are_the_report(tmp_path, monkeypatch):
