@@ -570,9 +570,9 @@ class AsyncWorker(JobWorker):
 
     # The stream, while the program computes or waits
 
-    def _handle_train(self, buffer: memoryview, size: int, segment_bytes: int) -> None:
+    def _handle_burst(self, buffer: memoryview, size: int, segment_bytes: int) -> None:
         try:
-            self._stream.handle_train(buffer, size, segment_bytes)
+            self._stream.handle_burst(buffer, size, segment_bytes)
         except (MembershipRejectedError, MismatchError) as failure:
             self._failure = failure
 
@@ -600,7 +600,7 @@ class AsyncWorker(JobWorker):
             now = self._transport.now()
             deadline, rest_s = now + timeout_s, 0.0
             quiet_s = min(_QUIET_S, self.switch_timeout_s)
-            inquiry, trains = now + quiet_s, self._stream.trains_received
+            inquiry, bursts = now + quiet_s, self._stream.bursts_received
             while not condition():
                 self._raise_failure()
                 if now >= deadline:
@@ -608,10 +608,10 @@ class AsyncWorker(JobWorker):
                 rest_s = self._serve_stream(min(rest_s, deadline - now))
                 now = self._transport.now()
                 if now >= inquiry:
-                    if trains == self._stream.trains_received:
+                    if bursts == self._stream.bursts_received:
                         self._inquire()
                         now = self._transport.now()
-                    inquiry, trains = now + quiet_s, self._stream.trains_received
+                    inquiry, bursts = now + quiet_s, self._stream.bursts_received
         return True
 
     def _inquire(self) -> None:

@@ -545,10 +545,10 @@ class Worker(JobWorker):
 
     # One collective at the ring
 
-    def _handle_train(self, buffer: memoryview, size: int, segment_bytes: int) -> None:
+    def _handle_burst(self, buffer: memoryview, size: int, segment_bytes: int) -> None:
         if not self._recovery.obstacle or self._recovery.querying:
             with contextlib.suppress(MembershipRejectedError):  # the next collective receives the notice again
-                self._ring.handle_train(buffer, size, segment_bytes)
+                self._ring.handle_burst(buffer, size, segment_bytes)
 
     def _serve(self) -> float:
         try:

@@ -48,7 +48,7 @@ class OutsideClient:
             wanted=NO_MEMBER if rank is None else rank,
         )
         self.membership = self._control.join(wish, timeout_s=GIVE_UP_S)
-        self._packer = Packer(self.membership, transport.train_segments(HEADER.itemsize + 4 * config.elements))
+        self._packer = Packer(self.membership, transport.burst_segments(HEADER.itemsize + 4 * config.elements))
         self._buffer = np.empty(RECEIVE_BYTES, np.uint8)
         self._base = self.membership.first_seq
         self._srtt_s: float | None = None
@@ -105,10 +105,10 @@ class OutsideClient:
         self._timeout_s = min(max(self._srtt_s + 4 * self._rttvar_s, LEAST_S), MOST_S)
 
     def _send(self, payloads: Payloads, indices: np.ndarray, low: int, flags: int) -> None:
-        for train in self._packer.scattered(
+        for burst in self._packer.scattered(
             payloads, indices, base=self._base, low=low, format_flags=int(Format.WINDOW64) | flags
         ):
-            self._transport.send(train, self._packer.segment_bytes)
+            self._transport.send(burst, self._packer.segment_bytes)
 
     def _receive(self, payloads: Payloads, held: np.ndarray, timeout_s: float) -> np.ndarray:
         """Put one burst of results into place, and return the indices of the new ones."""

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from iswitch.config import Config
 from iswitch.driver.transport import Buffer, Keepalive
 from iswitch.wire import ADDRESSES, UDP_PORT
-from sim.emulator.endpoint import train_of
+from sim.emulator.endpoint import burst_of
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, udp_frame
 from sim.model.switch import Switch
 
 __all__ = ["Network", "NodeTransport"]
 
 DELAY_S = 0.00005
-_TRAIN_SEGMENTS = 64
+_BURST_SEGMENTS = 64
 
 
 class Network:
@@ -104,11 +104,11 @@ class NodeTransport:
         self.chance = random.Random(index + 1)
         self.closed = False
 
-    def train_segments(self, segment_bytes: int) -> int:
-        return _TRAIN_SEGMENTS
+    def burst_segments(self, segment_bytes: int) -> int:
+        return _BURST_SEGMENTS
 
-    def send(self, train: Buffer, segment_bytes: int) -> None:
-        view = memoryview(train).cast("B")
+    def send(self, burst: Buffer, segment_bytes: int) -> None:
+        view = memoryview(burst).cast("B")
         for at in range(0, len(view), segment_bytes):
             payload = bytes(view[at : at + segment_bytes])
             self.network.carry(payload, lambda payload=payload: self.network.deliver(self.index, payload), True)  # type: ignore[misc]
@@ -116,7 +116,7 @@ class NodeTransport:
     def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:
         if not self.inbox:
             self.network.run(self.network.now + timeout_s, lambda: self.inbox)
-        return train_of(self.inbox, into)
+        return burst_of(self.inbox, into)
 
     def now(self) -> float:
         return self.network.now

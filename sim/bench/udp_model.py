@@ -24,7 +24,7 @@ from sim.model.tree_switch import TreeSwitch
 
 __all__ = ["Faults", "UdpModel", "kill", "together"]
 
-_TRAIN_BYTES = 1 << 16
+_BURST_BYTES = 1 << 16
 _GRO = (17, 104)
 
 
@@ -89,7 +89,7 @@ class UdpModel:
         while not self._stop.is_set():
             for descriptor, _ in poll.poll(1 if self._held else 20):
                 port = ports[descriptor]
-                payload, peer = self._sockets[port].recvfrom(_TRAIN_BYTES)
+                payload, peer = self._sockets[port].recvfrom(_BURST_BYTES)
                 if not self.deaf:
                     self._clients[port, peer[1]] = peer
                     for arrived in self._pass(port, payload, peer):

@@ -14,9 +14,9 @@ from contextlib import suppress
 from iswitch.driver.transport import RECEIVE_BYTES, Buffer, RealTimeTransport
 from sim.emulator.card import Card, Client
 
-__all__ = ["TRAIN_SEGMENTS", "FrameEnd", "Host", "HostTransport", "Hosts", "train_of"]
+__all__ = ["BURST_SEGMENTS", "FrameEnd", "Host", "HostTransport", "Hosts", "burst_of"]
 
-TRAIN_SEGMENTS = 64
+BURST_SEGMENTS = 64
 
 
 class Wakeup:
@@ -143,7 +143,7 @@ class Host:
         return [self.inbox.popleft() for _ in range(len(self.inbox))]
 
 
-def train_of(inbox: deque[bytes], into: memoryview) -> tuple[int, int]:
+def burst_of(inbox: deque[bytes], into: memoryview) -> tuple[int, int]:
     """Take the longest burst of equal datagrams from the front of an inbox: (bytes, segment_bytes), as
     `Transport.receive` returns them."""
     length = segment_bytes = 0
@@ -166,11 +166,11 @@ class HostTransport(RealTimeTransport):
         self._poll.register(self._wakeup.fileno(), select.POLLIN)
         host.arrived = self._wakeup.set
 
-    def train_segments(self, segment_bytes: int) -> int:
-        return max(1, min(TRAIN_SEGMENTS, RECEIVE_BYTES // segment_bytes))
+    def burst_segments(self, segment_bytes: int) -> int:
+        return max(1, min(BURST_SEGMENTS, RECEIVE_BYTES // segment_bytes))
 
-    def send(self, train: Buffer, segment_bytes: int) -> None:
-        view = memoryview(train).cast("B")
+    def send(self, burst: Buffer, segment_bytes: int) -> None:
+        view = memoryview(burst).cast("B")
         for at in range(0, len(view), segment_bytes):
             self._host.send(bytes(view[at : at + segment_bytes]))
 
@@ -178,7 +178,7 @@ class HostTransport(RealTimeTransport):
         if not self._poll.poll(max(0.0, timeout_s) * 1000):
             return 0, 0
         self._wakeup.clear()
-        length, segment_bytes = train_of(self._host.inbox, into)
+        length, segment_bytes = burst_of(self._host.inbox, into)
         if self._host.inbox:
             self._wakeup.set()
         return length, segment_bytes

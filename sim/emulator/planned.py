@@ -82,7 +82,7 @@ def plug(
     programs = []
     for name, worker in sorted(configuration["workers"].items(), key=lambda item: item[1]["rank"]):
         place, rank = worker["jobs"]["0"]["plugged"], worker["rank"]
-        machine = Machine(train_us=0, datagram_us=0, rate_bps=nics_gbps[name] * 1e9 * scale, rates=rates)
+        machine = Machine(burst_us=0, datagram_us=0, rate_bps=nics_gbps[name] * 1e9 * scale, rates=rates)
         programs.append(
             cluster.add((place["number"], place["port"]), partial(_ranked, work, rank), name=name, machine=machine)
         )

@@ -15,7 +15,7 @@ from typing import Any
 
 from iswitch.driver.transport import RECEIVE_BYTES, Buffer
 from sim.emulator.card import Client
-from sim.emulator.endpoint import TRAIN_SEGMENTS, Host, Hosts, train_of
+from sim.emulator.endpoint import BURST_SEGMENTS, Host, Hosts, burst_of
 from sim.emulator.faults import PS_PER_US, Rates
 from sim.emulator.virtual import PS_PER_S, VirtualTime
 
@@ -31,19 +31,19 @@ not simulated."""
 class Machine:
     """A host and its cable.
 
-    The processor takes `train_us` for each call that sends or receives a burst of datagrams, and `datagram_us` for each
+    The processor takes `burst_us` for each call that sends or receives a burst of datagrams, and `datagram_us` for each
     datagram in it. The program waits for that time, and its datagrams reach the card at the end of it. The defaults
     give the round trips of 100 to 500 us that Linux has with UDP GSO, for bursts of 1 to 64 datagrams. `rates` are the
     cable's faults in each direction, with its length in `delay_us`.
     """
 
-    train_us: float = 48.0
+    burst_us: float = 48.0
     datagram_us: float = 2.0
     rate_bps: float = 10e9
     rates: Rates = field(default_factory=lambda: Rates(delay_us=1))
 
     def __post_init__(self) -> None:
-        for name in ("train_us", "datagram_us"):
+        for name in ("burst_us", "datagram_us"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"Machine {name} must not be negative, not {getattr(self, name)!r}")
 
@@ -119,7 +119,7 @@ class Program:
     def spend(self, datagrams: int) -> None:
         """Wait for the processor's time for a burst of datagrams."""
         self.demand_turn()
-        cost_ps = round((self.machine.train_us + datagrams * self.machine.datagram_us) * PS_PER_US)
+        cost_ps = round((self.machine.burst_us + datagrams * self.machine.datagram_us) * PS_PER_US)
         if cost_ps:
             self._wait(self._time.now_ps + cost_ps, "its processor", listens=False)
 
@@ -234,11 +234,11 @@ class ProgramTransport:
         host.arrived = program.arrived
         self.now, self.sleep, self.randbits = program.now, program.sleep, program.random.getrandbits
 
-    def train_segments(self, segment_bytes: int) -> int:
-        return max(1, min(TRAIN_SEGMENTS, RECEIVE_BYTES // segment_bytes))
+    def burst_segments(self, segment_bytes: int) -> int:
+        return max(1, min(BURST_SEGMENTS, RECEIVE_BYTES // segment_bytes))
 
-    def send(self, train: Buffer, segment_bytes: int) -> None:
-        view = memoryview(train).cast("B")
+    def send(self, burst: Buffer, segment_bytes: int) -> None:
+        view = memoryview(burst).cast("B")
         datagrams = [bytes(view[at : at + segment_bytes]) for at in range(0, len(view), segment_bytes)]
         self._program.spend(len(datagrams))
         for datagram in datagrams:
@@ -246,7 +246,7 @@ class ProgramTransport:
 
     def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:
         self._program.rest(timeout_s, lambda: self._host.inbox, "a datagram")
-        length, segment_bytes = train_of(self._host.inbox, into)
+        length, segment_bytes = burst_of(self._host.inbox, into)
         if length:
             self._program.spend(-(-length // segment_bytes))
         return length, segment_bytes

@@ -21,7 +21,7 @@ DATAGRAM_BYTES_MOST = 16384
 # Linux's names that Python 3.11 lacks.
 SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
 UDP_SEGMENT, UDP_GRO = 103, 104
-TRAIN_SEGMENTS, TRAIN_BYTES = 64, 65507
+BURST_SEGMENTS, BURST_BYTES = 64, 65507
 _CAUSES = {
     errno.EADDRINUSE: "another program uses this port, perhaps another emulator: end that one, or choose other "
     "ports (`make emulator PORT=28000`, or --udp-base), and set ISWITCH_ADDRESS=127.0.0.1:28000 for the workers",
@@ -111,35 +111,35 @@ class UdpSocket:
             self.counts["datagrams out"] += len(payloads)
             start = 0
             while start < len(payloads):
-                end = self._train_end(payloads, start)
+                end = self._burst_end(payloads, start)
                 self._send(address, payloads[start:end])
                 start = end
 
-    def _train_end(self, payloads: list[bytes], start: int) -> int:
+    def _burst_end(self, payloads: list[bytes], start: int) -> int:
         """Return the end of the burst that begins at `start`: datagrams of one size, of which the last may be
         shorter."""
         size = total = len(payloads[start])
         end = start + 1
         if not size or not self._segmenting:
             return end
-        while end < min(len(payloads), start + TRAIN_SEGMENTS) and 0 < len(payloads[end]) <= size:
+        while end < min(len(payloads), start + BURST_SEGMENTS) and 0 < len(payloads[end]) <= size:
             total += len(payloads[end])
-            if total > TRAIN_BYTES:
+            if total > BURST_BYTES:
                 break
             end += 1
             if len(payloads[end - 1]) < size:
                 break
         return end
 
-    def _send(self, address: tuple[str, int], train: list[bytes]) -> None:
-        if len(train) > 1:
-            size = array.array("H", [len(train[0])])
+    def _send(self, address: tuple[str, int], burst: list[bytes]) -> None:
+        if len(burst) > 1:
+            size = array.array("H", [len(burst[0])])
             try:
-                self.socket.sendmsg(train, [(socket.IPPROTO_UDP, UDP_SEGMENT, size)], 0, address)
+                self.socket.sendmsg(burst, [(socket.IPPROTO_UDP, UDP_SEGMENT, size)], 0, address)
                 return
             except OSError:  # a kernel or a route that cannot: one by one from now on
                 self._segmenting = False
-        for payload in train:
+        for payload in burst:
             try:
                 self.socket.sendto(payload, address)
             except OSError:

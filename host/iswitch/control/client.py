@@ -41,10 +41,10 @@ class Control(RegisterReader):
         address: str = "the switch",
         timeout_s: float = 10.0,
         timeout_name: str = "",
-        on_other_train: Callable[[memoryview, int, int], None] | None = None,
+        on_other_burst: Callable[[memoryview, int, int], None] | None = None,
     ):
         super().__init__(
-            transport, address=address, timeout_s=timeout_s, timeout_name=timeout_name, on_other_train=on_other_train
+            transport, address=address, timeout_s=timeout_s, timeout_name=timeout_name, on_other_burst=on_other_burst
         )
         self.joined_running_job = False
         self.granted: Membership | None = None

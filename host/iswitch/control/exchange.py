@@ -49,8 +49,8 @@ class Exchange:
         Seconds without an answer until SwitchUnreachableError.
     timeout_name : str
         The caller's parameter that sets `timeout_s`, for messages; "" if there is none.
-    on_other_train : callable or None
-        Called with (buffer, bytes, segment_bytes) of each train of datagrams that holds no expected acknowledgement.
+    on_other_burst : callable or None
+        Called with (buffer, bytes, segment_bytes) of each burst of datagrams that holds no expected acknowledgement.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class Exchange:
         address: str = "the switch",
         timeout_s: float = 10.0,
         timeout_name: str = "",
-        on_other_train: Callable[[memoryview, int, int], None] | None = None,
+        on_other_burst: Callable[[memoryview, int, int], None] | None = None,
     ):
         self.transport, self.address, self.timeout_s = transport, address, timeout_s
-        self.timeout_name, self.on_other_train = timeout_name, on_other_train
+        self.timeout_name, self.on_other_burst = timeout_name, on_other_burst
         self._seq = self.transport.randbits(31)  # distinguishes the answers to different messages
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
 
@@ -135,7 +135,7 @@ class Exchange:
         raise self._unreachable(limit_s, self.timeout_name if timeout_s is None else "")
 
     def _find_answer(self, size: int, segment_bytes: int, action: int, seq: int, nonce: int) -> Answer | None:
-        """Find the acknowledgement of a message in a train of datagrams. Hand other trains on."""
+        """Find the acknowledgement of a message in a burst of datagrams. Hand other bursts on."""
         for at in range(0, size, segment_bytes):
             if min(segment_bytes, size - at) == HEADER.itemsize + ACK.itemsize:
                 header = np.frombuffer(self._buffer, HEADER, 1, at).copy()[0]
@@ -143,8 +143,8 @@ class Exchange:
                 found = header["version_type"], header["seq"], body["action"], body["nonce"]
                 if found == (_ACK_VERSION_TYPE, seq, action, nonce):
                     return Answer(header, body)
-        if self.on_other_train:
-            self.on_other_train(self._buffer, size, segment_bytes)
+        if self.on_other_burst:
+            self.on_other_burst(self._buffer, size, segment_bytes)
         return None
 
     def _unreachable(self, limit_s: float, timeout_name: str) -> SwitchUnreachableError:

@@ -146,14 +146,14 @@ class JobWorker(ABC):
         else:
             membership = self._control.granted  # by a Join in progress
         if membership:
-            self._control.on_other_train = None  # a ring in the middle of a collective cannot handle frames
+            self._control.on_other_burst = None  # a ring in the middle of a collective cannot handle frames
             self._control.leave(membership, timeout_s=_LEAVE_TIMEOUT_S)
 
     def _start_keepalive(self, member: Member) -> None:
         """Start the thread that answers the switch, and arrange that `close` runs at the latest at the interpreter's
         exit."""
         self._member = member
-        self._control.on_other_train = self._handle_train
+        self._control.on_other_burst = self._handle_burst
         self._counters_at_join = self._control.counters(self.config.ports)
         self._keepalive = self._transport.start_keepalive(self._serve)
         self._finalizer = weakref.finalize(
@@ -169,8 +169,8 @@ class JobWorker(ABC):
         )
 
     @abstractmethod
-    def _handle_train(self, buffer: memoryview, size: int, segment_bytes: int) -> None:
-        """Handle a train of datagrams that came while the worker waited for an acknowledgement."""
+    def _handle_burst(self, buffer: memoryview, size: int, segment_bytes: int) -> None:
+        """Handle a burst of datagrams that came while the worker waited for an acknowledgement."""
 
     @abstractmethod
     def _serve(self) -> float:

@@ -1,4 +1,4 @@
-"""Contributions and receipts as trains, ready to send: headers are filled as columns, payloads copied as a matrix."""
+"""Contributions and receipts as bursts, ready to send: headers are filled as columns, payloads copied as a matrix."""
 
 from collections.abc import Iterator
 
@@ -41,32 +41,32 @@ class Payloads:
 
 
 class Packer:
-    """Builds one member's trains in a buffer, which each train overwrites.
+    """Builds one member's bursts in a buffer, which each burst overwrites.
 
     Parameters
     ----------
     membership : Membership
         The member, for the headers.
-    train_segments : int
-        The most segments in a train.
+    burst_segments : int
+        The most segments in a burst.
     """
 
-    def __init__(self, membership: Membership, train_segments: int):
+    def __init__(self, membership: Membership, burst_segments: int):
         size = HEADER.itemsize + 4 * membership.elements
-        self.segment_bytes, self.most = size, train_segments
-        self._buffer = np.zeros(train_segments * size, np.uint8)
+        self.segment_bytes, self.most = size, burst_segments
+        self._buffer = np.zeros(burst_segments * size, np.uint8)
         self._view = self._buffer.data
-        self._payloads = self._buffer.reshape(train_segments, size)[:, HEADER.itemsize :]
-        headers = np.ndarray(train_segments, HEADER, self._buffer, 0, (size,))
+        self._payloads = self._buffer.reshape(burst_segments, size)[:, HEADER.itemsize :]
+        headers = np.ndarray(burst_segments, HEADER, self._buffer, 0, (size,))
         headers["version_type"] = version_type(Type.CONTRIBUTION)
         headers["count"] = 1
         for name in ("job", "epoch", "member", "token"):
             headers[name] = getattr(membership, name)
         self._seq, self._behind, self._format_flags = headers["seq"], headers["behind"], headers["format_flags"]
 
-        self._ramp = np.arange(train_segments, dtype=np.uint32)
+        self._ramp = np.arange(burst_segments, dtype=np.uint32)
 
-        receipts = np.zeros(train_segments, HEADER)
+        receipts = np.zeros(burst_segments, HEADER)
         receipts[:] = headers
         receipts["version_type"] = version_type(Type.RECEIPT)
         receipts["count"] = 0
@@ -76,7 +76,7 @@ class Packer:
     def contributions(
         self, payloads: Payloads, first: int, end: int, *, base: int, low: int, format_flags: int
     ) -> Iterator[memoryview]:
-        """Yield trains of neighbouring segments.
+        """Yield bursts of neighbouring segments.
 
         Parameters
         ----------
@@ -94,7 +94,7 @@ class Packer:
         Yields
         ------
         memoryview
-            A train, valid until the next one.
+            A burst, valid until the next one.
         """
         for at in range(first, end, self.most):
             count = min(end - at, self.most)
@@ -105,7 +105,7 @@ class Packer:
     def scattered(
         self, payloads: Payloads, indices: np.ndarray, *, base: int, low: int, format_flags: int
     ) -> Iterator[memoryview]:
-        """Yield trains of any segments, as `contributions` does for neighbours. `indices`: int64, ascending."""
+        """Yield bursts of any segments, as `contributions` does for neighbours. `indices`: int64, ascending."""
         for at in range(0, len(indices), self.most):
             chosen = indices[at : at + self.most]
             count = len(chosen)
@@ -116,7 +116,7 @@ class Packer:
     def _fill(
         self, payloads: Payloads, which: slice | np.ndarray, count: int, ends: bool, format_flags: int
     ) -> memoryview:
-        """Fill in flags and payloads, and return the train. `ends`: it ends with the array's last segment."""
+        """Fill in flags and payloads, and return the burst. `ends`: it ends with the array's last segment."""
         self._format_flags[:count] = format_flags
         nbytes = count * self.segment_bytes
         if ends:
@@ -131,12 +131,12 @@ class Packer:
         return self._view[:nbytes]
 
     def receipts(self, indices: np.ndarray, *, base: int, low: int, want: bool) -> memoryview:
-        """Return one train of receipts, all of which acknowledge every result below `low`.
+        """Return one burst of receipts, all of which acknowledge every result below `low`.
 
         Parameters
         ----------
         indices : numpy.ndarray
-            int64: segments from `low` to `low` plus the window. What exceeds a train is left out.
+            int64: segments from `low` to `low` plus the window. What exceeds a burst is left out.
         base : int
             Seq of segment 0.
         low : int
@@ -147,7 +147,7 @@ class Packer:
         Returns
         -------
         memoryview
-            A train, valid until the next one.
+            A burst, valid until the next one.
         """
         count = min(len(indices), self.most)
         receipts, chosen = self._receipts[:count], indices[:count]

@@ -99,11 +99,11 @@ class Ring:
         """Drop all state, and begin at the membership's epoch and first seq."""
         self.membership = membership
         self.window = SendWindow(membership.window)
-        self.packer = Packer(membership, self.transport.train_segments(HEADER.itemsize + 4 * membership.elements))
+        self.packer = Packer(membership, self.transport.burst_segments(HEADER.itemsize + 4 * membership.elements))
         self.set_threshold(membership.threshold)
         self.base = membership.first_seq
         self._first_word = version_type(Type.RESULT) | membership.job << 8 | membership.epoch << 16  # of our results
-        self._stored: list[np.ndarray] = []  # trains of results for later collectives, as received
+        self._stored: list[np.ndarray] = []  # bursts of results for later collectives, as received
         self._nothing = Payloads(np.empty(0, np.float32), membership.elements)
         self._format = self._format_flags = int(membership.format)
         self.halted = False
@@ -174,12 +174,12 @@ class Ring:
         all_members : bool
             Wait for all members, whatever the job's threshold and deadline are.
         inquire : callable, optional
-            Called each time that no result has come for `inquire_s`. The function may call `handle_train` with what
+            Called each time that no result has come for `inquire_s`. The function may call `handle_burst` with what
             comes meanwhile, and raises what it finds.
         inquire_s : float
             Seconds.
         confirm : callable, optional
-            Called with a MembershipRejectedError. The function may call `handle_train`; it returns if the rejection is
+            Called with a MembershipRejectedError. The function may call `handle_burst`; it returns if the rejection is
             void, and raises otherwise.
 
         Returns
@@ -257,7 +257,7 @@ class Ring:
         self._payloads = payloads
         self._ledger.open(payloads.size)
         seqs = np.arange(self.base, self.base + payloads.size).astype(np.uint32)
-        # The first 8 bytes of each segment's result, to recognise a train of results at once.
+        # The first 8 bytes of each segment's result, to recognise a burst of results at once.
         self._starts = (seqs.astype(np.uint64) << np.uint64(32)) | np.uint64(self._first_word)
         self._headers = np.zeros(payloads.size, HEADER)
         self._flags = 0  # of all results, except RESENT
@@ -295,18 +295,18 @@ class Ring:
         if np.count_nonzero(lacked) < end - first:
             self._send(np.flatnonzero(lacked) + first, now, 0)
             return
-        for train in self.packer.contributions(
+        for burst in self.packer.contributions(
             self._payloads, first, end, base=self.base, low=ledger.low, format_flags=self._format_flags
         ):
-            self.transport.send(train, self.packer.segment_bytes)
+            self.transport.send(burst, self.packer.segment_bytes)
         ledger.sent_at[first:end] = now
         self._acknowledged = self.low
 
     def _send(self, indices: np.ndarray, now: float, flags: int) -> None:
-        for train in self.packer.scattered(
+        for burst in self.packer.scattered(
             self._payloads, indices, base=self.base, low=self._ledger.low, format_flags=self._format_flags | flags
         ):
-            self.transport.send(train, self.packer.segment_bytes)
+            self.transport.send(burst, self.packer.segment_bytes)
         self._ledger.sent_at[indices] = now
         self._acknowledged = self.low
 
@@ -335,19 +335,19 @@ class Ring:
     # Receiving
 
     def _receive(self, timeout_s: float) -> int:
-        """Receive one train. Return the number of new results in it."""
+        """Receive one burst. Return the number of new results in it."""
         size, segment_bytes = self.transport.receive(self._view, timeout_s)
-        return self.handle_train(self._buffer, size, segment_bytes) if size else 0
+        return self.handle_burst(self._buffer, size, segment_bytes) if size else 0
 
-    def handle_train(self, buffer: np.ndarray | memoryview, size: int, segment_bytes: int) -> int:
-        """Handle a train of received datagrams.
+    def handle_burst(self, buffer: np.ndarray | memoryview, size: int, segment_bytes: int) -> int:
+        """Handle a burst of received datagrams.
 
         Parameters
         ----------
         buffer : numpy.ndarray or memoryview
             The datagrams end to end, `segment_bytes` each; the last one may be shorter.
         size : int
-            Bytes of the train.
+            Bytes of the burst.
         segment_bytes : int
             Bytes of a datagram.
 

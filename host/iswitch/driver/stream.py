@@ -37,8 +37,8 @@ _LONGEST_TIMEOUT_S = 0.05
 """Other members go on without this one, and a slot can be blocked until its receipt, so time-outs stay short."""
 _SIGNS_OF_LIFE = 5
 """Least number of messages in the time after which the switch evicts a silent member."""
-_TRAINS = 64
-"""The most trains to receive before the stream sends something."""
+_BURSTS = 64
+"""The most bursts to receive before the stream sends something."""
 
 
 class Stream:
@@ -68,7 +68,7 @@ class Stream:
         if backlog <= membership.staleness:  # or this member might not store an update that was granted to it
             raise ValueError(f"backlog must be above the staleness, {membership.staleness}, not {backlog!r}")
         self.transport, self.membership, self.layout, self.backlog = transport, membership, layout, backlog
-        self.packer = Packer(membership, transport.train_segments(HEADER.itemsize + 4 * membership.elements))
+        self.packer = Packer(membership, transport.burst_segments(HEADER.itemsize + 4 * membership.elements))
         self._buffer = np.empty(RECEIVE_BYTES, np.uint8)
         self._view = self._buffer.data
         self._first_word = version_type(Type.RESULT) | membership.job << 8 | membership.epoch << 16  # of our results
@@ -95,10 +95,10 @@ class Stream:
         self.retransmissions = 0
         """Contributions that this member sent more than once."""
         self.progress = 0
-        """Trains and answers with something new in them."""
+        """Bursts and answers with something new in them."""
         self._handled_progress = 0
-        self.trains_received = 0
-        """Trains of any content."""
+        self.bursts_received = 0
+        """Bursts of any content."""
         self.halted = False
         """The switch has reported that the job is halted, since the program last cleared this."""
 
@@ -191,12 +191,12 @@ class Stream:
         MismatchError
             If the members' vectors differ in size or number format.
         """
-        for _ in range(_TRAINS):
+        for _ in range(_BURSTS):
             size, segment_bytes = self.transport.receive(self._view, wait_s)
             if not size:
                 break
             wait_s = 0.0
-            self.handle_train(self._buffer, size, segment_bytes)
+            self.handle_burst(self._buffer, size, segment_bytes)
         now = self.transport.now()
         if self.progress > self._handled_progress:
             self._handled_progress = self.progress
@@ -211,15 +211,15 @@ class Stream:
         self.claims.send(now)
         return max(0.0, min(self._expiry, self.claims.due_at) - now)
 
-    def handle_train(self, buffer: np.ndarray | memoryview, size: int, segment_bytes: int) -> None:
-        """Handle a train of received datagrams, `size` bytes end to end in a buffer, `segment_bytes` each.
+    def handle_burst(self, buffer: np.ndarray | memoryview, size: int, segment_bytes: int) -> None:
+        """Handle a burst of received datagrams, `size` bytes end to end in a buffer, `segment_bytes` each.
 
         Raises
         ------
         MembershipRejectedError, MismatchError
             As `serve`.
         """
-        self.trains_received += 1
+        self.bursts_received += 1
         count, rest = divmod(size, segment_bytes)
         self._take(np.ndarray((count, segment_bytes), np.uint8, buffer))
         if rest:
@@ -340,14 +340,14 @@ class Stream:
         for payloads, format, first, chosen in zip(
             vector.parts, self._formats, (0, in_vector), (segments[:split], segments[split:])
         ):
-            for train in self.packer.scattered(
+            for burst in self.packer.scattered(
                 payloads,
                 chosen - first,
                 base=self._seq(base + first),
                 low=self.low - base - first,
                 format_flags=format | flags,
             ):
-                self.transport.send(train, self.packer.segment_bytes)
+                self.transport.send(burst, self.packer.segment_bytes)
         self._requests[positions % len(self._lacked)] += 1
         self._requested_at[positions % len(self._lacked)] = now
         if len(positions):

@@ -13,7 +13,7 @@ __all__ = ["RECEIVE_BYTES", "Buffer", "Keepalive", "RealTimeTransport", "Transpo
 Buffer = bytes | bytearray | memoryview
 
 RECEIVE_BYTES = 1 << 16
-"""Size of a buffer for `receive`: the longest train."""
+"""Size of a buffer for `receive`: the longest burst."""
 
 
 class Keepalive(Protocol):
@@ -31,29 +31,32 @@ class Keepalive(Protocol):
 
 
 class Transport(Protocol):
-    """Carries *trains*: UDP payloads of equal size end to end, of which the last may be shorter.
+    """Sends and receives bursts of datagrams.
+
+    A *burst* is a buffer of UDP payloads of equal size, end to end; the last may be shorter (the unit of UDP GSO and
+    GRO).
 
     The driver cannot tell UDP from an emulator in the same process or from a recording, nor this machine's time from a
     simulated one: it waits, reads the clock and draws random numbers by its transport only.
     """
 
-    def train_segments(self, segment_bytes: int) -> int:
+    def burst_segments(self, segment_bytes: int) -> int:
         """Return the most segments of a size that one `send` accepts."""
 
-    def send(self, train: Buffer, segment_bytes: int) -> None:
-        """Send each segment of a train as a datagram. The call waits for nothing but buffer space, and may lose
+    def send(self, burst: Buffer, segment_bytes: int) -> None:
+        """Send each segment of a burst as a datagram. The call waits for nothing but buffer space, and may lose
         datagrams.
 
         Parameters
         ----------
-        train : bytes, bytearray or memoryview
+        burst : bytes, bytearray or memoryview
             Datagrams end to end.
         segment_bytes : int
             Bytes of a datagram; the last one may be shorter.
         """
 
     def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:
-        """Wait for a train.
+        """Wait for a burst.
 
         Parameters
         ----------
@@ -65,7 +68,7 @@ class Transport(Protocol):
         Returns
         -------
         size : int
-            Bytes of the train, 0 if none has come in time.
+            Bytes of the burst, 0 if none has come in time.
         segment_bytes : int
             Bytes of each datagram; the last one may be shorter.
         """
@@ -77,7 +80,7 @@ class Transport(Protocol):
         """Wait without receiving."""
 
     def start_keepalive(self, serve: Callable[[], float]) -> Keepalive:
-        """Call a function from now on, each time that a train has come or its time is over.
+        """Call a function from now on, each time that a burst has come or its time is over.
 
         Parameters
         ----------

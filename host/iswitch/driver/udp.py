@@ -20,7 +20,7 @@ _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
 _SOL_UDP, _UDP_SEGMENT, _UDP_GRO = socket.IPPROTO_UDP, 103, 104
 _IP_MTU_DISCOVER, _IP_PMTUDISC_DO = 10, 2
 _SOCKET_BUFFER_BYTES = 1 << 23
-_TRAIN_BYTES, _TRAIN_SEGMENTS = 65507, 64
+_BURST_BYTES, _BURST_SEGMENTS = 65507, 64
 """Limits of one GSO send: an IPv4 datagram's, and the kernel's."""
 _LONGEST_DATAGRAM_BYTES = 9216
 """The longest datagram of a switch: a jumbo frame."""
@@ -30,7 +30,7 @@ _NO_GSO = {errno.EIO, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOPROTOOPT}
 class UdpTransport(RealTimeTransport):
     """A connected UDP socket.
 
-    Where the kernel supports it, a train passes the kernel as one buffer (UDP GSO and GRO), otherwise datagram by
+    Where the kernel supports it, a burst passes the kernel as one buffer (UDP GSO and GRO), otherwise datagram by
     datagram.
 
     Parameters
@@ -43,7 +43,7 @@ class UdpTransport(RealTimeTransport):
     Attributes
     ----------
     gso, gro : bool
-        True if trains are sent, and received, as one buffer.
+        True if bursts are sent, and received, as one buffer.
     refused : bool
         True if the switch's host has reported that no program listens at the port.
     fault : str
@@ -61,7 +61,7 @@ class UdpTransport(RealTimeTransport):
         self._peer = resolve(address)
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.refused, self.fault = False, ""
-        self._next_datagram = b""  # without GRO: a longer datagram than those before it, which begins the next train
+        self._next_datagram = b""  # without GRO: a longer datagram than those before it, which begins the next burst
         try:
             self._set_options()
             self._connect()
@@ -111,15 +111,15 @@ class UdpTransport(RealTimeTransport):
 
     # Sending
 
-    def train_segments(self, segment_bytes: int) -> int:
-        return max(1, min(_TRAIN_SEGMENTS, _TRAIN_BYTES // segment_bytes))
+    def burst_segments(self, segment_bytes: int) -> int:
+        return max(1, min(_BURST_SEGMENTS, _BURST_BYTES // segment_bytes))
 
-    def send(self, train: Buffer, segment_bytes: int) -> None:
-        """Send a train. If the kernel cannot send a datagram, that datagram is lost, and `fault` says why.
+    def send(self, burst: Buffer, segment_bytes: int) -> None:
+        """Send a burst. If the kernel cannot send a datagram, that datagram is lost, and `fault` says why.
 
         Parameters
         ----------
-        train : bytes, bytearray or memoryview
+        burst : bytes, bytearray or memoryview
             Datagrams end to end.
         segment_bytes : int
             Bytes of a datagram; the last one may be shorter.
@@ -131,8 +131,8 @@ class UdpTransport(RealTimeTransport):
         OSError
             If the transport is closed.
         """
-        view = memoryview(train).cast("B")
-        train_refused = False
+        view = memoryview(burst).cast("B")
+        burst_refused = False
         if self.gso and len(view) > segment_bytes:
             try:
                 self._call(
@@ -145,10 +145,10 @@ class UdpTransport(RealTimeTransport):
             except OSError as error:
                 if error.errno not in _NO_GSO:
                     raise
-                train_refused = True
+                burst_refused = True
         for at in range(0, len(view), segment_bytes):
             self._call(self._socket.send, view[at : at + segment_bytes])
-        if train_refused and not self.fault:
+        if burst_refused and not self.fault:
             self.gso = False  # the kernel supports it, but the device does not
 
     def _call(self, function: Callable[..., Any], *arguments: Any, raises: Container[int] = ()) -> None:
@@ -186,10 +186,10 @@ class UdpTransport(RealTimeTransport):
     def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:
         if not self._next_datagram and not self._wait(timeout_s):
             return 0, 0
-        return self._receive_train(into) if self.gro else self._gather_train(into)
+        return self._receive_burst(into) if self.gro else self._gather_burst(into)
 
-    def _receive_train(self, into: memoryview) -> tuple[int, int]:
-        """Receive a train that the kernel has put together (GRO)."""
+    def _receive_burst(self, into: memoryview) -> tuple[int, int]:
+        """Receive a burst that the kernel has put together (GRO)."""
         try:
             length, ancillary, _, _ = self._socket.recvmsg_into([into], 64, socket.MSG_DONTWAIT)
         except BlockingIOError:  # a datagram with a wrong checksum ended the wait
@@ -203,8 +203,8 @@ class UdpTransport(RealTimeTransport):
                 return length, int.from_bytes(data[:4], sys.byteorder)
         return length, length
 
-    def _gather_train(self, into: memoryview) -> tuple[int, int]:
-        """Put the datagrams that have come into one train, as long as their sizes allow."""
+    def _gather_burst(self, into: memoryview) -> tuple[int, int]:
+        """Put the datagrams that have come into one burst, as long as their sizes allow."""
         length = segment_bytes = 0
         if self._next_datagram:
             length = segment_bytes = len(self._next_datagram)

@@ -30,8 +30,8 @@ _FIRST_OPEN_S, _LONGEST_OPEN_S = 0.02, 0.25
 """Pauses between two transmissions of an OPEN."""
 _QUEUE_LENGTH = 64
 """If so many ordered requests wait to be sent, `submit` waits."""
-_TRAINS = 64
-"""`poll` receives at most so many trains of datagrams before it sends again."""
+_BURSTS = 64
+"""`poll` receives at most so many bursts of datagrams before it sends again."""
 _KEEPALIVE_S = SESSION_SILENT_US / 1e6 / 4
 _DATA = version_type(Type.DATA)
 _CLOSED = "closed"
@@ -109,7 +109,7 @@ class Session:
         self.transport, self.address, self.table = transport, address, table
         self.timeout_s, self.wait_s = timeout_s, wait_s
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
-        self.control = Control(transport, address=address, timeout_s=timeout_s, on_other_train=self._receive_train)
+        self.control = Control(transport, address=address, timeout_s=timeout_s, on_other_burst=self._receive_burst)
         self.token = -1  # none yet
         self.channel = Channel(session=0, token=0, first=0, window=1)
         self.broadcasts: deque[Broadcast] = deque()
@@ -144,7 +144,7 @@ class Session:
             until = min(now + pause_s, deadline)
             while (now := self.transport.now()) < until:
                 size, segment_bytes = self.transport.receive(self._buffer, until - now)
-                for reply in self._parse_train(self._buffer, size, segment_bytes):
+                for reply in self._parse_burst(self._buffer, size, segment_bytes):
                     header, status = reply.header, reply.status
                     if status is None or (header.kind, header.seq, header.token) != (Kind.OPEN, tag, token):
                         continue
@@ -285,12 +285,12 @@ class Session:
             If the session is lost or closed.
         """
         self._send_due()
-        for _ in range(_TRAINS):
+        for _ in range(_BURSTS):
             size, segment_bytes = self.transport.receive(self._buffer, wait_s)
             if not size:
                 break
             wait_s = 0.0
-            self._receive_train(self._buffer, size, segment_bytes)
+            self._receive_burst(self._buffer, size, segment_bytes)
         self._send_due()
         self._require_open()
 
@@ -317,7 +317,7 @@ class Session:
         return min(self.channel.wake_at(), self.queries.wake_at())
 
     def _send_due(self) -> None:
-        """Send all payloads that are due. Neighbours of the same size form a train."""
+        """Send all payloads that are due. Neighbours of the same size form a burst."""
         now = self.transport.now()
         payloads = self.channel.due(now) + self.queries.due(now)
         if payloads:
@@ -325,21 +325,21 @@ class Session:
         at = 0
         while at < len(payloads):
             size, end = len(payloads[at]), at + 1
-            limit = min(at + self.transport.train_segments(size), len(payloads))
+            limit = min(at + self.transport.burst_segments(size), len(payloads))
             while end < limit and len(payloads[end]) == size:
                 end += 1
             self.transport.send(b"".join(payloads[at:end]), size)
             at = end
 
     @staticmethod
-    def _parse_train(train: memoryview, size: int, segment_bytes: int) -> Iterator[Reply]:
+    def _parse_burst(burst: memoryview, size: int, segment_bytes: int) -> Iterator[Reply]:
         for at in range(0, size, segment_bytes or 1):
-            if reply := parse(train[at : min(at + segment_bytes, size)]):
+            if reply := parse(burst[at : min(at + segment_bytes, size)]):
                 yield reply
 
-    def _receive_train(self, train: memoryview, size: int, segment_bytes: int) -> None:
+    def _receive_burst(self, burst: memoryview, size: int, segment_bytes: int) -> None:
         now = self.transport.now()
-        for reply in self._parse_train(train, size, segment_bytes):
+        for reply in self._parse_burst(burst, size, segment_bytes):
             if reply.header.token == self.token:
                 self._handle_reply(reply, now)
 

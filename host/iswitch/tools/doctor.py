@@ -135,7 +135,7 @@ def examine(
 
 
 def _check_socket(granted: Socket, config: Config) -> Iterator[Finding]:
-    """Check the receive buffer of a worker's socket, and whether the kernel sends and receives trains of datagrams."""
+    """Check the receive buffer of a worker's socket, and whether the kernel sends and receives bursts of datagrams."""
     try:
         granted_bytes, needed_bytes = (
             granted.receive_buffer_bytes,

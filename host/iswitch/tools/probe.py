@@ -60,24 +60,24 @@ class Probe(RealTimeTransport):
             return int(self._socket.getsockopt(socket.IPPROTO_IP, _IP_MTU))
         return 0
 
-    def train_segments(self, segment_bytes: int) -> int:
+    def burst_segments(self, segment_bytes: int) -> int:
         return 1
 
-    def send(self, train: Buffer, segment_bytes: int) -> None:
+    def send(self, burst: Buffer, segment_bytes: int) -> None:
         """Send one datagram. Raises ValueError if it does not fit the MTU of the path."""
         self.sent += 1
         if not self._connected:
             return
         for _ in range(2):  # the first call may report that an earlier datagram was refused
             try:
-                self._socket.send(train)
+                self._socket.send(burst)
                 self.fault = self.remedy = ""
                 return
             except (ConnectionRefusedError, ConnectionResetError):
                 self.refused = True
             except OSError as error:
                 if error.errno == errno.EMSGSIZE:
-                    raise ValueError(f"{len(train)} bytes do not fit the path's MTU") from error
+                    raise ValueError(f"{len(burst)} bytes do not fit the path's MTU") from error
                 self.fault, self.remedy = send_failure(error, self.peer)
                 return
 

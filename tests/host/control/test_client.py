@@ -34,7 +34,7 @@ class Wire:
     def sleep(self, seconds):
         self.clock += seconds
 
-    def send(self, train, segment_bytes):
+    def send(self, burst, segment_bytes):
         c = self.client
         frame = udp_frame(
             eth_dst=SWITCH_MAC,
@@ -43,7 +43,7 @@ class Wire:
             ip_dst=SWITCH_IP,
             udp_src=c.udp_port,
             udp_dst=UDP_PORT,
-            payload=bytes(train),
+            payload=bytes(burst),
         )
         for _, reply in self.switch.receive(c.port, frame, int(self.clock * 1e6)):
             answer = parse(reply)
@@ -190,7 +190,7 @@ def test_an_unreachable_switch_is_reported_with_the_fault_of_this_machine():
     class Cut(Wire):
         fault = "the network interface on the way to it is down; set the interface up (`ip link`)"
 
-        def send(self, train, segment_bytes):
+        def send(self, burst, segment_bytes):
             pass
 
     with pytest.raises(

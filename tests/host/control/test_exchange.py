@@ -9,7 +9,7 @@ from iswitch.wire import ACK, CONTROL, HEADER, Action, Reason, Type, version_typ
 
 
 class Script:
-    """A transport whose `replies` are lists of trains, one list for each transmission. A train is a list of datagrams of
+    """A transport whose `replies` are lists of bursts, one list for each transmission. A burst is a list of datagrams of
     the same size."""
 
     fault, refused = "", False
@@ -24,18 +24,18 @@ class Script:
     def now(self):
         return self.clock
 
-    def send(self, train, segment_bytes):
-        self.sent.append((self.clock, bytes(train)))
-        self.inbox += self.replies(len(self.sent), bytes(train))
+    def send(self, burst, segment_bytes):
+        self.sent.append((self.clock, bytes(burst)))
+        self.inbox += self.replies(len(self.sent), bytes(burst))
 
     def receive(self, into, timeout_s):
         if not self.inbox:
             self.clock += timeout_s
             return 0, 0
-        train = self.inbox.pop(0)
-        octets = b"".join(train)
+        burst = self.inbox.pop(0)
+        octets = b"".join(burst)
         into[: len(octets)] = octets
-        return len(octets), len(train[0])
+        return len(octets), len(burst[0])
 
 
 def acknowledgement(message, *, nonce=None, seq=None, reason=Reason.DONE):
@@ -60,7 +60,7 @@ def test_a_refusal_is_an_answer():
     assert Exchange(script).request(Action.RESET).reason == Reason.KEY
 
 
-def test_answers_to_other_messages_and_other_trains_are_handed_on():
+def test_answers_to_other_messages_and_other_bursts_are_handed_on():
     others = []
 
     def replies(number, message):
@@ -71,13 +71,13 @@ def test_answers_to_other_messages_and_other_trains_are_handed_on():
             [acknowledgement(message)],
         ]
 
-    exchange = Exchange(Script(replies), on_other_train=lambda buffer, size, segment: others.append((size, segment)))
+    exchange = Exchange(Script(replies), on_other_burst=lambda buffer, size, segment: others.append((size, segment)))
     assert exchange.request(Action.READ).reason == Reason.DONE
     length = HEADER.itemsize + ACK.itemsize
     assert others == [(length, length), (length, length), (28, 14)]
 
 
-def test_an_acknowledgement_inside_a_train_is_found():
+def test_an_acknowledgement_inside_a_burst_is_found():
     script = Script(lambda number, message: [[acknowledgement(message, nonce=99), acknowledgement(message)]])
     assert Exchange(script).request(Action.READ).reason == Reason.DONE
 

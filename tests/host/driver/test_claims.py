@@ -24,8 +24,8 @@ class Script:
     def now(self):
         return self.time
 
-    def send(self, train, segment_bytes):
-        self.sent.append(np.frombuffer(train, HEADER)[0])
+    def send(self, burst, segment_bytes):
+        self.sent.append(np.frombuffer(burst, HEADER)[0])
 
 
 @pytest.fixture

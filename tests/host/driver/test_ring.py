@@ -61,12 +61,12 @@ class Script(Clock):
         super().__init__()
         self.answer, self.waiting, self.sent = answer, [], []
 
-    def train_segments(self, segment_bytes):
+    def burst_segments(self, segment_bytes):
         return 3
 
-    def send(self, train, segment_bytes):
-        for at in range(0, len(train), segment_bytes):
-            datagram = bytes(train[at : at + segment_bytes])
+    def send(self, burst, segment_bytes):
+        for at in range(0, len(burst), segment_bytes):
+            datagram = bytes(burst[at : at + segment_bytes])
             header = np.frombuffer(datagram, HEADER, 1)[0]
             self.sent.append(header)
             self.waiting += self.answer(header, datagram[HEADER.itemsize :])
@@ -157,12 +157,12 @@ class SlowSwitch(Clock):
         self.free_at = self.time
         self.waiting, self.sent = [], []
 
-    def train_segments(self, segment_bytes):
+    def burst_segments(self, segment_bytes):
         return 64
 
-    def send(self, train, segment_bytes):
-        for at in range(0, len(train), segment_bytes):
-            datagram = bytes(train[at : at + segment_bytes])
+    def send(self, burst, segment_bytes):
+        for at in range(0, len(burst), segment_bytes):
+            datagram = bytes(burst[at : at + segment_bytes])
             header = np.frombuffer(datagram, HEADER, 1)[0]
             self.sent.append(index(header))
             if index(header) in self.loses and self.sent.count(index(header)) == 1:

@@ -26,7 +26,7 @@ def test_low_is_the_first_lacked_and_high_is_above_the_last_held():
     assert (ledger.low, ledger.high, ledger.held, ledger.newest) == (2, 5, 3, 4)
 
 
-def test_a_train_in_order_is_recorded_as_one_slice():
+def test_a_burst_in_order_is_recorded_as_one_slice():
     ledger = sent(10)
     assert ledger.record_results(slice(0, 6), 0, 6) == 0
     ledger.advance()

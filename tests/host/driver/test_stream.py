@@ -122,14 +122,14 @@ class Node:
 
     # As a transport
 
-    def train_segments(self, segment_bytes):
+    def burst_segments(self, segment_bytes):
         return 3
 
     def now(self):
         return self.network.now
 
-    def send(self, train, segment_bytes):
-        for at in range(0, len(train), segment_bytes):
+    def send(self, burst, segment_bytes):
+        for at in range(0, len(burst), segment_bytes):
             c = self.client
             frame = udp_frame(
                 eth_dst=SWITCH_MAC,
@@ -138,7 +138,7 @@ class Node:
                 ip_dst=SWITCH_IP,
                 udp_src=c.udp_port,
                 udp_dst=UDP_PORT,
-                payload=bytes(train[at : at + segment_bytes]),
+                payload=bytes(burst[at : at + segment_bytes]),
             )
             self.network.carry(self.network.deliver, c.port, frame)
 

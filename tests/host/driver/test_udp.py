@@ -1,4 +1,4 @@
-"""Trains over loopback, with the kernel's help and without."""
+"""Bursts over loopback, with the kernel's help and without."""
 
 import errno
 import os
@@ -21,7 +21,7 @@ def peer():
         yield made
 
 
-@pytest.fixture(params=[False, True], ids=["trains", "datagrams"])
+@pytest.fixture(params=[False, True], ids=["bursts", "datagrams"])
 def transport(request, peer):
     made = UdpTransport(f"127.0.0.1:{peer.getsockname()[1]}", no_offload=request.param)
     yield made
@@ -79,8 +79,8 @@ def test_a_closed_transport_sends_nothing(transport):
         transport.send(b"1", 1)
 
 
-def test_a_train_that_no_datagram_of_it_could_replace_leaves_gso_on(peer):
-    """A blackhole route refuses trains and datagrams with the same error that a device without GSO gives."""
+def test_a_burst_that_no_datagram_of_it_could_replace_leaves_gso_on(peer):
+    """A blackhole route refuses bursts and datagrams with the same error that a device without GSO gives."""
     transport = UdpTransport(f"127.0.0.1:{peer.getsockname()[1]}")
     real, transport.gso = transport._socket, True
     transport._socket = Failing(Failing(real, "sendmsg", errno.EINVAL), "send", errno.EINVAL)
@@ -99,11 +99,11 @@ def test_an_error_while_receiving_is_recorded(transport, peer):
 
 
 @pytest.mark.parametrize("size", [1, 100, 1430, 1431, 45 * 1430, 44 * 1430 + 5])
-def test_train_arrives_as_datagrams(transport, peer, size):
-    train = np.random.default_rng(size).bytes(size)
-    transport.send(memoryview(train), 1430)
+def test_burst_arrives_as_datagrams(transport, peer, size):
+    burst = np.random.default_rng(size).bytes(size)
+    transport.send(memoryview(burst), 1430)
     received = [peer.recv(RECEIVE_BYTES) for _ in range(-(-size // 1430))]
-    assert b"".join(received) == train
+    assert b"".join(received) == burst
     assert {len(part) for part in received[:-1]} <= {1430}
 
 
@@ -123,10 +123,10 @@ def test_datagrams_arrive_in_order_whatever_their_sizes(transport, peer):
     assert transport.receive(buffer, 0.01) == (0, 0)
 
 
-def test_a_train_of_the_kernel_is_received_at_once(peer):
+def test_a_burst_of_the_kernel_is_received_at_once(peer):
     transport = UdpTransport(f"127.0.0.1:{peer.getsockname()[1]}")
     if not (transport.gso and transport.gro):
-        pytest.skip("this kernel has no UDP trains")
+        pytest.skip("this kernel has no UDP bursts")
     transport.send(b"hello", 5)
     _, client = peer.recvfrom(100)
     sender = UdpTransport(f"127.0.0.1:{client[1]}")
@@ -139,7 +139,7 @@ def test_a_train_of_the_kernel_is_received_at_once(peer):
     transport.close()
 
 
-def test_device_without_trains_gets_datagrams(peer):
+def test_device_without_bursts_gets_datagrams(peer):
     transport = UdpTransport(f"127.0.0.1:{peer.getsockname()[1]}")
     real = transport._socket
 

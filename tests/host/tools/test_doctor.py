@@ -54,15 +54,15 @@ class FaultyTransport:
         self.waiting: list[bytes] = []
         self.closed = False
 
-    def train_segments(self, segment_bytes):
+    def burst_segments(self, segment_bytes):
         return 1
 
-    def send(self, train, segment_bytes):
+    def send(self, burst, segment_bytes):
         self.sent += 1
         CLOCK.now += 1e-4
-        if len(train) > self.longest and self.refuses:
+        if len(burst) > self.longest and self.refuses:
             raise ValueError("too long")
-        if self.deaf or self.sent in self.lost or len(train) > self.longest:
+        if self.deaf or self.sent in self.lost or len(burst) > self.longest:
             return
         frame = udp_frame(
             eth_dst=SWITCH_MAC,
@@ -71,7 +71,7 @@ class FaultyTransport:
             ip_dst=SWITCH_IP,
             udp_src=5000,
             udp_dst=UDP_PORT,
-            payload=bytes(train),
+            payload=bytes(burst),
         )
         self.waiting += [reply[ADDRESSES.itemsize :] for _, reply in self.switch.receive(0, frame, now_us())]
 
@@ -296,8 +296,8 @@ def test_checking_the_key_of_no_job_creates_no_job(job):
 
 def test_a_fault_is_bad_while_it_lasts_and_a_warning_afterwards():
     class Damaged(FaultyTransport):
-        def send(self, train, segment_bytes):
-            super().send(train, segment_bytes)
+        def send(self, burst, segment_bytes):
+            super().send(burst, segment_bytes)
             self.switch.receive(1, bytes(64), 0, error=True)
 
     transport = Damaged()

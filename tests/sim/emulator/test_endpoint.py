@@ -80,7 +80,7 @@ def test_a_host_has_an_address_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "payloads, trains",
+    "payloads, bursts",
     [
         ([b"a" * 100] * 3, [(300, 100)]),
         ([b"a" * 100, b"b" * 50, b"c" * 100], [(150, 100), (100, 100)]),
@@ -89,7 +89,7 @@ def test_a_host_has_an_address_of_its_own() -> None:
         ([], []),
     ],
 )
-def test_a_transport_lays_payloads_out_as_trains(payloads: list[bytes], trains: list[tuple[int, int]]) -> None:
+def test_a_transport_lays_payloads_out_as_bursts(payloads: list[bytes], bursts: list[tuple[int, int]]) -> None:
     host = Host(lambda payload: None)
     transport = HostTransport(host)
     ready = lambda: bool(select.select([transport], [], [], 0)[0])
@@ -101,17 +101,17 @@ def test_a_transport_lays_payloads_out_as_trains(payloads: list[bytes], trains: 
         size, segment_bytes = transport.receive(buffer, 1)
         whole += bytes(buffer[:size])
         found.append((size, segment_bytes))
-    assert found == trains and whole == b"".join(payloads)
+    assert found == bursts and whole == b"".join(payloads)
     assert transport.receive(buffer, 0) == (0, 0)
     transport.close()
 
 
-def test_a_transport_takes_trains_apart() -> None:
+def test_a_transport_takes_bursts_apart() -> None:
     sent: list[bytes] = []
     transport = HostTransport(Host(sent.append))
     transport.send(np.arange(25, dtype=np.uint8).data, 10)
     assert sent == [bytes(range(10)), bytes(range(10, 20)), bytes(range(20, 25))]
-    assert [transport.train_segments(size) for size in (1, 1024, 1430, 70_000)] == [64, 64, 45, 1]
+    assert [transport.burst_segments(size) for size in (1, 1024, 1430, 70_000)] == [64, 64, 45, 1]
     transport.close()
 
 

@@ -23,7 +23,7 @@ from sim.emulator.faults import Rates
 from sim.emulator.hub import ECHO
 from sim.emulator.program import Machine, Program
 
-FREE = Machine(train_us=0, datagram_us=0)
+FREE = Machine(burst_us=0, datagram_us=0)
 PS_PER_S = 10**12
 
 
@@ -106,26 +106,26 @@ def round_trip(program: Program) -> float:
     return program.now()
 
 
-@pytest.mark.parametrize("train_us, datagram_us", [(0, 1), (48, 2), (20.005, 2.5)])
-def test_the_processor_s_time_is_spent_once_a_train_and_once_a_datagram_each_way(
-    echo: Path, train_us: float, datagram_us: float
+@pytest.mark.parametrize("burst_us, datagram_us", [(0, 1), (48, 2), (20.005, 2.5)])
+def test_the_processor_s_time_is_spent_once_a_burst_and_once_a_datagram_each_way(
+    echo: Path, burst_us: float, datagram_us: float
 ) -> None:
     (free,) = run([round_trip], path=echo)
-    (busy,) = run([round_trip], path=echo, machine=Machine(train_us=train_us, datagram_us=datagram_us))
+    (busy,) = run([round_trip], path=echo, machine=Machine(burst_us=burst_us, datagram_us=datagram_us))
     assert 2.1e-6 < free < 3e-6  # the cable is a microsecond long
-    assert busy - free == pytest.approx(2e-6 * (train_us + datagram_us), abs=1e-12)
+    assert busy - free == pytest.approx(2e-6 * (burst_us + datagram_us), abs=1e-12)
 
 
-def test_what_comes_while_the_processor_is_busy_is_received_as_one_train(echo: Path) -> None:
+def test_what_comes_while_the_processor_is_busy_is_received_as_one_burst(echo: Path) -> None:
     def burst(program: Program) -> tuple[list[tuple[int, int]], float]:
-        transport, trains = program.transport(), []
+        transport, bursts = program.transport(), []
         transport.send(bytes(range(50)), 10)
-        while sum(size for size, _ in trains) < 50:
-            trains.append(transport.receive(room(), math.inf))
-        return trains, program.now()
+        while sum(size for size, _ in bursts) < 50:
+            bursts.append(transport.receive(room(), math.inf))
+        return bursts, program.now()
 
-    ((trains, ended),) = run([burst], path=echo, machine=Machine(train_us=10, datagram_us=1))
-    assert trains == [(10, 10), (40, 10)]
+    ((bursts, ended),) = run([burst], path=echo, machine=Machine(burst_us=10, datagram_us=1))
+    assert bursts == [(10, 10), (40, 10)]
     assert (10 + 5) + (10 + 1) + (10 + 4) < 1e6 * ended < (10 + 5) + (10 + 1) + (10 + 4) + 3
 
 
@@ -358,7 +358,7 @@ def test_a_program_that_has_ended_has_no_sockets(echo: Path) -> None:
         transport.send(b"?", 1)
 
 
-@pytest.mark.parametrize("name", ["train_us", "datagram_us"])
+@pytest.mark.parametrize("name", ["burst_us", "datagram_us"])
 def test_machine_wrong(name: str) -> None:
     with pytest.raises(ValueError, match=f"Machine {name} must not be negative, not -1"):
         Machine(**{name: -1})

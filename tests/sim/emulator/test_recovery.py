@@ -75,9 +75,9 @@ class Cable:
     def cut(self) -> bool:
         return self._since <= self._inner.now() < self._until
 
-    def send(self, train: Buffer, segment_bytes: int) -> None:
+    def send(self, burst: Buffer, segment_bytes: int) -> None:
         if not (self._up and self.cut):
-            self._inner.send(train, segment_bytes)
+            self._inner.send(burst, segment_bytes)
 
     def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:
         deadline = self._inner.now() + timeout_s
@@ -267,12 +267,12 @@ def test_rejoin_pauses_between_its_tries() -> None:
     class Refusing(Cable):
         tries = 0
 
-        def send(self, train: Buffer, segment_bytes: int) -> None:
+        def send(self, burst: Buffer, segment_bytes: int) -> None:
             if self.cut:
                 self.tries += 1
                 assert self.tries < 1000
                 raise SwitchUnreachableError("no route")
-            super().send(train, segment_bytes)
+            super().send(burst, segment_bytes)
 
     def work(program: Program) -> int:
         transport = Refusing(program, 1, 20)

@@ -1,4 +1,4 @@
-"""Ports as UDP sockets: trains of datagrams, both ways."""
+"""Ports as UDP sockets: bursts of datagrams, both ways."""
 
 import socket
 
@@ -17,7 +17,7 @@ def back(frame: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("sizes", [[100] * 200, [0, 0, 5, 5, 3, 5, 9, 9], [1400] * 50 + [7], [9000] * 20, [1, 0, 1]])
-def test_trains_arrive_as_they_were(sizes: list[int]) -> None:
+def test_bursts_arrive_as_they_were(sizes: list[int]) -> None:
     payloads = [bytes([number & 0xFF]) * size for number, size in enumerate(sizes)]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink:
         sink.bind(("127.0.0.1", 0))
@@ -28,7 +28,7 @@ def test_trains_arrive_as_they_were(sizes: list[int]) -> None:
         port.give([back(card.wrap(payload, client)) for payload in payloads])
         assert [sink.recv(65536) for _ in payloads] == payloads
         assert port.counts == {"datagrams out": len(payloads)}
-        # And the other way: what a client sends as one train is taken apart again.
+        # And the other way: what a client sends as one burst is taken apart again.
         sink.sendmsg(
             [b"".join([b"t" * 500] * 9), b"end"],
             [(socket.IPPROTO_UDP, 103, (500).to_bytes(2, "little"))],
