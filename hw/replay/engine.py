@@ -39,11 +39,11 @@ class Engine(wiring.Component):
     """Executes requests in the order in which they arrive, each completely before the next.
 
     `words` are frames with `first` and, constant over a frame, `arrived`; the entry never stalls. A frame without room
-    is dropped whole, and `stat_drop` is 1 for one cycle. `o` are complete frames without addresses, which the port
-    fills in; it may stall. `memory` holds records and logs as `Config.replay` lays them out. `fate` is the fate of a
-    request in the cycle in which `fated` is 1; `saturated` is 1 for each priority that was too large, `memory_error`
-    for each error response of the memory. After a reset requests wait until sessions and slots are wiped. `busy`: a
-    request or a reply is inside.
+    is dropped, and `stat_drop` is 1 for one cycle. `o` are complete frames without addresses, which `Stamp` fills in
+    once for all ports; it may stall. `memory` holds records and logs as `Config.replay` lays them out. `fate` is the
+    fate of a request in the cycle in which `fated` is 1; `saturated` is 1 for each priority that was too large,
+    `memory_error` for each error response of the memory. After a reset requests wait until sessions and slots are
+    wiped. `busy`: a request or a reply is inside.
 
     A request takes 18 cycles, 8 of them for its header, and 1 for each row of its body, each sample and each item that
     it adds; a row of an UPDATE takes 3 while `times` is set. OPEN takes 1 more and 2 for each session, UPDATE the

@@ -55,7 +55,7 @@ class CompiledSampler:
     def sample(self, count: int) -> tuple[np.ndarray, int]:
         """Sample items, and return their slots and the cycles."""
         drawn, cycles = self._play(
-            count, kind=CommandKind.DRAW, fraction=(asked := fractions(count, int(self.rng.integers(1 << 62))))
+            count, kind=CommandKind.SAMPLE, fraction=(asked := fractions(count, int(self.rng.integers(1 << 62))))
         )
         ends = np.cumsum(self.priorities)
         total = int(ends[-1])

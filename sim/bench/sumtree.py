@@ -23,8 +23,8 @@ __all__ = [
     "step_cycles",
 ]
 
-OPERATION = np.dtype([("draws", "?"), ("leaf", "<u8"), ("old", "<u8"), ("new", "<u8"), ("fraction", "<u8")])
-FOUND = np.dtype([("draws", "?"), ("empty", "?"), ("leaf", "<u8"), ("priority", "<u8"), ("total", "<u8")])
+OPERATION = np.dtype([("is_sample", "?"), ("leaf", "<u8"), ("old", "<u8"), ("new", "<u8"), ("fraction", "<u8")])
+FOUND = np.dtype([("is_sample", "?"), ("empty", "?"), ("leaf", "<u8"), ("priority", "<u8"), ("total", "<u8")])
 BATCH = 512
 """Samples in a learner's step of Ape-X."""
 
@@ -95,7 +95,7 @@ def mixes(
     for begin in range(0, count, batch):
         size = min(batch, count - begin)
         operations = np.empty(size, OPERATION)
-        operations["draws"] = np.logical_xor.accumulate(rng.random(size) < 0.4)
+        operations["is_sample"] = np.logical_xor.accumulate(rng.random(size) < 0.4)
         near = (rng.choice(few, size) + rng.integers(0, 2, size)) % capacity
         operations["old"] = 0
         operations["leaf"] = np.where(rng.random(size) < 0.5, near, rng.integers(0, capacity, size))
@@ -111,7 +111,7 @@ def mixes(
 def some(count: int, draws, leaf, *, seed: int = 0) -> np.ndarray:
     """Operations with priorities of 18 bits, of which none is 0, and fractions at random."""
     rng, operations = np.random.default_rng(seed), np.zeros(count, OPERATION)
-    operations["draws"], operations["leaf"] = draws, leaf
+    operations["is_sample"], operations["leaf"] = draws, leaf
     operations["new"], operations["fraction"] = (
         rng.integers(1, 1 << 18, count),
         rng.integers(0, (1 << 64) - 1, count, np.uint64, endpoint=True),

@@ -186,7 +186,7 @@ class Acknowledgement(wiring.Component):
         ]
 
     def _address(self, m, offered):
-        """Assign whom the answer goes to."""
+        """Assign the destination of the answer."""
         frame, outgoing = self.request.frame, self.answers.payload
         m.d.comb += [
             outgoing.answer.eq(offered),

@@ -25,7 +25,7 @@ class ItemCommand(data.Struct):
     """A sampler's command in terms of the wire.
 
     `item` is the handle of an UPDATE, the slot of a READ, and means nothing else. `priority` is that of an ADD or
-    UPDATE; with `retire` the priority becomes 0. `fraction` is a DRAW's.
+    UPDATE; with `retire` the priority becomes 0. `fraction` is a SAMPLE's.
     """
 
     kind: CommandKind
@@ -101,7 +101,7 @@ class ResultRecorder(wiring.Component):
         result, valid = self.results.payload, self.results.valid
         lists, never_filled, counted = Signal(), Signal(), Signal()
         m.d.comb += [
-            lists.eq(result.kind.matches(CommandKind.DRAW, CommandKind.READ)),
+            lists.eq(result.kind.matches(CommandKind.SAMPLE, CommandKind.READ)),
             never_filled.eq((result.kind == CommandKind.READ) & result.stale),
             counted.eq(~self.samples | lists),
             self.write_row.eq(valid & lists),

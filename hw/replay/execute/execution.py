@@ -165,10 +165,19 @@ class Execution(wiring.Component):
         if self.retire is not None:
             m.d.comb += self.retire.start.eq(self.sample.done)
             sampled = self.retire.done
-        alone = (self.open_session, self.write_log, self.add_items, self.update, self.list_items, self.broadcast)
+        exclusive_executors = (
+            self.open_session,
+            self.write_log,
+            self.add_items,
+            self.update,
+            self.list_items,
+            self.broadcast,
+        )
         m.d.comb += [
             self.done.eq(
-                any_of(executor.done for executor in alone) | sampled | self.send_data.done & ~self.broadcast.active
+                any_of(executor.done for executor in exclusive_executors)
+                | sampled
+                | self.send_data.done & ~self.broadcast.active
             ),
             self.opened.eq(self.open_session.done & ~self.open_session.failed),
             self.session_next.eq(self.open_session.session),

@@ -44,7 +44,7 @@ class SampleItems(wiring.Component):
             batch.count.eq(self.request.frame.count),
             batch.stride.eq(sample.stride),
             batch.seed.eq(Cat(sample.seed)),
-            self.commands.payload.kind.eq(CommandKind.DRAW),
+            self.commands.payload.kind.eq(CommandKind.SAMPLE),
             self.commands.payload.fraction.eq(self.fractions.payload.fraction),
         ]
         with m.FSM():

@@ -158,7 +158,7 @@ class SendData(wiring.Component):
         return m
 
     def _address(self, m, log_overwritten):
-        """Assign whom the frame goes to, and its header."""
+        """Assign the destination of the frame, and its header."""
         request, head, recipient = self.request, self.heads.payload, self.recipient
         frame, header, load = request.frame, head.header, view_as(LOAD, request.parameters)
         m.d.comb += [

@@ -38,9 +38,9 @@ class UnitReader(wiring.Component):
     """Reads units, and returns their `beats` in the order of the addresses in `units`. The low bits of an address,
     within a unit, are ignored.
 
-    Up to `outstanding` units are requested ahead, each only when the queue has room for all of its beats: `r` never
-    stalls, so the memory can serve others meanwhile. Latency: 2 cycles from a beat in `r` to `beats`. One beat in each
-    cycle, if memory delivers one and its latency is below 8 * `outstanding` cycles. `error` is 1 for each beat with an
+    Up to `outstanding` units are requested ahead. A unit is requested only if the FIFO has room for all its beats, so
+    `r` never stalls. Latency: 2 cycles from a beat in `r` to `beats`. One beat in each
+    cycle, if memory delivers one and its latency is below 8 * `outstanding` cycles. `error`: a beat had an
     error response; the beat is passed on.
     """
 
@@ -65,7 +65,7 @@ class UnitReader(wiring.Component):
             Signal(range(self.outstanding + 1)),
             Signal(),
             Signal(),
-        )  # units for which the queue reserves room
+        )  # units for which the FIFO reserves room
         address = Signal.like(self.units.payload)
         m.d.comb += [
             self.units.ready.eq(~self.ar.valid & (reserved != self.outstanding)),
@@ -79,7 +79,7 @@ class UnitReader(wiring.Component):
         with m.Elif(self.ar.ready):
             m.d.sync += self.ar.valid.eq(0)
 
-        # Beats that were requested before a reset are dropped.
+        # Beats that no request awaits answer requests from before a reset; drop them.
         beat, put, arrived, awaited_units = Signal(range(BEATS)), Signal(Beat), Signal(), Signal.like(reserved)
         m.d.comb += [
             self.r.ready.eq(1),
@@ -98,8 +98,8 @@ class UnitWriter(wiring.Component):
     """Writes `BEATS` of the `beats` to each address in `units`. The low bits of an address, within a unit, are ignored.
 
     Up to `outstanding` units are unconfirmed; a unit's beats are accepted after its address. One beat in each cycle, as
-    memory accepts them. `busy` is 1 from the cycle after an address was accepted until memory has confirmed all units:
-    a read that begins while `busy` is 0 returns what was written. `error` is 1 for each unit with an error response.
+    memory accepts them. `busy`: from the cycle after a unit was accepted until memory has confirmed all writes, so a
+    read that begins while `busy` is 0 returns the written data. `error`: a write had an error response.
     """
 
     def __init__(self, address_bits: int, *, outstanding: int = 8):

@@ -17,7 +17,7 @@ TICKETED = (Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT)
 
 
 def in_log(start, units, session):
-    """Whether all `units` from `start` on are in the session's log. Positions in a log are serial numbers of 32
+    """Return whether all `units` from `start` on are in the session's log. Positions in a log are serial numbers of 32
     bits."""
     return (start - session.oldest)[:32] + units <= (session.written - session.oldest)[:32]
 
@@ -63,7 +63,7 @@ class Admission(wiring.Component):
         ]
         m.d.sync += [self.known.eq(known), self.enough.eq(enough)]
 
-        # The distance of the request's number from the next one, either way round the circle of serial numbers.
+        # The distances of the request's number from the next one, ahead and behind (RFC 1982).
         ahead_by, behind_by = Signal(32), Signal(32)
         not_next, recent = Signal(), Signal.like(session.kept)
         m.d.comb += [

@@ -1,4 +1,4 @@
-"""Reads requests from rows: header, parameters, and the rest of the body for whoever carries the request out."""
+"""Reads requests from rows: header, parameters, and the rest of the body for the request's executor."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring

@@ -1,4 +1,4 @@
-"""Frames of the replay service as rows of 64 bits, out of a queue that never stalls the datapath."""
+"""Frames of the replay service as rows of 64 bits, out of a queue, so that the shared pipeline never stalls."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -22,9 +22,9 @@ class RequestRow(data.Struct):
 
 
 class RequestReceiver(wiring.Component):
-    """Queues frames, and offers them row by row.
+    """Queues complete frames, and offers them row by row.
 
-    `words` come with `first` and, constant over a frame, `arrived`. A frame without room is dropped whole, and
+    `words` come with `first` and, constant over a frame, `arrived`. A frame without room is dropped, and
     `stat_drop` is 1 for one cycle: the entry never stalls. `arrived_o` belongs to the frame in `rows`, from its first
     row to its last. A frame's length must be a multiple of a row. `busy`: from the cycle after a frame began until its
     last row was taken.

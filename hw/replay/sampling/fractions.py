@@ -35,7 +35,7 @@ class RandomFractions(wiring.Component):
     k * stride, plus the high half of number * stride.
 
     Latency: 7 cycles from a batch to its first fraction, then one fraction in each cycle. The next batch is taken with
-    the last fraction of the one before. While `fractions` stalls, the whole pipeline stalls.
+    the last fraction of the one before. While `fractions` stalls, the pipeline stalls.
 
     The generator is xoroshiro128++ (Blackman and Vigna, ACM TOMS 47, 2021), started from the batch's seed. It gives a
     number of 64 bits for each fraction, and two numbers have no word in common. The golden model is

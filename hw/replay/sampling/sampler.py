@@ -18,8 +18,8 @@ class Result(data.StructLayout):
     """The result of a command: the handle that was added, updated, sampled or read, its priority, and the sum of all
     priorities, which includes the command's change.
 
-    `stale`: an UPDATE's handle was stale, and nothing changed, or a READ's slot was never filled. `empty`: a DRAW found
-    all priorities 0. With either the generation is 0."""
+    `stale`: an UPDATE's handle was stale, and nothing changed, or a READ's slot was never filled. `empty`: a SAMPLE
+    found all priorities 0. With either the generation is 0."""
 
     def __init__(self, capacity: int, priority_bits: int, generation_bits: int):
         super().__init__(
@@ -44,8 +44,8 @@ class Sampler(wiring.Component):
     priority above 0 (`Histogram`), or 0 if all are 0, as the command of the newest result left them. Not ready for
     `capacity` cycles after a reset, and at least 256.
 
-    `phased` saves the second copy of all priorities. Then every command but a DRAW waits until the DRAWs before it are
-    past (`SumTree`), and `latency` is a lower bound. The golden model of both is `sim/model/replay/slots.py`.
+    `phased` saves the second copy of all priorities. Then every command but a SAMPLE waits until the SAMPLEs before it
+    are past (`SumTree`), and `latency` is a lower bound. The golden model of both is `sim/model/replay/slots.py`.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Sampler(wiring.Component):
             self.commands.ready.eq(slots.commands.ready & histogram.changes.ready),
             self.filled.eq(slots.filled),
             tree.operations.valid.eq(slots.placed.valid),
-            operation.draws.eq(placed.kind == CommandKind.DRAW),
+            operation.is_sample.eq(placed.kind == CommandKind.SAMPLE),
             operation.keeps.eq(~placed.changes),
             operation.leaf.eq(placed.slot),
             operation.old.eq(placed.old),

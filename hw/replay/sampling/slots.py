@@ -14,18 +14,18 @@ __all__ = ["Command", "CommandKind", "PlacedCommand", "SlotTable", "generation"]
 
 
 class CommandKind(IntEnum):
-    """ADD fills the next slot with a priority. UPDATE changes the priority of a handle's slot. DRAW samples a slot, and
-    READ reads one; both change nothing."""
+    """ADD fills the next slot with a priority. UPDATE changes the priority of a handle's slot. SAMPLE samples a slot,
+    and READ reads one; both change nothing."""
 
     ADD = 0
     UPDATE = 1
-    DRAW = 2
+    SAMPLE = 2
     READ = 3
 
 
 class Command(data.StructLayout):
     """A command. `slot` and `generation` are the handle of an UPDATE; a READ has a `slot`, an ADD and an UPDATE a
-    `priority`, a DRAW the `fraction` at which it samples."""
+    `priority`, a SAMPLE the `fraction` at which it samples."""
 
     def __init__(self, capacity: int, priority_bits: int, generation_bits: int):
         super().__init__(
@@ -49,7 +49,7 @@ class PlacedCommand(data.StructLayout):
     """A command whose slot is known.
 
     `stale`: an UPDATE's handle is stale, or a READ's slot was never filled. `changes`: the priority becomes `new`; else
-    `new` is `old`. `adds` is the number of items after this command, from which `generation` follows. A DRAW has only
+    `new` is `old`. `adds` is the number of items after this command, from which `generation` follows. A SAMPLE has only
     `kind`, `adds` and `fraction`."""
 
     def __init__(self, capacity: int, priority_bits: int, generation_bits: int):

@@ -31,13 +31,13 @@ def select_one_hot(here, values):
 
 
 class Operation(data.StructLayout):
-    """An update of `leaf` from priority `old` to `new`; or, if it `draws`, a sample at `fraction` / 2^64 of the total.
+    """An update of `leaf` from priority `old` to `new`; or, if `is_sample`, a sample at `fraction` / 2^64 of the total.
     An update that `keeps` leaves the leaf as it is and ignores `new`; only a phased tree takes such updates."""
 
     def __init__(self, capacity: int, priority_bits: int):
         super().__init__(
             {
-                "draws": 1,
+                "is_sample": 1,
                 "keeps": 1,
                 "leaf": range(capacity),
                 "old": priority_bits,
@@ -54,7 +54,7 @@ class TreeResult(data.StructLayout):
     def __init__(self, capacity: int, priority_bits: int):
         super().__init__(
             {
-                "draws": 1,
+                "is_sample": 1,
                 "empty": 1,
                 "leaf": range(capacity),
                 "priority": priority_bits,
@@ -153,31 +153,31 @@ class SumTree(wiring.Component):
         )
         m.submodules.leaves = memory
         leaves = memory.read_port(), memory.write_port(granularity=1)
-        drawn = Signal()
-        step = self._enter(m, wiped, leaves, drawn)
+        sampled = Signal()
+        step = self._enter(m, wiped, leaves, sampled)
         step = self._place(m, step)
         step = self._root(m, step)
         for level in range(1, len(self.fanouts) - 1):
             step = self._level(m, step, level, wiped, wipe)
-        m.d.comb += drawn.eq(step.valid & step.draws)
+        m.d.comb += sampled.eq(step.valid & step.is_sample)
         self._leaf(m, step, leaves, wiped, wipe)
         return m
 
-    def _enter(self, m, wiped, leaves, drawn):
-        """Return operations as steps with the total after them. `drawn`: a sample reads its leaf in this cycle."""
+    def _enter(self, m, wiped, leaves, sampled):
+        """Return operations as steps with the total after them. `sampled`: a sample reads its leaf in this cycle."""
         operation, ready = self.operations.payload, self.operations.ready
         entering = Signal(self.operations.payload.shape())
         valid = Signal()
         if self.phased:
             # An update reads and writes its leaf here; samples inside the pipeline must not see it.
             read, write = leaves
-            drawing, row = Signal(range(self._leaf_stage + 1)), operation.leaf >> exact_log2(self.arity)
+            samples_inside, row = Signal(range(self._leaf_stage + 1)), operation.leaf >> exact_log2(self.arity)
             held, held_valid = Signal.like(operation), Signal()
             taken = self.operations.valid & ready
-            m.d.comb += ready.eq(wiped & (operation.draws | (drawing == 0)))
+            m.d.comb += ready.eq(wiped & (operation.is_sample | (samples_inside == 0)))
             old = read.data[held.leaf[: exact_log2(self.arity)]]
             m.d.sync += [
-                drawing.eq(drawing + (taken & operation.draws) - drawn),
+                samples_inside.eq(samples_inside + (taken & operation.is_sample) - sampled),
                 held.eq(operation),
                 held_valid.eq(taken),
                 entering.eq(held),
@@ -185,7 +185,7 @@ class SumTree(wiring.Component):
                 entering.old.eq(old),
                 entering.new.eq(Mux(held.keeps, old, held.new)),
             ]
-            with m.If(taken & ~operation.draws):
+            with m.If(taken & ~operation.is_sample):
                 m.d.comb += [
                     read.addr.eq(row),
                     write.addr.eq(row),
@@ -195,7 +195,7 @@ class SumTree(wiring.Component):
         else:
             m.d.comb += [ready.eq(wiped), valid.eq(self.operations.valid & ready), entering.eq(operation)]
         m.d.comb += [
-            self.entered.valid.eq(valid & ~entering.draws),
+            self.entered.valid.eq(valid & ~entering.is_sample),
             self.entered.payload.old.eq(entering.old),
             self.entered.payload.new.eq(entering.new),
         ]
@@ -203,13 +203,13 @@ class SumTree(wiring.Component):
         after = Signal.like(self.total)
         m.d.comb += [
             change.eq(entering.new - entering.old),
-            after.eq(self.total + Mux(valid & ~entering.draws, change, 0)),
+            after.eq(self.total + Mux(valid & ~entering.is_sample, change, 0)),
         ]
         m.d.sync += [
             self.total.eq(after),
             step.valid.eq(valid),
-            step.draws.eq(entering.draws),
-            step.leaf.eq(Mux(entering.draws, 0, entering.leaf)),
+            step.is_sample.eq(entering.is_sample),
+            step.leaf.eq(Mux(entering.is_sample, 0, entering.leaf)),
             step.change.eq(change),
             step.priority.eq(entering.new),
             step.total.eq(after),
@@ -223,7 +223,7 @@ class SumTree(wiring.Component):
         return data.StructLayout(
             {
                 "valid": 1,
-                "draws": 1,
+                "is_sample": 1,
                 "leaf": range(self.capacity),
                 "change": signed(self.priority_bits + 1),
                 "priority": self.priority_bits,
@@ -240,7 +240,7 @@ class SumTree(wiring.Component):
             before, step = step, Signal(self._step(0), name=f"placing_{stage}")
             m.d.sync += [
                 getattr(step, name).eq(getattr(before, name))
-                for name in ("valid", "draws", "leaf", "change", "priority", "total")
+                for name in ("valid", "is_sample", "leaf", "change", "priority", "total")
             ]
         placed = Signal.like(step)
         m.d.comb += [placed.eq(step), placed.rest.eq(rest)]
@@ -268,13 +268,14 @@ class SumTree(wiring.Component):
         ]
         mine = step.leaf[low : low + bits]
         m.d.comb += [
-            new.eq(old + Mux(~step.draws & step.valid & (mine <= k), step.change, 0))
+            new.eq(old + Mux(~step.is_sample & step.valid & (mine <= k), step.change, 0))
             for k, (old, new) in enumerate(zip(sums, after))
         ]
         m.d.comb += [
-            getattr(into, name).eq(getattr(step, name)) for name in ("valid", "draws", "change", "priority", "total")
+            getattr(into, name).eq(getattr(step, name))
+            for name in ("valid", "is_sample", "change", "priority", "total")
         ]
-        m.d.comb += [into.leaf.eq(step.leaf | Mux(step.draws, chosen, 0) << low), into.rest.eq(rest)]
+        m.d.comb += [into.leaf.eq(step.leaf | Mux(step.is_sample, chosen, 0) << low), into.rest.eq(rest)]
         return into, after
 
     def _root(self, m, step):
@@ -304,7 +305,7 @@ class SumTree(wiring.Component):
         into, after = self._pass(m, passing, level, list(sums))
         new = Cat(after)
         same = lambda one, other: one.leaf[low:] == other.leaf[low:]
-        updates = passing.valid & ~passing.draws
+        updates = passing.valid & ~passing.is_sample
         m.d.comb += read.addr.eq(step.leaf[low:])
         m.d.sync += [
             here.eq(step),
@@ -329,10 +330,10 @@ class SumTree(wiring.Component):
         read, write = leaves
         bits, level = exact_log2(self.arity), len(self.fanouts) - 1
         row, group = step.leaf >> bits, 1 << -(-bits // 2)
-        with m.If(step.valid & step.draws if self.phased else step.valid):
+        with m.If(step.valid & step.is_sample if self.phased else step.valid):
             m.d.comb += read.addr.eq(row)
         if not self.phased:
-            m.d.comb += [write.addr.eq(row), write.en.eq(Mux(step.valid & ~step.draws, 1 << step.leaf[:bits], 0))]
+            m.d.comb += [write.addr.eq(row), write.en.eq(Mux(step.valid & ~step.is_sample, 1 << step.leaf[:bits], 0))]
             m.d.comb += [place.eq(step.priority) for place in write.data]
         with m.If(~wiped):
             m.d.comb += [write.addr.eq(wipe), write.en.eq(-1), write.data.eq(0)]
@@ -352,7 +353,7 @@ class SumTree(wiring.Component):
         before = [Const(0), *accumulate(within[start + group - 1] for start in range(0, self.arity - group, group))]
         m.d.sync += [end.eq(before[k // group] + within[k]) for k, end in enumerate(ends)]
 
-        last, drawn = steps[-1], self.found.payload
+        last, found = steps[-1], self.found.payload
         # Ends rise from leaf to leaf, so the first leaf whose end lies behind the position is the one.
         reached, here, chosen, priority = (
             Signal(self.arity - 1),
@@ -366,12 +367,12 @@ class SumTree(wiring.Component):
             priority.eq(select_one_hot(here, rows[2])),
             chosen.eq(select_one_hot(here, range(self.arity))),
         ]
-        empty = last.draws & (last.total == 0)
+        empty = last.is_sample & (last.total == 0)
         m.d.sync += [
             self.found.valid.eq(last.valid),
-            drawn.draws.eq(last.draws),
-            drawn.empty.eq(empty),
-            drawn.total.eq(last.total),
-            drawn.leaf.eq(Mux(empty, 0, last.leaf | Mux(last.draws, chosen, 0))),
-            drawn.priority.eq(Mux(last.draws, priority, last.priority)),
+            found.is_sample.eq(last.is_sample),
+            found.empty.eq(empty),
+            found.total.eq(last.total),
+            found.leaf.eq(Mux(empty, 0, last.leaf | Mux(last.is_sample, chosen, 0))),
+            found.priority.eq(Mux(last.is_sample, priority, last.priority)),
         ]

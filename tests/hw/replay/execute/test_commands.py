@@ -71,7 +71,7 @@ def check_recorder(recorder=ResultRecorder):
                     "priority": rng.randrange(MOST),
                     "total": rng.getrandbits(26),
                 }
-                lists = kind in (CommandKind.DRAW, CommandKind.READ)
+                lists = kind in (CommandKind.SAMPLE, CommandKind.READ)
                 ctx.set(dut.results.valid, valid)
                 ctx.set(dut.results.payload, result)
                 assert ctx.get(dut.write_row) == (valid and lists)

@@ -96,7 +96,7 @@ NOTHING = {
     "fates": [],
     "added": 0,
 }
-ADD, UPDATE, DRAW, READ = CommandKind.ADD, CommandKind.UPDATE, CommandKind.DRAW, CommandKind.READ
+ADD, UPDATE, SAMPLE, READ = CommandKind.ADD, CommandKind.UPDATE, CommandKind.SAMPLE, CommandKind.READ
 LISTED = [(32, 77), (33, 77)]
 CASES = [
     ({"kind": Kind.OPEN}, {}),
@@ -104,7 +104,7 @@ CASES = [
     ({"kind": Kind.WRITE}, {"writes": 2, "beats": 16}),
     ({"kind": Kind.ADD}, {"commands": [ADD, ADD], "writes": 2, "beats": 16, "added": 2}),
     ({"kind": Kind.UPDATE}, {"commands": [UPDATE, UPDATE]}),
-    ({"kind": Kind.SAMPLE}, {"commands": [DRAW, DRAW, UPDATE, UPDATE], "listed": LISTED}),
+    ({"kind": Kind.SAMPLE}, {"commands": [SAMPLE, SAMPLE, UPDATE, UPDATE], "listed": LISTED}),
     ({"kind": Kind.LIST}, {"commands": [READ, READ], "listed": LISTED}),
     ({"kind": Kind.FETCH}, {"reads": 2, "heads": [(0, 16)], "rows": 16, "fates": [Fate.OVERWRITTEN]}),
     ({"kind": Kind.LOAD}, {"reads": 2, "heads": [(0, 16)], "rows": 16}),

@@ -50,7 +50,7 @@ def check_sample(executor=SampleItems, *, count=9, stalls=0.0):
     (batch,) = batches.items
     assert (batch.count, batch.stride, batch.seed) == (count, stride, seed) and batches.times[0] >= 20
     assert [(item.kind, item.fraction) for item in seen.commands.items] == [
-        (CommandKind.DRAW, fraction) for fraction in fractions
+        (CommandKind.SAMPLE, fraction) for fraction in fractions
     ]
 
 

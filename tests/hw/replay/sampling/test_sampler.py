@@ -118,9 +118,9 @@ def test_without_a_second_copy_of_priorities_all_is_the_models_too(
     "kinds",
     [
         (CommandKind.ADD,),
-        (CommandKind.ADD, CommandKind.DRAW),
+        (CommandKind.ADD, CommandKind.SAMPLE),
         (CommandKind.ADD, CommandKind.READ),
-        (CommandKind.ADD, CommandKind.DRAW, CommandKind.DRAW, CommandKind.UPDATE),
+        (CommandKind.ADD, CommandKind.SAMPLE, CommandKind.SAMPLE, CommandKind.UPDATE),
     ],
 )
 def test_a_command_a_cycle_in_every_mix(kinds):
@@ -128,7 +128,7 @@ def test_a_command_a_cycle_in_every_mix(kinds):
     assert source.times[-1] - source.times[0] == len(source.times) - 1
 
 
-@pytest.mark.parametrize("kinds", [(CommandKind.ADD, CommandKind.UPDATE, CommandKind.READ), (CommandKind.DRAW,)])
+@pytest.mark.parametrize("kinds", [(CommandKind.ADD, CommandKind.UPDATE, CommandKind.READ), (CommandKind.SAMPLE,)])
 def test_a_command_a_cycle_without_a_second_copy_as_long_as_draws_are_apart(kinds):
     source = check(capacity=8, arity=4, kinds=kinds, count=300, phased=True)
     assert source.times[-1] - source.times[1] == len(source.times) - 2  # the first is taken while memories are wiped
@@ -137,7 +137,9 @@ def test_a_command_a_cycle_without_a_second_copy_as_long_as_draws_are_apart(kind
 def test_what_is_no_longer_there_is_drawn_with_its_own_generation():
     """Of eight slots each is filled again every eighth cycle, while a draw is under way for longer: its handle is that
     of its time."""
-    check(capacity=8, arity=4, generation_bits=8, kinds=(CommandKind.ADD, CommandKind.ADD, CommandKind.DRAW), count=600)
+    check(
+        capacity=8, arity=4, generation_bits=8, kinds=(CommandKind.ADD, CommandKind.ADD, CommandKind.SAMPLE), count=600
+    )
 
 
 @pytest.mark.mutant
@@ -171,5 +173,5 @@ def test_a_mutant_is_noticed(sound, wrong):
             capacity=8,
             arity=4,
             generation_bits=8,
-            kinds=(CommandKind.ADD, CommandKind.ADD, CommandKind.DRAW),
+            kinds=(CommandKind.ADD, CommandKind.ADD, CommandKind.SAMPLE),
         )

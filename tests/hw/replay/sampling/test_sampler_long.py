@@ -33,7 +33,7 @@ def answers(model, commands):
         elif kind == CommandKind.UPDATE:
             good = model.update(Handle(slot, generation), priority)
             yield not good, 0, slot, generation if good else 0, model.tree.priorities[slot], model.tree.total
-        elif kind == CommandKind.DRAW:
+        elif kind == CommandKind.SAMPLE:
             drawn = model.sample(fraction)
             yield (0, 0, *drawn.handle, drawn.priority, drawn.total) if drawn else (0, 1, 0, 0, None, 0)
         else:
@@ -81,7 +81,7 @@ def run(
             known = np.array([value is not None for value in values])
             wanted = np.array([value for value in values if value is not None], np.uint64)
             assert np.array_equal(found[f"results_payload_{name}"][known], wanted), name
-        drawn = found[(found["results_payload_kind"] == CommandKind.DRAW) & (found["results_payload_empty"] == 0)]
+        drawn = found[(found["results_payload_kind"] == CommandKind.SAMPLE) & (found["results_payload_empty"] == 0)]
         assert drawn["results_payload_priority"].all()
         stale, draws = stale + int(found["results_payload_stale"].sum()), draws + len(drawn)
         empty += int(found["results_payload_empty"].sum())

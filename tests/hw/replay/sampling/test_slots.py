@@ -21,7 +21,7 @@ def check(slots=SlotTable, *, capacity=8, priority_bits=5, generation_bits=3, co
     commands, expected, given, adds = [], [], [Handle(0, 0)], 0
     for k in range(count):
         kind = rng.choice(
-            list(CommandKind) if k > 20 else [CommandKind.UPDATE, CommandKind.DRAW, CommandKind.READ]
+            list(CommandKind) if k > 20 else [CommandKind.UPDATE, CommandKind.SAMPLE, CommandKind.READ]
         )  # at first there is nothing to update
         priority, fraction = rng.getrandbits(priority_bits), rng.getrandbits(64)
         handle = rng.choice(
@@ -40,7 +40,7 @@ def check(slots=SlotTable, *, capacity=8, priority_bits=5, generation_bits=3, co
                 "fraction": fraction,
             }
         )
-        if kind == CommandKind.DRAW:
+        if kind == CommandKind.SAMPLE:
             expected.append((kind, adds % (capacity << generation_bits), fraction))
             continue
         old = model.tree.priorities[model.next if kind == CommandKind.ADD else handle.slot]
@@ -61,7 +61,7 @@ def check(slots=SlotTable, *, capacity=8, priority_bits=5, generation_bits=3, co
     lap = lambda item: (item.adds // capacity + (item.slot < item.adds % capacity)) % (1 << generation_bits)
     found = [
         (item.kind, item.adds, item.fraction)
-        if item.kind == CommandKind.DRAW
+        if item.kind == CommandKind.SAMPLE
         else (item.kind, bool(item.stale), item.slot, lap(item), item.old, item.new)
         for item in sink.items
     ]
@@ -71,7 +71,7 @@ def check(slots=SlotTable, *, capacity=8, priority_bits=5, generation_bits=3, co
     if phased:  # priorities are not its affair
         found, expected = (
             [
-                known if known[0] == CommandKind.DRAW else (*known[:4], known[5] * item.changes)
+                known if known[0] == CommandKind.SAMPLE else (*known[:4], known[5] * item.changes)
                 for known, item in zip(whole, sink.items)
             ]
             for whole in (found, expected)

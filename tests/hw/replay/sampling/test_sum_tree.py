@@ -46,10 +46,12 @@ class Story:
     def update(self, leaf: int, priority: int) -> None:
         old = self.model.update(leaf, priority)
         self.items.append(
-            self.noise() | {"draws": 0, "leaf": leaf, "new": priority} | ({"keeps": 0} if self.phased else {"old": old})
+            self.noise()
+            | {"is_sample": 0, "leaf": leaf, "new": priority}
+            | ({"keeps": 0} if self.phased else {"old": old})
         )
         self.entered.append((old, priority))
-        self.found.append({"draws": 0, "empty": 0, "leaf": leaf, "priority": priority, "total": self.model.total})
+        self.found.append({"is_sample": 0, "empty": 0, "leaf": leaf, "priority": priority, "total": self.model.total})
 
     def keep(self, leaf: int) -> None:
         """An update that changes nothing; in a phased tree whatever it says."""
@@ -59,9 +61,11 @@ class Story:
 
     def draw(self, fraction: int) -> None:
         drawn = self.model.sample(fraction)
-        self.items.append(self.noise() | {"draws": 1, "fraction": fraction})
+        self.items.append(self.noise() | {"is_sample": 1, "fraction": fraction})
         leaf, priority, total = drawn or (0, 0, 0)
-        self.found.append({"draws": 1, "empty": int(drawn is None), "leaf": leaf, "priority": priority, "total": total})
+        self.found.append(
+            {"is_sample": 1, "empty": int(drawn is None), "leaf": leaf, "priority": priority, "total": total}
+        )
 
     def draw_at(self, position: int) -> None:
         """The first fraction that leads there."""
@@ -125,13 +129,13 @@ def check(story: Story, *, tree=SumTree, stalls: float = 0, **parameters) -> Non
     assert [{name: getattr(item, name) for name in story.found[0]} for item in sink.items] == story.found
     assert sink.times == [time + dut.latency for time in source.times]
     assert [(item.old, item.new) for item in entered.items] == story.entered
-    assert entered.times == [time + dut.entry for time, item in zip(source.times, story.items) if not item["draws"]]
+    assert entered.times == [time + dut.entry for time, item in zip(source.times, story.items) if not item["is_sample"]]
     assert [totals[time + 1 + 2 * story.phased] for time in source.times] == [found["total"] for found in story.found]
     free = drained = wiped
     for item, offered, time in zip(story.items, source.offered, source.times):
         free = max(free, offered)
-        assert time == (max(free, drained) if story.phased and not item["draws"] else free)
-        free, drained = time + 1, time + dut.drain if item["draws"] else drained
+        assert time == (max(free, drained) if story.phased and not item["is_sample"] else free)
+        free, drained = time + 1, time + dut.drain if item["is_sample"] else drained
 
 
 def shapes():
@@ -313,30 +317,30 @@ MUTANTS = [
     ("last.rest >= end", "last.rest > end"),
     # what an update changes
     ("(mine <= k)", "(mine < k)"),
-    ("~step.draws & step.valid & (mine", "step.valid & (mine"),
-    ("~step.draws & step.valid & (mine", "~step.draws & (mine"),
-    ("Mux(valid & ~entering.draws, change, 0)", "Mux(valid, change, 0)"),
-    ("Mux(valid & ~entering.draws, change, 0)", "Mux(~entering.draws, change, 0)"),
+    ("~step.is_sample & step.valid & (mine", "step.valid & (mine"),
+    ("~step.is_sample & step.valid & (mine", "~step.is_sample & (mine"),
+    ("Mux(valid & ~entering.is_sample, change, 0)", "Mux(valid, change, 0)"),
+    ("Mux(valid & ~entering.is_sample, change, 0)", "Mux(~entering.is_sample, change, 0)"),
     ("signed(self.priority_bits + 1))", "signed(self.priority_bits))"),
-    ("Mux(entering.draws, 0, entering.leaf)", "entering.leaf"),
-    ("Mux(step.valid & ~step.draws, 1 << step.leaf[:bits], 0)", "Mux(step.valid, 1 << step.leaf[:bits], 0)"),
+    ("Mux(entering.is_sample, 0, entering.leaf)", "entering.leaf"),
+    ("Mux(step.valid & ~step.is_sample, 1 << step.leaf[:bits], 0)", "Mux(step.valid, 1 << step.leaf[:bits], 0)"),
     # what a draw finds
     ("step.fraction, step.total", "step.fraction, step.priority"),
     ("range(LATENCY)", "range(LATENCY - 1)"),
     ("left[:len(rest)] for", "step.rest for"),
-    ("empty = last.draws & (last.total == 0)", "empty = Const(0)"),
+    ("empty = last.is_sample & (last.total == 0)", "empty = Const(0)"),
     ("leaf.eq(Mux(empty, 0,", "leaf.eq(Mux(Const(0), 0,"),
-    ("Mux(last.draws, chosen, 0))),", "chosen)),"),
+    ("Mux(last.is_sample, chosen, 0))),", "chosen)),"),
     ("select_one_hot(here, rows[2])", "select_one_hot(here, rows[1])"),
     ("here.eq(Cat(Const(1, 1), reached) & ~Cat(reached, Const(0, 1))), chosen", "here.eq(1 | reached << 1), chosen"),
     ("step.total.eq(after)", "step.total.eq(self.total)"),
-    ("self.entered.valid.eq(valid & ~entering.draws)", "self.entered.valid.eq(valid)"),
+    ("self.entered.valid.eq(valid & ~entering.is_sample)", "self.entered.valid.eq(valid)"),
     # phases
     ("Mux(operation.keeps, 0, 1 << operation", "Mux(0, 0, 1 << operation"),
     ("Mux(held.keeps, old, held.new)", "held.new"),
-    ("(operation.draws | (drawing == 0))", "1"),
-    ("(taken & operation.draws) - drawn)", "(taken & operation.draws) - (drawn & (drawing > 1)))"),
-    ("m.d.comb += drawn.eq(step.valid & step.draws)", "m.d.comb += drawn.eq(step.draws)"),
+    ("(operation.is_sample | (samples_inside == 0))", "1"),
+    ("(taken & operation.is_sample) - sampled)", "(taken & operation.is_sample) - (sampled & (samples_inside > 1)))"),
+    ("m.d.comb += sampled.eq(step.valid & step.is_sample)", "m.d.comb += sampled.eq(step.is_sample)"),
     ("self._leaf_stage + 5", "self._leaf_stage + 4"),
     # wiping
     ("write.en.eq(-1), write.data.eq(0)]", "write.en.eq(0), write.data.eq(0)]"),

@@ -22,7 +22,7 @@ def mixed(tree: CompiledTree, count: int, *, seed: int = 0) -> None:
         assert len(played.found) == len(expected) and np.array_equal(played.found, expected)
         assert np.array_equal(played.came, played.taken + tree.tree.latency)
         assert tree.tree.phased or np.array_equal(played.taken, np.arange(len(expected)) + played.taken[0])
-        found = played.found[played.found["draws"]]
+        found = played.found[played.found["is_sample"]]
         draws, empty = draws + len(found), empty + int(np.count_nonzero(found["empty"]))
         assert np.count_nonzero((found["priority"] == 0) & ~found["empty"]) == 0
     assert draws > 0.4 * count and empty < 100
