@@ -14,7 +14,7 @@ from iswitch.config import Config
 from iswitch.wire.replay import Fate
 from sim.bench.cocotb_bus import bursts, none, until
 from sim.bench.cocotb_memory import held, pause, start
-from sim.bench.engine import Sent, Story
+from sim.bench.engine import Scenario, Sent
 from sim.bench.replay_traffic import SMALL
 
 __all__ = ["CONFIG"]
@@ -131,9 +131,9 @@ class Bench:
 @cocotb.parametrize(("stalls", [none, bursts]))
 async def test_engine_answers_as_the_model_does(dut, stalls):
     """Requests in bursts have the model's answers byte for byte; at the end the memory equals the model's."""
-    bench, story = Bench(dut, stalls), Story(CONFIG, cocotb.RANDOM_SEED)
+    bench, scenario = Bench(dut, stalls), Scenario(CONFIG, cocotb.RANDOM_SEED)
     await bench.run()
-    for burst in itertools.chain(story.scripted(), story.random(REQUESTS, most=3)):
+    for burst in itertools.chain(scenario.scripted(), scenario.random(REQUESTS, most=3)):
         dut.now_us.value = burst.now_us
         for port, frame in burst.requests:
             await bench.request(port, frame)
@@ -143,6 +143,6 @@ async def test_engine_answers_as_the_model_does(dut, stalls):
         for found, expected in itertools.zip_longest(bench.sent, burst.answers):
             assert found == expected
         bench.sent.clear()
-    assert bench.memory.read(0, SMALL.memory_bytes) == story.service.memory.bytes
-    assert (bench.fates, bench.saturated, bench.dropped) == (story.fates, story.service.saturated, 0)
+    assert bench.memory.read(0, SMALL.memory_bytes) == scenario.service.memory.bytes
+    assert (bench.fates, bench.saturated, bench.dropped) == (scenario.fates, scenario.service.saturated, 0)
     assert set(bench.fates) == set(Fate)

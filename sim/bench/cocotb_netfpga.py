@@ -175,10 +175,10 @@ async def test_core_is_a_switch(dut, stalls):
     known = bytes(Ether(src=bob, dst=alice, type=0x88B5) / Raw(bench.rng.randbytes(600)))
     await bench.send(known, bench.places[0])
     assert await bench.take() == (known, len(known), bench.places[2])
-    nobody = bytes(Ether(src=bob, dst="02:00:00:00:00:0c", type=0x88B5) / Raw(bench.rng.randbytes(77)))
-    await bench.send(nobody, bench.places[0])
+    unknown = bytes(Ether(src=bob, dst="02:00:00:00:00:0c", type=0x88B5) / Raw(bench.rng.randbytes(77)))
+    await bench.send(unknown, bench.places[0])
     assert sorted([await bench.take() for _ in range(3)]) == [
-        (nobody, len(nobody), place) for place in bench.places[1:]
+        (unknown, len(unknown), place) for place in bench.places[1:]
     ]
     await ClockCycles(dut.axis_aclk, 300)
     assert bench.sink.empty()

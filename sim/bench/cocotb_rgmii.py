@@ -127,12 +127,12 @@ async def test_rgmii_gives_every_frame_once_and_marks_the_damaged(dut, stalls):
             await bench.phy_out.send(frame)
         await bench.until(lambda: len(bench.got.frames) >= len(sent))
         await ClockCycles(dut.clk, 500)
-        told = [(not error and frame, error) for frame, error in bench.got.frames]
-        for number, (got, (frame, sent_frame, error)) in enumerate(zip(told, sent)):
+        received = [(not error and frame, error) for frame, error in bench.got.frames]
+        for number, (got, (frame, sent_frame, error)) in enumerate(zip(received, sent)):
             assert got == (not error and frame, error), (
                 f"frame {number} with a gap of {gap}: sent {bytes(sent_frame)!r}"
             )
-        assert len(told) == len(sent)
+        assert len(received) == len(sent)
 
 
 @cocotb.test()

@@ -115,7 +115,7 @@ class Pair:
         for decision in self.board.trace():
             sent += self.model.receive(decision.port, waiting[decision.port].pop(0), self.now_us)
         if left := {port: len(rest) for port, rest in waiting.items() if rest}:
-            raise DivergenceError(f"frames that nobody decided about: {left}")
+            raise DivergenceError(f"frames without a decision: {left}")
         self._same(sent, "a burst")
         return [frame for _, frame in sent]
 

@@ -1,4 +1,4 @@
-"""Stories for the replay engine alone: bursts of requests, with the frames that the golden service sends."""
+"""Scenarios for the replay engine alone: bursts of requests, with the frames that the golden service sends."""
 
 import itertools
 import random
@@ -14,7 +14,7 @@ from sim.bench.replay_traffic import ReplayTraffic
 from sim.model.interface.message import Source
 from sim.model.replay.service import Service
 
-__all__ = ["Burst", "Sent", "Story", "address", "source_of"]
+__all__ = ["Burst", "Sent", "Scenario", "address", "source_of"]
 
 
 class Sent(NamedTuple):
@@ -44,7 +44,7 @@ def address(source: Source) -> int:
     return int.from_bytes(source.mac + source.ip.to_bytes(4, "big") + source.udp_port.to_bytes(2, "big"), "little")
 
 
-class Story:
+class Scenario:
     """A source of bursts. `service` is the golden service after all requests so far."""
 
     def __init__(self, config: Config, seed: int = 1) -> None:

@@ -1,7 +1,7 @@
 """The golden switch in virtual time, and transports to it over a network that delays, loses, doubles and overtakes.
 
-Nothing sleeps and nothing runs beside: time goes on while somebody waits in `receive`, from one event to the next. So
-tests are as fast as they can be computed, and the same for the same seed.
+No thread sleeps and none runs in the background: while a client waits in `receive`, time advances from one event to the
+next. So tests are as fast as they can be computed, and the same for the same seed.
 """
 
 import heapq
@@ -125,7 +125,7 @@ class NodeTransport:
         self.network.run(self.network.now + seconds)
 
     def start_keepalive(self, serve: Callable[[], float]) -> Keepalive:
-        raise NotImplementedError("nobody computes beside in virtual time")
+        raise NotImplementedError("no program computes in the background in virtual time")
 
     def randbits(self, bits: int) -> int:
         return self.chance.getrandbits(bits)

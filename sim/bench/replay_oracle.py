@@ -1,4 +1,4 @@
-"""A second model of the replay service, written from `docs/replay.md` in another way than the golden model: all items
+"""A second model of the replay service, written from `docs/replay.md` independently of the golden model: all items
 ever added in a list, all units ever written in another, samples by a search in numpy's cumulative sums, credit in
 fractions. It takes each request once, in the order of execution.
 """

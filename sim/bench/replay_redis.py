@@ -212,7 +212,7 @@ def exchange(port: int, transition: Transition, quick: bool) -> Exchange:
             if not learner.pull() and time.monotonic() > deadline:
                 raise TimeoutError(f"the learner has {learner.pulled} of {items} items after {EXCHANGE_SECONDS} s")
         done = time.monotonic()
-        told = [pipe.recv() for pipe in pipes]
+        reports = [pipe.recv() for pipe in pipes]
     finally:
         for process in processes:
             process.kill()
@@ -224,7 +224,7 @@ def exchange(port: int, transition: Transition, quick: bool) -> Exchange:
         samples.append(time.perf_counter() - begun)
     return Exchange(
         items,
-        1e6 * statistics.median(time for _, times in told for time in times),
-        items / (done - min(began for began, _ in told)),
+        1e6 * statistics.median(time for _, times in reports for time in times),
+        items / (done - min(began for began, _ in reports)),
         1e6 * statistics.median(samples[1:]),
     )

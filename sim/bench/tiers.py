@@ -5,7 +5,7 @@ with stalls if it has such, and all further cases that cost next to nothing. The
 the long tier everything else.
 
 `tests/durations.json` keeps the durations, seconds of one processor with nothing beside it. A case that is not in that
-file is a cheap or a new one, and belongs to the short tier until somebody measures it (`make test-all DURATIONS=1`).
+file is a cheap or a new one, and belongs to the short tier until it is measured (`make test-all DURATIONS=1`).
 """
 
 import json

@@ -144,7 +144,7 @@ class Traffic:
                 self.lost.discard(client.job)
                 self.rebuild(client.job)
             if self.rng.random() < odd:
-                self.strange(client)
+                self.send_not_allowed(client)
             else:
                 self.contribute(client)
 
@@ -196,7 +196,7 @@ class Traffic:
         for _ in range(2):
             self.send(client, client.join())
 
-    def strange(self, client: Client) -> None:
+    def send_not_allowed(self, client: Client) -> None:
         rng, config = self.rng, self.config
         if rng.random() < 0.4:
             port, frame = self.hosts.frame()

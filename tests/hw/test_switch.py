@@ -81,10 +81,10 @@ class Scene:
                 for answer in await self.give(worker.port, worker.join(**({} if turn else options))):
                     worker.take(answer)
 
-    def play(self, story) -> None:
+    def play(self, scenario) -> None:
         async def testbench(ctx):
             self.ctx = ctx
-            await story()
+            await scenario()
 
         self.bench.drive(testbench)
         assert self.paused == 0, "a frame that had begun at a port paused"
@@ -99,7 +99,7 @@ def test_two_workers_get_the_sum_at_both_ports(bus_bits, stalls):
     scene = Scene(bus_bits, stalls)
     rng = np.random.default_rng(1)
 
-    async def story():
+    async def scenario():
         await scene.join()
         a, b = scene.workers
         whole = rng.integers(-(2**31), 2**31, (2, 32), dtype=np.int64).astype(np.int32)
@@ -118,14 +118,14 @@ def test_two_workers_get_the_sum_at_both_ports(bus_bits, stalls):
                     terms = [Fraction(round(Fraction(float(v)) * 2**44), 2**44) for v in (x, y)]
                     assert got == np.float32(float(sum(terms)))  # 46 bits: exact in binary64, rounded once
 
-    scene.play(story)
+    scene.play(scenario)
 
 
 @pytest.mark.parametrize("bus_bits", [64, 256])
 def test_a_lost_result_is_sent_again_and_never_changed(bus_bits):
     scene = Scene(bus_bits, 0)
 
-    async def story():
+    async def scenario():
         await scene.join()
         a, b = scene.workers
         ones = np.ones(5, np.float32)
@@ -141,14 +141,14 @@ def test_a_lost_result_is_sent_again_and_never_changed(bus_bits):
             assert list(result.view(np.float32)) == [3.0] * 5
         assert scene.model.counters()["outcome.DUPLICATE"] == 2
 
-    scene.play(story)
+    scene.play(scenario)
 
 
 @pytest.mark.parametrize("bus_bits", [64, 256])
 def test_a_broken_frame_changes_nothing_and_has_its_own_counter(bus_bits):
     scene = Scene(bus_bits, 0.2)
 
-    async def story():
+    async def scenario():
         await scene.join()
         a, b = scene.workers
         frame = a.contribution(a.first_seq, np.ones(3, np.float32))
@@ -169,4 +169,4 @@ def test_a_broken_frame_changes_nothing_and_has_its_own_counter(bus_bits):
         for address in range(0, 64 + 16, 8):  # the registers, as the golden switch has them
             await scene.give(0, a.read(address))
 
-    scene.play(story)
+    scene.play(scenario)

@@ -74,7 +74,7 @@ def test_eight_jobs_at_once_have_their_own_sums_slots_and_members(stall):
         assert not board.violations()
 
 
-def test_a_job_that_waits_holds_nobody_elses_slots():
+def test_a_job_that_waits_holds_no_slots_of_other_jobs():
     everybody: list[Client] = []
     with Board(CONFIG) as board:
         stuck, going = joined(board, 0, 2, everybody), joined(board, 1, 2, everybody)
@@ -103,7 +103,7 @@ def counted(board: Board, reader: Client, everybody: list[Client], address: int)
 @pytest.mark.parametrize(
     "crime", ["wrong key", "wrong port", "wrong MAC", "wrong IP", "wrong UDP port", "wrong token", "wrong nonce"]
 )
-def test_a_stranger_changes_nothing_and_is_counted(crime):
+def test_an_unknown_host_changes_nothing_and_is_counted(crime):
     everybody: list[Client] = []
     with Board(CONFIG) as board:
         one, two = joined(board, 0, 2, everybody)
@@ -158,7 +158,7 @@ def test_a_stranger_changes_nothing_and_is_counted(crime):
         assert [reply.numbers.tolist() for _, reply in found] == [[10] * 4] * 2
 
 
-def test_a_port_that_takes_nothing_stops_nobody_else():
+def test_a_stalled_port_stops_no_other_port():
     """Its results are dropped and counted; its member gets them when it asks again."""
     everybody: list[Client] = []
     with Board(CONFIG) as board:

@@ -18,7 +18,7 @@ def config(bus_bits):
 
 
 class Result:
-    """One result: what the composer is told, and the UDP payload that the model makes of it."""
+    """One result: the composer's inputs, and the UDP payload that the model makes of it."""
 
     def __init__(self, seq, elements, *, fill=None):
         rng = np.random.default_rng(seq)

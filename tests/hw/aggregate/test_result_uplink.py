@@ -310,11 +310,14 @@ def test_mutant_is_noticed(name, monkeypatch):
         for symbol in ("Sequencer", "Accumulator", "ResultComposer"):
             if hasattr(other, symbol) and part in symbol.lower():
                 monkeypatch.setattr(other, symbol, getattr(made, symbol))
-    stories = [
-        (tell(), bus_bits)
+    scenarios = [
+        (segment_list(), bus_bits)
         for bus_bits in (64, 256)
-        for tell in (lambda: segments(lengths=(3, 9, 16, 31, 32)), lambda: closed_by(Tree.uplink, False, (1, 32)))
+        for segment_list in (
+            lambda: segments(lengths=(3, 9, 16, 31, 32)),
+            lambda: closed_by(Tree.uplink, False, (1, 32)),
+        )
     ]
     with pytest.raises((AssertionError, TimeoutError, ValueError, IndexError)):
-        for story, bus_bits in stories:
-            run(story, bus_bits)
+        for scenario, bus_bits in scenarios:
+            run(scenario, bus_bits)

@@ -151,7 +151,7 @@ def test_long_payload_needs_no_pause_on_its_own_slot():
     assert [cycle for cycle, _ in beats] == list(range(beats[0][0], beats[0][0] + 5 * CONFIG.segment_words))
 
 
-def test_operation_that_only_reads_holds_up_nobody():
+def test_operation_that_only_reads_stalls_no_other_operation():
     beats, *_ = run([work(Operation.RESEND, 0, 2, emit=1)] * 6)
     assert [cycle for cycle, _ in beats] == list(range(beats[0][0], beats[0][0] + 12, 2))
 

@@ -16,7 +16,7 @@ BOARD = pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
 
 @BOARD
 def test_the_core_takes_what_all_ports_bring(board):
-    """By fractions: bits of a frame on the cable, and cycles of the one lane."""
+    """By fractions: bits of a frame on the cable, and cycles of the shared pipeline."""
     config = board.config
     for length in (60, 61, 64, 65, 68, 128, 129, 511, 512, 1514, config.frame_bytes_max):
         seconds = Fraction(8 * (length + OVERHEAD_BYTES)) / Fraction(board.gbps * 10**9)

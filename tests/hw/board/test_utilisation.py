@@ -91,7 +91,7 @@ def test_whole_sume_is_within_its_part_by_the_table():
 
 
 @pytest.mark.parametrize("family", ["xc7", "xcup"])
-def test_report_of_a_board_that_nobody_here_can_place(family, build):
+def test_report_of_a_board_without_a_tool_for_placement(family, build):
     board = replace(BOARDS["netfpga_sume"], family=family)
     netlist, cells = hw.synthesis.timing_paths.synthesise("shelf", Shelf(), family=family)
     report = xilinx_report(board, netlist, cells)

@@ -71,13 +71,13 @@ class Talk:
         return known
 
 
-def play(story, table=MacTable) -> None:
+def play(scenario, table=MacTable) -> None:
     dut = table(CONFIG)
 
     async def bench(ctx):
         talk = Talk(ctx, dut)
         await talk.begin()
-        await story(talk)
+        await scenario(talk)
 
     Bench(dut).drive(bench)
 
@@ -93,7 +93,7 @@ STATIONS = [
 
 
 def chatter(seed: int, *, turns: int = 1200, pauses: bool = True):
-    async def story(talk):
+    async def scenario(talk):
         rng = random.Random(seed)
         seen = set()
         for _ in range(turns):
@@ -109,7 +109,7 @@ def chatter(seed: int, *, turns: int = 1200, pauses: bool = True):
                 await talk.wait(rng.choice([1, TICK_US, 4 * TICK_US, 17 * TICK_US, 18 * TICK_US, 100 * TICK_US]))
         assert seen == {True, False}
 
-    return story
+    return scenario
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -150,7 +150,7 @@ def test_a_stamp_that_has_wrapped_is_not_fresh():
 
 
 async def wrapped_under_load(talk):
-    # Sets next to each other, and somebody in the same way of a third one who is learnt all the time.
+    # Stations of adjacent sets, while a station in the same way of a third set is learnt all the time.
     early, busy = [bytes([2, 0, 0, 0, 0, k]) for k in (4, 5)], STATIONS[0]
     for port, mac in enumerate(early):
         await talk.ask(busy, mac, port)
@@ -170,7 +170,7 @@ def test_expired_entries_are_cleared_although_a_frame_comes_every_other_cycle():
 
 
 def silent_for_longest(renewed: int):
-    async def story(talk):
+    async def scenario(talk):
         crowded = crowd(64, 6)
         for port, mac in enumerate(crowded[:4]):
             await talk.ask(OWN, mac, port)
@@ -183,7 +183,7 @@ def silent_for_longest(renewed: int):
             ports[gone] = None
         assert [await talk.ask(mac, OWN, 0) for mac in crowded] == [*ports, 9, 10]
 
-    return story
+    return scenario
 
 
 @pytest.mark.parametrize("renewed", range(4))
@@ -191,7 +191,7 @@ def test_the_oldest_of_a_set_gives_way_and_the_first_in_doubt(renewed):
     play(silent_for_longest(renewed))
 
 
-STORIES = [
+SCENARIOS = [
     expired_after_18_ticks,
     wrapped,
     wrapped_under_load,
@@ -232,5 +232,5 @@ MUTANTS = [
 def test_checks_notice_a_mutant_in_the_logic(sound, wrong):
     table = mutant(hw.bridge.mac_table, sound, wrong).MacTable
     with pytest.raises(AssertionError):
-        for story in STORIES:
-            play(story, table)
+        for scenario in SCENARIOS:
+            play(scenario, table)

@@ -186,8 +186,8 @@ def test_claim_carries_nothing_and_belongs_to_an_asynchronous_job_halted_or_not(
     assert [outcome for outcome, *_ in verdicts(cases)] == [None, None, Outcome.TYPE, Outcome.LENGTH]
 
 
-def test_control_message_is_of_one_length_and_goes_on_whoever_sends_it():
-    strange = [
+def test_control_message_has_one_length_and_passes_from_any_sender():
+    not_allowed = [
         fault
         for outcome, _, fault in FAULTS
         if outcome
@@ -202,7 +202,7 @@ def test_control_message_is_of_one_length_and_goes_on_whoever_sends_it():
             Outcome.FORMAT,
         )
     ]
-    cases = [Case(Type.CONTROL, 64), *(spoilt(fault, type=Type.CONTROL, payload=64) for fault in strange)]
+    cases = [Case(Type.CONTROL, 64), *(spoilt(fault, type=Type.CONTROL, payload=64) for fault in not_allowed)]
     assert verdicts(cases) == [(None, 1, 0)] * len(cases)
     assert verdicts(Case(Type.CONTROL, size) for size in (0, 4, 63, 65, 68, 128)) == [(Outcome.LENGTH, 1, 0)] * 6
 

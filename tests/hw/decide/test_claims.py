@@ -1,4 +1,4 @@
-"""The logic of claims against the golden model, state by random state; every plausible slip in it is noticed."""
+"""The logic of claims against the golden model, state by random state; every plausible mutant is killed."""
 
 import random
 from functools import cache
@@ -244,6 +244,6 @@ MUTANTS = [
 @pytest.mark.mutant
 @pytest.mark.parametrize(("sound", "wrong"), MUTANTS)
 def test_check_notices_a_mutant_in_the_logic(sound, wrong):
-    slipped = mutant(hw.decide.claims, sound, wrong).Claims
+    broken = mutant(hw.decide.claims, sound, wrong).Claims
     with pytest.raises(AssertionError):
-        check(slipped, cases())
+        check(broken, cases())

@@ -120,9 +120,9 @@ def test_ordinary_frame_has_its_verdict_after_2_cycles_and_the_next_one_comes_af
 
 def test_notices_are_sent_once_in_an_interval():
     bench = CoreBench(CONFIG)
-    stranger = Client.numbered(1)
+    unknown_host = Client.numbered(1)
     for _ in range(7):
-        bench.exchange(1, stranger.contribution(0, bytes(4)))
+        bench.exchange(1, unknown_host.contribution(0, bytes(4)))
     bench.check()
     assert bench.model.fates == [Outcome.JOB] * 7
     assert len(bench.model.replies) == 3  # at 0, 120 and 240 us

@@ -1,5 +1,5 @@
-"""The core in a tree of switches, at the level of headers, against the golden model; every plausible slip in it is
-noticed."""
+"""The core in a tree of switches, at the level of headers, against the golden model; every plausible mutant is
+killed."""
 
 from functools import cache
 
@@ -30,7 +30,7 @@ CONFIG = Config(ports=8, bus_bits=64, members=8, jobs=2, window=2, elements=16, 
 
 
 def notice_from(result):
-    """The sender of a result gives notice to somebody of another token."""
+    """Return a notice from the sender of a result to a host with another token."""
     own = SwitchAddress(result[6:12], result[26:30])
     payload = compose.notice(job=0, epoch=0, seq=0, member=0, token=5, reason=Reason.JOB)
     return compose.frame(own, Source(0, result[:6], int.from_bytes(result[30:34], "big"), UDP_PORT), payload)
@@ -42,8 +42,8 @@ def lives(shape="three levels", format=Format.WINDOW64):
     a Reset, an end."""
     rng = np.random.default_rng(1)
     tree = Tree(TREES[shape], CONFIG, switch=CoreBench, **BAD)
-    told = [[] for _ in tree.switches]
-    for bench, frames in zip(tree.switches, told):
+    frames_seen = [[] for _ in tree.switches]
+    for bench, frames in zip(tree.switches, frames_seen):
         bench.receive = lambda port, frame, now_us=0, frames=frames, receive=bench.receive: (
             frames.append((port, frame)),
             receive(port, frame),
@@ -96,16 +96,16 @@ def lives(shape="three levels", format=Format.WINDOW64):
         (0, NO_MEMBER),
         (0, leaf.bit_length() - 1),
     ):  # any rank, and one that a leaf has brought
-        stranger = Client.numbered(60 + switch + wanted % 255, port=1)
-        stranger.switch_mac, stranger.switch_ip = address(switch)
-        tree.switches[switch].receive(1, stranger.join(member=wanted, world=8, elements=16, format=format))
+        unknown_host = Client.numbered(60 + switch + wanted % 255, port=1)
+        unknown_host.switch_mac, unknown_host.switch_ip = address(switch)
+        tree.switches[switch].receive(1, unknown_host.join(member=wanted, world=8, elements=16, format=format))
     tree.join(format=format, world=8, elements=16)
     other.ranks = 1
     tree.switches[tree.homes[0]].receive(1, other.join(world=8, elements=16, format=format, nonce=4711))
     numbers = adverse_numbers(rng, 8 * 8 * 16, 0.02).reshape(8, 8, 16)
     tree.reduce(numbers[:, :4])
     tree.reduce(numbers[:, :2], start=4, format=Format.INT32)
-    for bench, frames in zip(tree.switches, told):
+    for bench, frames in zip(tree.switches, frames_seen):
         for port, frame in [(port, frame) for port, frame in frames if frame[42] & 0xF == Type.UPLINK][-2:]:
             bench.receive(port, with_fields(frame, members=0xFF))
     for rank in range(8):
@@ -129,7 +129,7 @@ def lives(shape="three levels", format=Format.WINDOW64):
     for rank in (2, 3, 5, 6, 7):
         tree.send(rank, client[rank].contribution(client[rank].first_seq + 7, numbers[rank, 1], behind=1))
     for _ in range(4):
-        tree.send(1, client[1].leave(seq=client[1].number + 1))  # nobody else is waited for
+        tree.send(1, client[1].leave(seq=client[1].number + 1))  # no other member is awaited
     for rank in (1, 2, 3):
         tree.send(rank, client[rank].reset())
     if root is not None:
@@ -141,7 +141,7 @@ def lives(shape="three levels", format=Format.WINDOW64):
                 tree.send(rank, client[rank].contribution(client[rank].first_seq + 8, numbers[rank, 1]))
                 tree.send(rank, client[rank].join())
             tree.send(rank, client[rank].contribution(client[rank].first_seq, numbers[rank, 1]))
-    for bench, frames in zip(tree.switches, told):
+    for bench, frames in zip(tree.switches, frames_seen):
         seen = frames.copy()
         for port, frame in [(port, frame) for port, frame in seen if frame[42] & 0xF == Type.ACK]:
             bench.receive(port, frame)  # answers of an earlier epoch
@@ -155,7 +155,7 @@ def lives(shape="three levels", format=Format.WINDOW64):
         for _ in range(4):
             tree.send(rank, client[rank].contribution(client[rank].first_seq, numbers[rank, 1]))
             tree.send(rank, client[rank].leave())
-    for bench, frames in zip(tree.switches, told):
+    for bench, frames in zip(tree.switches, frames_seen):
         for port, frame in frames[-40:]:
             bench.receive(port, frame)  # of a job that is gone
     return tree.switches

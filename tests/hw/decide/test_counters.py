@@ -249,12 +249,12 @@ def test_every_cycle_reads_exactly_what_has_happened():
     random_events(Counters)
 
 
-SLIPS = {
+MUTANTS = {
     "a round is noticed a visit too late": ("upper.high + (upper.seen & ~lower[number][-1])", "upper.high"),
     "a round is counted at every visit": ("put.data.seen.eq(top)", "put.data.seen.eq(1)"),
     "a round is never added": ("(before.seen & ~top)", "0"),
     "too few lower bits": ("(2**max(event_bits) - 1)) + 1", "(2**max(event_bits) - 1)) - 1"),
-    "what nobody chose counts": ("put.en.eq(self.happens | ~whole)", "put.en.eq(1)"),
+    "an event that was not selected counts": ("put.en.eq(self.happens | ~whole)", "put.en.eq(1)"),
     "another register is shown": (
         "bank.address.eq(BANK * number + self.address[:3])",
         "bank.address.eq(BANK * number + self.address[:2])",
@@ -263,11 +263,11 @@ SLIPS = {
 
 
 @pytest.mark.mutant
-@pytest.mark.parametrize("slip", SLIPS)
-def test_mutant_is_noticed(slip):
-    slipped = mutant(hw.decide.counters, *SLIPS[slip]).Counters
+@pytest.mark.parametrize("rule", MUTANTS)
+def test_mutant_is_noticed(rule):
+    broken = mutant(hw.decide.counters, *MUTANTS[rule]).Counters
     with pytest.raises(AssertionError):
-        random_events(slipped)
+        random_events(broken)
 
 
 def test_counters_wrap(monkeypatch):

@@ -1,4 +1,4 @@
-"""Verdicts carried out: each frame goes where it is told, each operation first."""
+"""The gate: each frame follows its verdict, and its operation goes first."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The slowest live member of a job, against the golden model; every plausible slip is noticed."""
+"""The slowest live member of a job, against the golden model; every plausible mutant is killed."""
 
 import random
 

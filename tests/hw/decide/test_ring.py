@@ -1,4 +1,4 @@
-"""The ring's logic against the golden model, state by random state; every plausible slip in it is noticed."""
+"""The ring's logic against the golden model, state by random state; every plausible mutant is killed."""
 
 import random
 from functools import cache
@@ -409,9 +409,9 @@ MUTANTS = [
 @pytest.mark.mutant
 @pytest.mark.parametrize(("sound", "wrong"), MUTANTS)
 def test_check_notices_a_mutant_in_the_logic(sound, wrong):
-    slipped = mutant(hw.decide.ring, sound, wrong).Ring
+    broken = mutant(hw.decide.ring, sound, wrong).Ring
     with pytest.raises(AssertionError):
-        check(slipped, cases())
+        check(broken, cases())
 
 
 COMPLETION_MUTANTS = [

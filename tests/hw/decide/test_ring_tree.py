@@ -1,4 +1,4 @@
-"""The ring's logic in a tree against the golden model, state by random state; every plausible slip in it is noticed."""
+"""The ring's logic in a tree against the golden model, state by random state; every plausible mutant is killed."""
 
 import random
 from functools import cache
@@ -197,7 +197,7 @@ def inputs(one):
 
 
 def repeat(rng):
-    """Of what a slot has that still waits for somebody else."""
+    """Return a repeat for a slot that still waits for another member."""
     one = case(rng)
     slot, bit = one.ring.slots[one.index], 1 << one.member
     expected = slot.expected | bit | 1 << rng.randrange(CONFIG.members)

@@ -32,8 +32,8 @@ def test_the_mac_agrees_with_another_source_and_another_sink():
     ],
 )
 def test_mutants_are_noticed(tmp_path, module, sound, wrong, failing):
-    """Without the deficit count, with short gaps, with a wrong FCS not told, without starts in lane 4. Quick sibling:
-    the tests of the halves."""
+    """Without the deficit count, with short gaps, with a wrong FCS not reported, without starts in lane 4. The
+    quick tests are those of the halves."""
     broken = mutant(module, sound, wrong)
     part = Mac(transmitter=broken.Transmitter) if module is hw.ethernet.transmit else Mac(receiver=broken.Receiver)
     with pytest.raises(RuntimeError) as found:

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""A frame without room is told, never forgotten: one end for each frame, in order, with an error if it is not whole."""
+"""A frame without room is always reported: one end for each frame, in order, with an error if it is incomplete."""
 
 import random
 
@@ -73,7 +73,7 @@ def mixed():
 
 @pytest.mark.parametrize("source_stalls", [0.0, 0.4])
 @pytest.mark.parametrize("stalls", [0.0, 0.1, 0.5, 0.9])
-def test_frames_are_lost_that_find_no_room_or_come_before_that_was_told_and_no_others(stalls, source_stalls):
+def test_only_frames_without_room_or_before_the_report_of_a_loss_are_lost(stalls, source_stalls):
     frames = mixed()
     found, errors, _, _, lost = run(frames, stalls=stalls, source_stalls=source_stalls)
     judge(frames, found, errors, lost)

@@ -118,7 +118,7 @@ def test_wrong_bits_on_the_line_make_no_wrong_frame():
     assert 20 < len(good) < len(frames) and bench.got()[-1] == (frames[-1], False)
 
 
-def test_what_the_switch_does_not_take_in_time_is_told():
+def test_a_frame_that_the_switch_takes_too_late_is_reported():
     frames = [noise(200, k) for k in range(24)]
     bench = Bench(frames, stalls=(0.0, 0.96)).run(5000)
     got = bench.got()

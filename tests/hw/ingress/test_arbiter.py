@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""Ports into one lane: whole frames, everyone in turn, no cycle lost."""
+"""Ports into the shared pipeline: complete frames, round robin, no cycle lost."""
 
 import random
 from itertools import pairwise

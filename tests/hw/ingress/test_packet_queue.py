@@ -53,7 +53,7 @@ def udp(payload, **fields):
 
 
 def expected_scan(frame):
-    """Length, checksum verdicts and exponent by somebody else's arithmetic (scapy, numpy)."""
+    """Length, checksum verdicts and exponent by third-party arithmetic (scapy, numpy)."""
     pseudo = frame[26:34] + struct.pack(">H", 17) + frame[38:40]
     elements = frame[64:].ljust(-(-len(frame) // 4) * 4 - 64, b"\0")
     exponents = np.frombuffer(elements, "<u4") >> 23 & 0xFF
@@ -231,7 +231,7 @@ def test_bus_bits_wrong():
 
 @pytest.mark.parametrize(("depth", "longest"), [(100, 1518), (32, 1518), (0, 1518), (64, 63 * 32)])
 def test_depth_wrong(depth, longest):
-    """Of 64 words one stays free, and the first that is too much must find room, or nobody would know that it is."""
+    """Of 64 words one stays free. The first word beyond them must find room, or the overflow would not be noticed."""
     rule = f"PacketQueue depth must be a power of two that holds more than a word beside a frame of {longest} bytes, not {depth}"
     with pytest.raises(ValueError, match=rule):
         PacketQueue(bus_bits=256, depth=depth, frame_bytes_max=longest)
@@ -239,7 +239,7 @@ def test_depth_wrong(depth, longest):
 
 @pytest.mark.parametrize("stalls", STALLS)
 @pytest.mark.parametrize("bus_bits", BUSES)
-def test_the_tail_of_a_frame_of_whole_elements_is_told(bus_bits, stalls):
+def test_the_tail_of_a_frame_of_complete_elements_is_reported(bus_bits, stalls):
     frames = [noise(size) for size in (*range(72, 140, 4), 256, 1516)]
     _, scans, _ = run(bus_bits, frames, stalls=stalls)
     assert [(scan.tainted, scan.partial) for scan in scans] == [

@@ -18,7 +18,7 @@ from iswitch.config import Config
 from iswitch.wire import ADDRESSES, FRAME_BYTES
 from iswitch.wire.replay import END, STATUS, Fate
 from sim.bench import cocotb_engine
-from sim.bench.engine import Sent, Story, source_of
+from sim.bench.engine import Scenario, Sent, source_of
 from sim.bench.memory import Memory
 from sim.bench.mutant import mutant
 from sim.bench.replay_client import ReplayClient
@@ -98,20 +98,20 @@ class Alone:
 
 
 def check(bursts_of, config=CONFIG, **options):
-    """`bursts_of`: which bursts of a story."""
-    alone, story = Alone(config, **options), Story(config)
+    """`bursts_of`: which bursts of a scenario."""
+    alone, scenario = Alone(config, **options), Scenario(config)
 
     async def run(ctx):
         await alone.quiet(ctx)
-        for burst in bursts_of(story):
-            alone.written = bytes(story.service.memory.bytes) if len(burst.requests) == 1 else None
+        for burst in bursts_of(scenario):
+            alone.written = bytes(scenario.service.memory.bytes) if len(burst.requests) == 1 else None
             assert await alone.exchange(ctx, burst.now_us, burst.requests) == burst.answers
 
     alone.bench.drive(run)
-    assert alone.contents == story.service.memory.bytes
+    assert alone.contents == scenario.service.memory.bytes
     assert (
-        alone.fates == story.fates
-        and alone.saturated == story.service.saturated
+        alone.fates == scenario.fates
+        and alone.saturated == scenario.service.saturated
         and not alone.bench.strobes["stat_drop"]
     )
     return set(alone.fates)
@@ -137,12 +137,12 @@ ONE = replace(
     ids=["64", "512-stalled"],
 )
 def test_requests_in_bursts_are_answered_as_by_the_model(config, stalls, latency):
-    check(lambda story: story.random(50, most=3), config, stalls=stalls, latency=latency)
+    check(lambda scenario: scenario.random(50, most=3), config, stalls=stalls, latency=latency)
 
 
 @pytest.mark.parametrize("stalls", STALLS)
 def test_each_kind_and_each_fate_is_answered_as_by_the_model(stalls):
-    assert check(Story.scripted, stalls=stalls, latency=5) == set(Fate)
+    assert check(Scenario.scripted, stalls=stalls, latency=5) == set(Fate)
 
 
 def test_the_engine_agrees_with_the_model_and_another_memory():
@@ -215,7 +215,7 @@ def test_cycles_of_a_request(bus_bits):
 
 
 def test_requests_without_room_are_dropped_and_counted_and_those_after_them_answered():
-    alone, story = Alone(replace(CONFIG, bus_bits=512)), Story(CONFIG, 1)
+    alone, scenario = Alone(replace(CONFIG, bus_bits=512)), Scenario(CONFIG, 1)
     client = ReplayClient(1, port=1, nonce=1)
 
     async def ask(ctx):
@@ -225,7 +225,7 @@ def test_requests_without_room_are_dropped_and_counted_and_those_after_them_answ
         dropped = alone.bench.strobes["stat_drop"]
         assert 0 < dropped < many and alone.fates == {Fate.SESSION: many - dropped} and len(sent) == 1
         opened = client.open()
-        ((_, payload),) = story.service.receive(source_of(1, opened), opened[ADDRESSES.itemsize :], 1000)
+        ((_, payload),) = scenario.service.receive(source_of(1, opened), opened[ADDRESSES.itemsize :], 1000)
         (answer,) = await alone.exchange(ctx, 1000, [(1, opened)])
         assert answer.frame[ADDRESSES.itemsize :] == payload
 
@@ -252,7 +252,7 @@ RARE_MUTANTS = [
     ("acknowledgement.record & counts", "acknowledgement.record"),
     ("counts.clear.eq(self.add_items.added)", "counts.clear.eq(0)"),
 ]
-"""Only the whole story kills them. Mutants of executors are killed in tests/hw/replay/execute."""
+"""Only the whole scenario kills them. Mutants of executors are killed in tests/hw/replay/execute."""
 
 
 def names_a_place(module, sound):
@@ -280,5 +280,5 @@ def test_a_mutant_is_noticed(sound, wrong, monkeypatch):
     (module,) = [module for module in MODULES if names_a_place(module, sound)]
     engine = engine_of(mutant(module, sound, wrong), monkeypatch)
     with pytest.raises(AssertionError):
-        check(Story.scripted, engine=engine, latency=5)
-        check(Story.scripted, engine=engine, latency=5, stalls=0.8)
+        check(Scenario.scripted, engine=engine, latency=5)
+        check(Scenario.scripted, engine=engine, latency=5, stalls=0.8)

@@ -46,7 +46,7 @@ class Beside:
     def run(self, frames, *, patience=6000):
         """Each when the one before is done with, or that long after it came. Returns for each what it had as
         answers."""
-        dut, told = self.dut, []
+        dut, answers = self.dut, []
 
         async def count(ctx):
             async for _, _, fated, fate in ctx.tick().sample(dut.fated, dut.fate):
@@ -73,11 +73,11 @@ class Beside:
                         break
                     await ctx.tick()
                 sent, self.sink.items[:] = from_words(self.sink.items, self.config.bus_bits), []
-                told.append([frame[ADDRESSES.itemsize :] for frame in sent])
+                answers.append([frame[ADDRESSES.itemsize :] for frame in sent])
 
         self.bench.process(count)
         self.bench.drive(give)
-        return told
+        return answers
 
 
 @pytest.mark.parametrize("bus_bits", [64, 512])

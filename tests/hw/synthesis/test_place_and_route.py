@@ -124,7 +124,7 @@ def test_seeds_are_tried_until_timing_is_met(monkeypatch, tmp_path):
     )
 
 
-def test_without_a_seed_that_serves_there_is_no_bitstream_and_the_best_is_told(monkeypatch, tmp_path):
+def test_without_a_seed_that_meets_timing_there_is_no_bitstream_and_the_best_is_reported(monkeypatch, tmp_path):
     (tmp_path / "colorlight_5a_75b.bit").write_text("of yesterday")
     tools(monkeypatch, [routed(core=45.0), routed(core=49.0), routed(core=40.0)])
     found = make(tmp_path)
@@ -144,13 +144,13 @@ def test_a_seed_that_is_never_routed_is_given_up(monkeypatch, tmp_path):
     ]
 
 
-def test_seeds_given_up_are_told_beside_the_best(monkeypatch, tmp_path):
+def test_abandoned_seeds_are_reported_beside_the_best(monkeypatch, tmp_path):
     tools(monkeypatch, [routed(core=45.0), None, None])
     found = make(tmp_path)
     assert not found["timing_met"] and found["seed"] == 1 and found["seeds"] == [1, 2, 3] and found["late"] == [2, 3]
 
 
-def test_where_no_seed_is_routed_it_is_told_what_to_do(monkeypatch, tmp_path):
+def test_if_no_seed_is_routed_the_message_says_what_to_do(monkeypatch, tmp_path):
     tools(monkeypatch, [None, None, None])
     with pytest.raises(
         RuntimeError, match=f"none of the seeds 1, 2, 3 was routed within {SECONDS} seconds: raise SECONDS"

@@ -1,5 +1,5 @@
-"""`hw.synthesis.timing_paths` on netlists whose paths one can count by hand, on random ones, and on what Yosys makes of designs whose
-depth is known."""
+"""`hw.synthesis.timing_paths` on netlists whose paths can be counted by hand, on random ones, and on what Yosys makes of designs of
+known depth."""
 
 import random
 import re
@@ -106,7 +106,7 @@ def adder(width, *, carry=4):
     return sketch
 
 
-def ways_have_the_levels_that_one_counts():
+def paths_have_the_levels_counted_by_hand():
     for length in (0, 1, 2, 6, 40):
         assert chain(length).levels("end") == length
     for width, carry in ((4, 4), (8, 4), (64, 4), (64, 8)):
@@ -208,7 +208,7 @@ def multiplier(**registers):
     return sketch.cell("DSP48E2", "dsp", parameters, CLK="clk", A="l", B="l", C="l", P="product")
 
 
-def multipliers_have_the_levels_that_one_counts():
+def multipliers_have_the_levels_counted_by_hand():
     bare = MULTIPLIER_LEVELS
     assert multiplier().levels("end") == 1 + bare + 1
     for registers, into, out in (
@@ -223,9 +223,9 @@ def multipliers_have_the_levels_that_one_counts():
     assert multiplier(AREG=1).levels("end") == 1 + bare + 1
 
 
-def test_ways_have_the_levels_that_one_counts():
-    ways_have_the_levels_that_one_counts()
-    multipliers_have_the_levels_that_one_counts()
+def test_paths_have_the_levels_counted_by_hand():
+    paths_have_the_levels_counted_by_hand()
+    multipliers_have_the_levels_counted_by_hand()
 
 
 def costing(cost):
@@ -256,15 +256,15 @@ MUTANTS = {
 
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
-def test_who_counts_wrongly_is_noticed(mutant, monkeypatch):
+def test_a_mutant_that_counts_wrongly_is_killed(mutant, monkeypatch):
     for name, function in mutant.items():
         monkeypatch.setattr(hw.synthesis.timing_paths, name, function)
     with pytest.raises((AssertionError, ValueError, StopIteration, KeyError)):
-        ways_have_the_levels_that_one_counts()
-        multipliers_have_the_levels_that_one_counts()
+        paths_have_the_levels_counted_by_hand()
+        multipliers_have_the_levels_counted_by_hand()
 
 
-def test_random_nets_of_luts_are_counted_as_by_walking_every_way():
+def test_random_nets_of_luts_are_counted_as_by_following_every_path():
     rng = random.Random(5)
     for _ in range(60):
         sketch, made = Sketch(), {"n0": [], "n1": []}
@@ -289,7 +289,7 @@ def test_random_nets_of_luts_are_counted_as_by_walking_every_way():
         assert all(len(path.through) == path.levels + 1 and path.begin in ("n0", "n1", "i") for path in paths)
 
 
-def test_ways_are_named_from_register_to_register():
+def test_paths_are_named_from_register_to_register():
     (path, *_) = chain(2).paths()["clk"]
     assert (path.begin, path.end, path.through) == ("n0", "end", ("n0", "n1", "n2"))
     block = chain(1).cell("RAMB36E1", "top.rows.memory.0.12", CLKARDCLK="clk", CLKBWRCLK="clk", DIADI="n1", DOADO="$17")
@@ -298,7 +298,7 @@ def test_ways_are_named_from_register_to_register():
     assert found["top.rows.memory"] == "n0" and found["end2"] == "top.rows.memory"
 
 
-def test_ways_are_kept_apart_by_the_clock_they_end_in():
+def test_paths_are_grouped_by_the_clock_they_end_in():
     two = (
         Sketch(inputs=("i", "other"))
         .cell("BUFG", "buffer", I="other", O="buffered")
@@ -379,7 +379,7 @@ def test_memories_in_luts_count_as_luts():
 
 
 class Known(Component):
-    """Designs of which one knows the depth, beside each other."""
+    """Designs of known depth, beside each other."""
 
     a: In(64)
     b: In(64)
@@ -425,7 +425,7 @@ class Known(Component):
 
 
 @pytest.mark.parametrize("family", ["xc7", "xcup"])
-def test_designs_of_which_one_knows(family, tmp_path, monkeypatch):
+def test_designs_of_known_depth(family, tmp_path, monkeypatch):
     monkeypatch.setattr(hw.synthesis.timing_paths, "BUILD", tmp_path)
     netlist, cells = synthesise("known", Known(), family=family)
     paths = critical_paths(netlist, "top", most=99)

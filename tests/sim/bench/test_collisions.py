@@ -132,11 +132,11 @@ def test_no_word_is_read_while_it_is_written(bench, stalls):
 def test_a_word_read_while_it_is_written_is_noticed(bench, module, sound, wrong):
     """By the memory that is watched, not only by the frames that come of it: among what fails there is an assertion of
     the simulator's."""
-    slip, failures = mutant(module, sound, wrong), []
+    broken, failures = mutant(module, sound, wrong), []
     with collisions_refused():
         for stalls in PATTERNS:
             try:
-                bench(1, stalls, slip)
+                bench(1, stalls, broken)
             except AssertionError as failure:
                 failures.append(str(failure))
     assert any(failure.startswith("Assertion violated") for failure in failures)

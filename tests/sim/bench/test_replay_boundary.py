@@ -121,12 +121,12 @@ class Timeless(GoldenBoard):
     ("board", "complaint"),
     [(Forgetful, "1 answers, not 2"), (Careless, "not what numpy draws"), (Timeless, "no stamps")],
 )
-def test_a_service_that_fails_is_told(board, complaint):
+def test_a_service_that_fails_is_reported(board, complaint):
     with pytest.raises(RuntimeError, match=complaint):
         boundary(board())
 
 
-def test_a_refusal_is_told():
+def test_a_refusal_is_reported():
     with pytest.raises(RuntimeError, match="says LENGTH, not DONE"):
         boundary(GoldenBoard(), (32, 1024))
 

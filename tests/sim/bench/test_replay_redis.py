@@ -63,7 +63,7 @@ def test_the_machines_own_server_is_taken_where_there_is_no_wheel(monkeypatch, t
     assert replay_redis.server_program() == str(own)
 
 
-def test_a_server_that_does_not_start_is_told(monkeypatch, tmp_path):
+def test_a_server_that_does_not_start_is_reported(monkeypatch, tmp_path):
     pytest.importorskip("redis")
     own = tmp_path / "redis-server"
     own.write_text("#!/bin/sh\necho no memory\nexit 1\n")

@@ -39,7 +39,7 @@ def test_ordinary_frames_fill_the_bus(size):
     assert 0.99 < run.words_per_cycle <= 1 and run.share_least >= 0.99
 
 
-def test_a_frame_that_is_lost_is_told():
+def test_a_lost_frame_is_reported():
     """As many cycles of transmission as there are frames: the queue of a port that may not send is full soon."""
     with Board(Config(), trace=True, stamps=True) as board, pytest.raises(RuntimeError, match="port 1 sent"):
         board.stall(1, "tx", 0.9)
@@ -56,7 +56,7 @@ def test_latency_does_not_depend_on_the_size():
 
 
 @pytest.mark.slow
-def test_work_left_undone_is_told():
+def test_unfinished_work_is_reported():
     """A board that traces nothing has not shown that it added anything."""
     with Board(Config(), stamps=True) as board, pytest.raises(RuntimeError, match="contributions"):
         throughput(board, frames=8, elements=8)

@@ -1,4 +1,4 @@
-"""Threads in turns: one at a time, and what goes wrong in one is told though others wait."""
+"""Threads in turns: one at a time, and an error in one is reported though others wait."""
 
 import threading
 from functools import partial

@@ -10,7 +10,7 @@ def test_what_holds_is_returned():
     assert until(lambda: next(came), 30) == 7
 
 
-def test_an_obstacle_or_the_end_of_the_time_is_told():
+def test_an_obstacle_or_the_end_of_the_time_is_reported():
     with pytest.raises(AssertionError, match="it has died"):
         until(lambda: False, 30, unless=lambda: "it has died")
     with pytest.raises(AssertionError, match=r"not within 0\.05 s"):

@@ -322,13 +322,13 @@ def test_a_reset_empties_slots_and_is_announced_by_notices():
 
 def test_a_reset_with_the_key_ends_a_job():
     bench = Bench(2).join()
-    stranger = Client.numbered(3)
-    bench.clients.append(stranger)
-    bench.log[stranger.mac] = []
-    bench.send(stranger, stranger.end_job(key=1))
-    bench.send(stranger, stranger.end_job())
-    bench.send(stranger, stranger.end_job())
-    assert [r.reason for r in bench.replies(stranger)] == [Reason.KEY, Reason.DONE, Reason.JOB]
+    unknown_host = Client.numbered(3)
+    bench.clients.append(unknown_host)
+    bench.log[unknown_host.mac] = []
+    bench.send(unknown_host, unknown_host.end_job(key=1))
+    bench.send(unknown_host, unknown_host.end_job())
+    bench.send(unknown_host, unknown_host.end_job())
+    assert [r.reason for r in bench.replies(unknown_host)] == [Reason.KEY, Reason.DONE, Reason.JOB]
 
 
 def test_set_h_acts_on_the_next_contribution():

@@ -95,7 +95,7 @@ def test_address_wrong(address):
         Registers([Register("extra", address, "", 0), Register("set", 4, "", 0)])
 
 
-def test_the_two_kinds_of_registers_are_told_apart():
+def test_the_two_kinds_of_registers_are_distinguished():
     dut = Registers(MAP)
     with pytest.raises(ValueError, match="read must be of one that is read only, not 'set'"):
         dut.read("set")

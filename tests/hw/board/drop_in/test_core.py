@@ -1,8 +1,8 @@
 # amaranth: UnusedElaboratable=no
-"""The drop-in core between somebody else's AXI4-Stream and AXI4-Lite, with a reflector in place of the switch and,
-slow, with the switch.
+"""The drop-in core between third-party models of AXI4-Stream and AXI4-Lite, with a reflector in place of the switch
+and, slow, with the switch.
 
-Slips of what splits and merges packets are in tests/hw/board/drop_in/test_axi_stream.py, in seconds.
+Mutants of the splitter and the merger of packets are in tests/hw/board/drop_in/test_axi_stream.py, in seconds.
 """
 
 import pytest
@@ -193,12 +193,12 @@ def test_the_switch_answers_and_floods():
     asked = bytes(
         Ether(src=alice, dst="ff:ff:ff:ff:ff:ff") / ARP(op=1, hwsrc=alice, psrc="10.0.0.1", pdst="10.0.0.100")
     ).ljust(60, b"\0")
-    nobody = bytes(Ether(src=alice, dst="02:00:00:00:00:0c", type=0x88B5)) + bytes(range(63))
+    unknown = bytes(Ether(src=alice, dst="02:00:00:00:00:0c", type=0x88B5)) + bytes(range(63))
 
     async def bench(ctx):
         await ctx.tick().repeat(100)
         ctx.set(dut.m_axis.tready, 1)
-        for frame in (asked, nobody):
+        for frame in (asked, unknown):
             for at in range(0, len(frame), 32):
                 part = frame[at : at + 32]
                 for name, value in (
@@ -234,7 +234,7 @@ def test_the_switch_answers_and_floods():
         and Ether(answer)[ARP].hwsrc == "02:69:73:77:00:01"
         and Ether(answer).dst == alice
     )
-    assert sorted(floods) == [(nobody, 1 << 0), (nobody, 1 << 2), (nobody, 1 << 6)]
+    assert sorted(floods) == [(unknown, 1 << 0), (unknown, 1 << 2), (unknown, 1 << 6)]
 
 
 def test_registers_do_not_overlap_and_begin_with_what_is_built():

@@ -113,7 +113,7 @@ def test_a_frame_that_has_begun_never_runs_dry(periods):
 
 
 def slow_writer(*args, **options):
-    """A crossing before which every third word alone finds the way open."""
+    """A crossing that accepts a word in every third cycle only."""
 
     class Slow(wiring.Component):
         i: In(stream.Signature(SHAPE))

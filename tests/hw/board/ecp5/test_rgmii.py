@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The whole MAC of an ECP5 board, LiteEth's and ours, at its RGMII pins against somebody else's models; mutants are
+"""The whole MAC of an ECP5 board, LiteEth's and ours, at its RGMII pins against third-party models; mutants are
 noticed."""
 
 import pytest
@@ -24,7 +24,7 @@ def test_port_agrees_with_another_phy():
 @pytest.mark.mutant
 def test_mutants_are_noticed(tmp_path):
     """A damaged frame that passes for a good one; a frame whose first byte leaves before its last is there."""
-    for slip, test in (
+    for texts, test in (
         (("word.error.eq(error)", "word.error.eq(0)"), "gives_every_frame_once_and_marks_the_damaged"),
         (
             ('o_domain="sync", store_and_forward=True', 'o_domain="sync", store_and_forward=False'),
@@ -37,7 +37,7 @@ def test_mutants_are_noticed(tmp_path):
                 tmp_path,
                 f"test_rgmii_{test}/stalls=bursts",
                 rx_depth=512,
-                make=mutant(hw.board.ecp5.rgmii, *slip).RgmiiPort,
+                make=mutant(hw.board.ecp5.rgmii, *texts).RgmiiPort,
             )
 
 

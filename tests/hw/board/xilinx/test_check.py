@@ -159,7 +159,7 @@ MUTANTS = {
         "-module_name memory\ncreate_ip -name fifo_generator -module_name spare\n",
         "create_ip makes spare, which nothing instantiates",
     ),
-    "IP that nobody makes": (
+    "IP that is not generated": (
         "tcl",
         lambda: "create_ip -name mig_7series -vendor xilinx.com -library ip -module_name memory\n",
         "",
@@ -221,7 +221,7 @@ MUTANTS = {
 
 
 @pytest.mark.parametrize("what", MUTANTS)
-def test_a_breach_is_told(what):
+def test_a_breach_is_reported(what):
     file, old, new, sentence = MUTANTS[what]
     found = broken(file, old(), new() if callable(new) else new)
     assert any(sentence in breach for breach in found), found
@@ -285,5 +285,5 @@ def test_lpf_that_is_sound():
         ("BLOCK", "MULTICYCLE x;BLOCK", "preferences have MULTICYCLE, which is not known here"),
     ],
 )
-def test_a_breach_in_lpf_is_told(old, new, sentence):
+def test_a_breach_in_lpf_is_reported(old, new, sentence):
     assert old in LPF and sentence in check_lpf(LPF.replace(old, new), ["clk", "led[0]"], ["clk"])

@@ -104,7 +104,7 @@ def accounted(frames, found):
 
 @pytest.mark.parametrize("pause", [0, 1])
 @pytest.mark.parametrize("lengths", [LENGTHS, [60], [60, 1514]], ids=str)
-def test_every_frame_that_does_not_fit_is_told_and_none_is_taken_for_whole(lengths, pause):
+def test_every_frame_that_does_not_fit_is_reported_and_never_passed_as_complete(lengths, pause):
     frames, found = overflowing(lengths=lengths, pause=pause)
     assert accounted(frames, found) and 5 < sum(error for _, error in found) < len(frames)
 

@@ -71,7 +71,7 @@ def test_a_bit_takes_four_quarters():
     assert longer - short == 9 * 4 * 5
 
 
-def test_nobody_who_acknowledges_is_told():
+def test_missing_acknowledge_is_reported():
     seen, _, missed = listen(WRITES, present=(0x74, 0x51))
     assert seen == WRITES and missed
 

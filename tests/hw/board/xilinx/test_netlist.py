@@ -63,6 +63,6 @@ def test_ip_ends_a_path_at_its_pins():
     assert crossings("reg r; always @(posedge a) r <= d; box x(.ck(b), .x(1'b0), .y(q), .z(r));") == set()
 
 
-def test_two_drivers_are_told():
+def test_two_drivers_are_reported():
     with pytest.raises(RuntimeError, match="yosys failed"):
         crossings("assign q = d; BUFG g(.I(a), .O(q));")

@@ -33,6 +33,6 @@ def test_lists():
 
 
 @pytest.mark.parametrize("text", ["a {b", "a [b", 'a "b', "a {b}c"])
-def test_what_is_not_closed_is_told(text):
+def test_unclosed_brace_bracket_or_quote_is_reported(text):
     with pytest.raises(TclError):
         list(commands(text))

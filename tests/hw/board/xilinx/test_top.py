@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[4]
 XILINX = [name for name, board in BOARDS.items() if board.maker == "hw.board.xilinx.vivado:make"]
 WAIVED = {
     "DECLFILENAME": "several modules stand in one file",
-    "UNUSEDSIGNAL": "outputs of IP and primitives that nobody asks for, and Yosys' own names",
+    "UNUSEDSIGNAL": "outputs of IP and primitives that are not connected, and Yosys' own names",
     "UNDRIVEN": "outputs of modules that are the vendor's, whose inside is empty",
     "UNUSEDPARAM": "parameters of these",
     "PROCASSINIT": "registers have a value from configuration on",

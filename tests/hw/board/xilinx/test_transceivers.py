@@ -24,7 +24,7 @@ def test_the_gearbox_takes_32_blocks_in_33_cycles():
     assert seen == [(k, int(k != 32)) for k in range(33)] * 2
 
 
-def test_a_pin_that_was_forgotten_is_told():
+def test_a_forgotten_pin_is_reported():
     first, other = gty(gbps=10.3125, refclk_mhz=161.1328125, freerun_mhz=100)
     with pytest.raises(
         ValueError, match="transceiver_10g_first connections must be its pins, all but outputs; not \\['nothing'\\]"

@@ -34,7 +34,7 @@ def once(board, **addresses):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    """The shell has pins and nothing in it, and nobody counts: both take minutes."""
+    """The shell is empty but for its pins, and its resources are not counted: both would take minutes."""
     monkeypatch.setattr(hw.board.xilinx.project, "emit_shell", shell_stub)
     monkeypatch.setattr(hw.board.xilinx.project, "emit_top", once)
     monkeypatch.setattr(hw.board.xilinx.vivado, "synthesis", lambda board: COUNTED)
@@ -93,14 +93,14 @@ def test_with_vivado_its_reports_are_the_report(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "slack", [{"setup": "-0.001"}, {"setup": "0.1", "hold": "-0.2"}, {"setup": "0.1", "pulse": "0"}]
 )
-def test_timing_that_is_not_met_is_told(tmp_path, monkeypatch, slack):
+def test_timing_that_is_not_met_is_reported(tmp_path, monkeypatch, slack):
     vivado(tmp_path, monkeypatch, bitstream=False, status=1, **slack)
     with pytest.raises(TimingNotMetError, match="timing is not met"):
         make(SUME, tmp_path / "out")
     assert json.loads((tmp_path / "out" / "report.json").read_text())["timing_met"] is False
 
 
-def test_a_vivado_that_fails_is_told(tmp_path, monkeypatch):
+def test_a_vivado_that_fails_is_reported(tmp_path, monkeypatch):
     vivado(tmp_path, monkeypatch, setup="0.1", bitstream=False, status=1)
     with pytest.raises(RuntimeError, match="Vivado failed"):
         make(SUME, tmp_path / "out")

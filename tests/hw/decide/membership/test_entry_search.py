@@ -100,7 +100,7 @@ def test_the_confirmation_of_an_entry_that_is_gone_creates_nothing():
     assert with_job().find(sharing_key(2), token=5)[0] == Reason.TOKEN
 
 
-def test_nobody_joins_a_tree_that_runs():
+def test_no_host_joins_a_running_tree():
     assert with_job().find(sharing_key(2), tree_closed=1)[0] == Reason.MEMBER
 
 

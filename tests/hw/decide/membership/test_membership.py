@@ -95,7 +95,7 @@ DIFFERENCES = [
 def test_join_is_refused_with_the_first_reason_in_the_documented_order():
     talk = Conversation()
     a, b = Client.numbered(0), Client.numbered(1)
-    strange = a.join(**WORLD)
+    plain_join = a.join(**WORLD)
     assert talk.reason(a, a.control(Action.JOIN, a.settings | {"nonce": a.nonce}, job=2)) == Reason.JOB
     for k, (reason, settings) in enumerate(LIMITS):
         assert talk.reason(a, a.join(**WORLD | settings)) == reason
@@ -104,7 +104,7 @@ def test_join_is_refused_with_the_first_reason_in_the_documented_order():
     for fraction in (-126, 149):
         assert talk.reason(a, a.join(token=0, **WORLD | {"fraction": fraction})) == Reason.DONE
         assert talk.reason(a, a.end_job()) == Reason.DONE
-    assert talk.reason(a, strange) == Reason.DONE
+    assert talk.reason(a, plain_join) == Reason.DONE
     for k, (reason, settings) in enumerate(DIFFERENCES):
         assert talk.reason(b, b.join(**WORLD | settings)) == reason
         later = dict(pair for wrong in DIFFERENCES[k + 1 :] for pair in wrong[1].items())
@@ -127,7 +127,7 @@ def test_index_is_the_wanted_or_the_lowest_free_or_the_lowest_pending_one():
     assert talk.reason(c, c.join(token=c.token ^ 2)) == Reason.TOKEN
     assert (
         talk.reason(c, c.join(token=0), port=1) == Reason.DONE
-    )  # from elsewhere it is somebody else's Join, and c is pending
+    )  # from another port it is another host's Join, and c is pending
     talk.check()
 
 
@@ -193,7 +193,7 @@ def leaves_and_comes_back(talk):
     talk.exchange(a.port, a.contribution(8, np.ones(3, np.float32)))
     talk.ask(b, b.leave())
     assert talk.model.works[-1].operation == Operation.FORCE
-    talk.exchange(a.port, a.contribution(9, np.ones(3, np.float32), behind=1))  # nobody else is expected
+    talk.exchange(a.port, a.contribution(9, np.ones(3, np.float32), behind=1))  # no other member is expected
     assert talk.model.works[-1].emit
     b.forget(77)
     for _ in range(3):
@@ -208,7 +208,7 @@ def leaves_and_comes_back(talk):
 
 
 def resets(talk, a, b):
-    """While claims wait and somebody joins."""
+    """Reset the job while claims wait and a member joins."""
     talk.exchange(b.port, b.claim(2, 10))
     talk.ask(a, a.leave())
     a.forget(78)

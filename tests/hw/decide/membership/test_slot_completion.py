@@ -56,7 +56,7 @@ def test_at_a_leaf_a_slot_that_completes_goes_up():
     assert bench.slots[0][0]["state"] == SlotState.SENT_UP
 
 
-def test_a_boundary_that_completes_admits_those_who_wait():
+def test_a_boundary_that_completes_admits_waiting_members():
     bench = with_slots({"arrived": 0b011, "boundary": 1}, joining=0b100)
     outcome = sweep(bench)
     assert max(outcome.strobes["admitted"]) == 0b100

@@ -35,7 +35,7 @@ CONFIGS = [
 
 
 class Reader(CoreBench):
-    """A core bench whose registers are read by a stranger."""
+    """A core bench whose registers are read by a non-member."""
 
     reader = Client.numbered(99, port=0)
 
@@ -103,7 +103,7 @@ def test_a_job_shows_its_settings_and_its_members():
     talk.check()
 
 
-def test_a_collecting_slot_tells_who_is_missing():
+def test_a_collecting_slot_shows_its_missing_members():
     talk = Reader(CONFIGS[0])
     a, b, c = talk.running(0, world=3)
     for client in (a, c):

@@ -1,5 +1,5 @@
 """Executors together: each kind goes to its own, and ends; every plausible mutant is killed. What a request does to
-memory and tables is the story of tests/hw/replay/test_engine.py."""
+memory and tables is tested in tests/hw/replay/test_engine.py."""
 
 import random
 

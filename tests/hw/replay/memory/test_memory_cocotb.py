@@ -31,7 +31,7 @@ def test_memory_agrees_with_another_master():
 
 @pytest.mark.mutant
 def test_mutants_of_reader_and_writer_are_noticed(tmp_path):
-    """A reader that loses beats when nobody takes them, a writer that is not busy while memory has yet to answer."""
+    """A reader that loses beats while its consumer stalls, a writer that is not busy while memory has yet to answer."""
     reader = mutant(hw.replay.memory.units, "(reserved != self.outstanding)", "1").UnitReader
     writer = mutant(
         hw.replay.memory.units, "self.busy.eq(pending != 0)", "self.busy.eq(awaiting_beats != 0)"

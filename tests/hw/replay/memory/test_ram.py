@@ -137,7 +137,7 @@ def late_answers(ram=OnChipRam):
     assert [item.data for item in found.items] == list(range(count))
 
 
-def test_who_does_not_take_answers_misses_none():
+def test_stalled_responses_are_not_lost():
     late_answers()
 
 

@@ -79,7 +79,7 @@ def test_what_is_read_is_what_is_there(outstanding, latency, stalls):
     check_reader(outstanding=outstanding, latency=latency, stalls=stalls)
 
 
-def test_who_does_not_take_beats_does_not_make_memory_wait():
+def test_stalled_beats_never_stall_memory():
     check_reader(slow=0.9)
 
 
@@ -213,7 +213,7 @@ def test_parameters_wrong(unit):
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
-        # a beat is dropped, or memory is made to wait, when nobody takes beats
+        # a beat is dropped, or memory is stalled, while the consumer stalls
         ("(reserved != self.outstanding)", "1"),
         ("depth=self.outstanding * BEATS", "depth=self.outstanding * BEATS - 1"),
         ("self.beats.ready & self.beats.payload.last", "self.beats.ready"),
@@ -227,7 +227,7 @@ def test_parameters_wrong(unit):
         ("self.r.payload.resp[1]", "0"),
         ("arrived & self.r.payload.resp[1]", "self.r.payload.resp[1]"),
         ("self.r.valid & (awaited_units != 0)", "self.r.valid"),
-        # an address goes lost, is told twice, changes while it is offered
+        # an address is lost, is sent twice, changes while it is offered
         ("self.units.ready.eq(~self.ar.valid & (reserved", "self.units.ready.eq((reserved"),
         ("self.ar.valid.eq(0)", "self.ar.valid.eq(self.ar.valid)"),
         ("with m.Elif(self.ar.ready):", "with m.Else():"),

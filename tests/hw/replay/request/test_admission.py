@@ -142,7 +142,7 @@ def body_of(rng, service, kind, session, table, count):
 
 
 def request_of(rng, service):
-    """A well-formed request of somebody, mostly of who is there and with the number that is next."""
+    """Return a well-formed request, mostly of an open session and with its next number."""
     replay, kind = service.config, rng.choice(DECIDED + [Kind.SAMPLE, Kind.ADD, Kind.WRITE] * 3)
     session, table = rng.choice([*range(replay.sessions)] * 9 + [replay.sessions, 255]), rng.randrange(replay.tables)
     place, state = service.sessions[session if session < replay.sessions else 0], service.tables[table]

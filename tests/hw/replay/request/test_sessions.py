@@ -145,7 +145,7 @@ def test_a_search_finds_what_the_model_finds(sessions):
     assert len(seen) == 4 or sessions == 32, "opened, full, a free place, a silent one"
 
 
-def test_clients_whose_nonces_have_a_half_in_common_are_told_apart():
+def test_clients_whose_nonces_share_a_half_are_distinguished():
     dut = Sessions(sessions=3, kept=4)
 
     async def testbench(ctx, _):

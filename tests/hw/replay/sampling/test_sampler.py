@@ -15,7 +15,7 @@ from sim.model.replay.slots import Handle
 from sim.model.replay.slots import Slots as Model
 
 
-def story(model, *, count, kinds=tuple(CommandKind), seed=1):
+def scenario(model, *, count, kinds=tuple(CommandKind), seed=1):
     """Random commands, and what the model makes of them. Handles of long ago, and slots that are filled again while
     draws of them are under way."""
     rng, given = random.Random(seed), [Handle(0, 0)]
@@ -69,10 +69,10 @@ def check(
         capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits, arity=arity, phased=phased
     )
     model = Model(capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits)
-    told = list(story(model, count=count, kinds=kinds))
+    expected_results = list(scenario(model, count=count, kinds=kinds))
     bench = Bench(dut, stalls=stalls)
     source, sink = (
-        bench.source(dut.commands, [command for command, _ in told]),
+        bench.source(dut.commands, [command for command, _ in expected_results]),
         bench.sink(dut.results, beside=[dut.lowest, dut.highest]),
     )
     (filled,) = bench.run(read=[dut.filled], quiet=50)
@@ -80,7 +80,7 @@ def check(
         (item.kind, bool(item.stale), bool(item.empty), item.slot, item.generation, item.priority, item.total, *ends)
         for item, ends in zip(sink.items, sink.besides, strict=True)
     ]
-    assert found == [expected for _, expected in told]
+    assert found == [expected for _, expected in expected_results]
     assert filled == model.filled
     latencies = {out - into for into, out in zip(source.times, sink.times, strict=True)}
     assert min(latencies) == dut.latency and (phased or len(latencies) == 1)

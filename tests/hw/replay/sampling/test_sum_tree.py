@@ -19,7 +19,7 @@ ARITIES = [2, 4, 8, 16]
 PRIORITY_BITS = [1, 18, 27]
 
 
-class Story:
+class Scenario:
     """Operations, and what is to be found behind each. Fields that mean nothing are noise."""
 
     def __init__(self, capacity: int, priority_bits: int, *, phased: bool, seed: int = 0) -> None:
@@ -95,26 +95,26 @@ class Story:
                 self.draw(self.rng.choice([0, LAST_FRACTION, self.rng.getrandbits(FRACTION_BITS)]))
 
 
-def mixed(capacity: int, priority_bits: int, *, phased: bool, seed: int = 0, count: int = 300) -> Story:
+def mixed(capacity: int, priority_bits: int, *, phased: bool, seed: int = 0, count: int = 300) -> Scenario:
     """Neighbours on both sides of every level's borders, and leaves anywhere."""
-    story = Story(capacity, priority_bits, phased=phased, seed=seed)
+    scenario = Scenario(capacity, priority_bits, phased=phased, seed=seed)
     near = {(1 << bits) + k for bits in range(capacity.bit_length() - 1) for k in (-1, 0, 1)} | {
         0,
         1,
         capacity - 1,
         capacity // 2,
     }
-    leaves = sorted(leaf for leaf in near if leaf < capacity) + [story.rng.randrange(capacity) for _ in range(8)]
-    story.mix(count // 2, story.rng.sample(leaves, 3))
-    story.mix(count - count // 2, leaves)
-    return story
+    leaves = sorted(leaf for leaf in near if leaf < capacity) + [scenario.rng.randrange(capacity) for _ in range(8)]
+    scenario.mix(count // 2, scenario.rng.sample(leaves, 3))
+    scenario.mix(count - count // 2, leaves)
+    return scenario
 
 
-def check(story: Story, *, tree=SumTree, stalls: float = 0, **parameters) -> None:
-    model = story.model
-    dut = tree(capacity=model.capacity, priority_bits=model.priority_bits, phased=story.phased, **parameters)
+def check(scenario: Scenario, *, tree=SumTree, stalls: float = 0, **parameters) -> None:
+    model = scenario.model
+    dut = tree(capacity=model.capacity, priority_bits=model.priority_bits, phased=scenario.phased, **parameters)
     bench, totals = Bench(dut, stalls=stalls), []
-    source, sink, entered = bench.source(dut.operations, story.items), bench.sink(dut.found), bench.sink(dut.entered)
+    source, sink, entered = bench.source(dut.operations, scenario.items), bench.sink(dut.found), bench.sink(dut.entered)
 
     async def follow(ctx):
         async for _, _, total in ctx.tick().sample(dut.total):
@@ -124,17 +124,21 @@ def check(story: Story, *, tree=SumTree, stalls: float = 0, **parameters) -> Non
     wiped = model.capacity // dut.arity
     bench.run(
         quiet=dut.latency + 3,
-        limit=wiped + 200 + (1 + 2 * (stalls > 0)) * len(story.items) * (dut.drain if story.phased else 1),
+        limit=wiped + 200 + (1 + 2 * (stalls > 0)) * len(scenario.items) * (dut.drain if scenario.phased else 1),
     )
-    assert [{name: getattr(item, name) for name in story.found[0]} for item in sink.items] == story.found
+    assert [{name: getattr(item, name) for name in scenario.found[0]} for item in sink.items] == scenario.found
     assert sink.times == [time + dut.latency for time in source.times]
-    assert [(item.old, item.new) for item in entered.items] == story.entered
-    assert entered.times == [time + dut.entry for time, item in zip(source.times, story.items) if not item["is_sample"]]
-    assert [totals[time + 1 + 2 * story.phased] for time in source.times] == [found["total"] for found in story.found]
+    assert [(item.old, item.new) for item in entered.items] == scenario.entered
+    assert entered.times == [
+        time + dut.entry for time, item in zip(source.times, scenario.items) if not item["is_sample"]
+    ]
+    assert [totals[time + 1 + 2 * scenario.phased] for time in source.times] == [
+        found["total"] for found in scenario.found
+    ]
     free = drained = wiped
-    for item, offered, time in zip(story.items, source.offered, source.times):
+    for item, offered, time in zip(scenario.items, source.offered, source.times):
         free = max(free, offered)
-        assert time == (max(free, drained) if story.phased and not item["is_sample"] else free)
+        assert time == (max(free, drained) if scenario.phased and not item["is_sample"] else free)
         free, drained = time + 1, time + dut.drain if item["is_sample"] else drained
 
 
@@ -158,16 +162,16 @@ def test_widths(priority_bits, phased):
     check(mixed(256, priority_bits, phased=phased), arity=4)
 
 
-def one_leaf(phased: bool, capacity: int = 64) -> Story:
+def one_leaf(phased: bool, capacity: int = 64) -> Scenario:
     """Nothing but one leaf and its neighbour, every cycle."""
-    story = Story(capacity, 18, phased=phased, seed=5)
+    scenario = Scenario(capacity, 18, phased=phased, seed=5)
     for leaf in (0, capacity // 2 - 1, capacity - 2):
         for _ in range(40):
-            story.update(leaf, story.rng.getrandbits(18))
-            if story.rng.random() < 0.5:
-                story.draw_at_border(leaf + 1)
-        story.mix(100, [leaf, leaf + 1])
-    return story
+            scenario.update(leaf, scenario.rng.getrandbits(18))
+            if scenario.rng.random() < 0.5:
+                scenario.draw_at_border(leaf + 1)
+        scenario.mix(100, [leaf, leaf + 1])
+    return scenario
 
 
 @pytest.mark.parametrize("phased", [False, True])
@@ -176,20 +180,20 @@ def test_back_to_back_on_one_leaf(arity, phased):
     check(one_leaf(phased), arity=arity)
 
 
-def one_hot(phased: bool, capacity: int = 64) -> Story:
+def one_hot(phased: bool, capacity: int = 64) -> Scenario:
     """Empty, one leaf, empty again; wherever the leaf is, all draws find it."""
-    story = Story(capacity, 18, phased=phased)
+    scenario = Scenario(capacity, 18, phased=phased)
     for leaf in (0, 1, capacity // 2 - 1, capacity // 2, capacity - 1):
         for fraction in (0, LAST_FRACTION // 2, LAST_FRACTION):
-            story.draw(fraction)
+            scenario.draw(fraction)
         for priority in (1, (1 << 18) - 1):
-            story.update(leaf, priority)
+            scenario.update(leaf, priority)
             for fraction in (0, LAST_FRACTION // 2, LAST_FRACTION):
-                story.draw(fraction)
-                assert story.found[-1]["leaf"] == leaf
-        story.update(leaf, 0)
-    story.draw(LAST_FRACTION)
-    return story
+                scenario.draw(fraction)
+                assert scenario.found[-1]["leaf"] == leaf
+        scenario.update(leaf, 0)
+    scenario.draw(LAST_FRACTION)
+    return scenario
 
 
 @pytest.mark.parametrize("phased", [False, True])
@@ -198,19 +202,19 @@ def test_empty_and_one_hot(arity, phased):
     check(one_hot(phased), arity=arity)
 
 
-def full(phased: bool, capacity: int = 64, priority_bits: int = 27) -> Story:
+def full(phased: bool, capacity: int = 64, priority_bits: int = 27) -> Scenario:
     """The largest total there can be, and a draw on both sides of each border in it."""
-    story = Story(capacity, priority_bits, phased=phased)
+    scenario = Scenario(capacity, priority_bits, phased=phased)
     top = (1 << priority_bits) - 1
     for leaf in range(capacity):
-        story.update(leaf, top)
+        scenario.update(leaf, top)
     for leaf in range(capacity):
-        story.draw_at(leaf * top)
-        story.draw_at((leaf + 1) * top - 1)
-        assert [found["leaf"] for found in story.found[-2:]] == [leaf, leaf]
-    story.draw(LAST_FRACTION)
-    assert story.found[-1]["leaf"] == capacity - 1
-    return story
+        scenario.draw_at(leaf * top)
+        scenario.draw_at((leaf + 1) * top - 1)
+        assert [found["leaf"] for found in scenario.found[-2:]] == [leaf, leaf]
+    scenario.draw(LAST_FRACTION)
+    assert scenario.found[-1]["leaf"] == capacity - 1
+    return scenario
 
 
 @pytest.mark.parametrize("phased", [False, True])
@@ -251,8 +255,8 @@ def test_parameters_wrong(parameters, message):
     assert str(raised.value) == message
 
 
-def restart(story_of, tree=SumTree, *, phased: bool = False) -> None:
-    """Stops in the middle of a story by a reset, then begins another: nothing of the first is left, in no memory and
+def restart(scenario_of, tree=SumTree, *, phased: bool = False) -> None:
+    """Stops in the middle of a scenario by a reset, then begins another: nothing of the first is left, in no memory and
     not in the pipe."""
     dut, restarts = tree(capacity=64, priority_bits=18, arity=4, phased=phased), Signal()
     top = Module()
@@ -261,8 +265,8 @@ def restart(story_of, tree=SumTree, *, phased: bool = False) -> None:
     simulator.add_clock(1e-8)
 
     async def play(ctx):
-        for story, whole in ((full(phased, 64, 18), False), (story_of(phased), True)):
-            items = [pack(dut.operations.payload.shape(), item) for item in story.items]
+        for scenario, whole in ((full(phased, 64, 18), False), (scenario_of(phased), True)):
+            items = [pack(dut.operations.payload.shape(), item) for item in scenario.items]
             for _ in range(16):
                 assert not ctx.get(dut.operations.ready | dut.found.valid)
                 await ctx.tick()
@@ -277,7 +281,7 @@ def restart(story_of, tree=SumTree, *, phased: bool = False) -> None:
                 taken += ready
                 if valid:
                     found.append(bits)
-            expected = [pack(dut.found.payload.shape(), item) for item in story.found]
+            expected = [pack(dut.found.payload.shape(), item) for item in scenario.found]
             assert found == expected[: len(found)]
             ctx.set(dut.operations.valid, 0)
             ctx.set(restarts, 1)
@@ -294,7 +298,7 @@ def test_a_reset_wipes_all(phased):
     restart(one_leaf, phased=phased)
 
 
-STORIES = [
+SCENARIOS = [
     *(
         lambda tree, phased=phased: check(mixed(1 << 9, 18, phased=phased, count=250), tree=tree, arity=4)
         for phased in (False, True)
@@ -355,5 +359,5 @@ MUTANTS = [
 def test_checks_notice_a_mutant_in_the_logic(sound, wrong):
     tree = mutant(hw.replay.sampling.sum_tree, sound, wrong).SumTree
     with pytest.raises((AssertionError, TimeoutError)):
-        for story in STORIES:
-            story(tree)
+        for scenario in SCENARIOS:
+            scenario(tree)
