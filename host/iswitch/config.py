@@ -11,7 +11,16 @@ from typing import Any
 from iswitch.wire import FRAME_BYTES, STALENESS_MAX, TAIL_BYTES, UPLINK_TAIL
 from iswitch.wire.replay import PAYLOAD_BYTES, SAMPLES_PER_FRAGMENT, UNIT_BYTES
 
-__all__ = ["Config", "Replay"]
+__all__ = ["JOBS_MAX", "MEMBERS_MAX", "PORTS_MAX", "Config", "Replay"]
+
+PORTS_MAX = 16
+"""The most ports of a switch."""
+
+MEMBERS_MAX = 32
+"""The most members of a job: the ranks of a frame are bits of a 32-bit word."""
+
+JOBS_MAX = 16
+"""The most jobs of a switch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,10 +168,14 @@ class Config:
             if not good:
                 raise ValueError(f"Config {name} must be {rule}, not {getattr(self, name)!r}")
 
-        require(1 <= self.ports <= 16, "ports", "1 to 16")
+        require(1 <= self.ports <= PORTS_MAX, "ports", f"1 to {PORTS_MAX}")
         require(self.bus_bits in (64, 256, 512), "bus_bits", "64, 256 or 512")
-        require(2 <= self.members <= 32, "members", "2 to 32")
-        require(2 <= self.jobs <= 16 and not self.jobs & (self.jobs - 1), "jobs", "a power of two from 2 to 16")
+        require(2 <= self.members <= MEMBERS_MAX, "members", f"2 to {MEMBERS_MAX}")
+        require(
+            2 <= self.jobs <= JOBS_MAX and not self.jobs & (self.jobs - 1),
+            "jobs",
+            f"a power of two from 2 to {JOBS_MAX}",
+        )
         require(
             1 <= self.window <= 4096 and not self.window & (self.window - 1), "window", "a power of two from 1 to 4096"
         )

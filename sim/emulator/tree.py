@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from iswitch.config import MEMBERS_MAX
 from sim.emulator.engine import Board
 from sim.emulator.link import Link
 
 __all__ = ["Leaf", "parse_leaf", "plant"]
-
-MEMBERS_MAX = 32
-"""The most members of any switch: ranks are bits of a 32-bit word."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def plan(
         typer.Option(
             "--reserve",
             metavar="LINK=GBPS",
-            help="Reserve bandwidth of a cable, each way, for other traffic. May be repeated.",
+            help="Reserve bandwidth of a cable per direction, for other traffic. May be repeated.",
         ),
     ] = None,
     return_path: Annotated[

@@ -112,7 +112,7 @@ def print_plan(topology: Topology, plan: Plan, with_seconds: bool) -> None:
             text = f"bottleneck, where 1 Gb/s more would gain {format_gbps(price)} Gb/s: {name}"
             out.print(text, highlight=False, soft_wrap=True)
     if without_price := ", ".join(name for name, price in prices if not price):
-        text = f"bottlenecks, where 1 Gb/s more of one alone gains nothing: {without_price}"
+        text = f"bottlenecks with shadow price 0 (only a joint upgrade helps): {without_price}"
         out.print(text, highlight=False, soft_wrap=True)
 
 

@@ -151,7 +151,7 @@ def _to_dict(topology: Topology, plan: Plan, loads: dict[str, float], configurat
     return plan.to_dict() | {
         "loads_gbps": loads,
         "gap": plan.gap if plan.gap < float("inf") else None,
-        "binds": [{"resource": name, "price": price} for name, price in prices],
+        "bottlenecks": [{"resource": name, "price": price} for name, price in prices],
         "seconds": plan.seconds,
         "upgraded": dict(plan.upgraded),
         "configuration": configuration,

@@ -21,9 +21,9 @@ __all__ = ["KINDS", "SchemeResult", "make_plan", "plan_all_kinds", "plan_baselin
 
 KINDS = {
     "level": "one tree, one level",
-    "tree": "one tree, summed again",
+    "tree": "one tree, several levels",
     "levels": "several trees, one level",
-    "trees": "several trees, summed again",
+    "trees": "several trees, several levels",
 }
 """Kinds of plans, and the names of their schemes."""
 

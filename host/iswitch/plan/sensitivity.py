@@ -37,7 +37,7 @@ def reserve(topology: Topology, reservation: str) -> Topology:
     topology : Topology
         The topology.
     reservation : str
-        Cable and Gb/s, each way, such as ``L1=2.5``.
+        Cable and Gb/s per direction, such as ``L1=2.5``.
 
     Raises
     ------

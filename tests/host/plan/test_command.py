@@ -64,7 +64,7 @@ def test_twelve_racks_are_planned_as_the_docs_say():
     topology = read_topology(DOCS / "plan_12racks.yaml")
     assert (len(topology.workers), len(topology.aggregators)) == (48, 14)
     text = (DOCS / "plan.md").read_text(encoding="utf-8")
-    for kind, scheme in (("level", "one tree, one level"), ("tree", "one tree, summed again")):
+    for kind, scheme in (("level", "one tree, one level"), ("tree", "one tree, several levels")):
         plan = make_plan(topology, kind)
         assert plan.gap < 1e-6 and f"| {scheme} | {plan.rate_gbps:.4f}, proved |" in text
         assert check_plan(node_link(topology), plan.to_dict(), levels=1 if kind == "level" else None)[1] == []
@@ -199,7 +199,7 @@ def test_driver_and_command_line_work_without_the_extra_plan(module):
 def test_the_planner_works_without_the_extra_schedule():
     arguments = ("plan", str(DOCS / "plan_seed.yaml"), "--only")
     done = without("gymnasium,matplotlib", "from iswitch.tools.cli import main\nmain()\n", *arguments)
-    assert done.returncode == 0 and "one tree, summed again: 3 Gb/s" in done.stdout, done.stderr
+    assert done.returncode == 0 and "one tree, several levels: 3 Gb/s" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_unicast_results_undo_the_gain():
         loads(topology, plan)
 
 
-# As other programs and brute force found: no aggregation, ATP-like, one tree, summed again, several trees; without
+# As other programs and brute force found: no aggregation, ATP-like, one tree, several levels, several trees; without
 # results
 VARIANTS = {
     "seed": ({}, 1.0, 2.4375, 3.0, 3.0, 3.0),

@@ -168,7 +168,7 @@ def test_drivers_get_exact_sums_from_a_tree(leaves: list[Leaf], workers: int) ->
                     (
                         sums.view(np.uint32).tolist(),
                         set(whole.tolist()),
-                        set(reduction.members.tolist()),
+                        set(reduction.member_masks.tolist()),
                         reduction.missing,
                     )
                 )
@@ -188,7 +188,7 @@ def test_drivers_get_exact_sums_from_a_tree(leaves: list[Leaf], workers: int) ->
 def test_workers_of_a_leaf_need_not_say_their_ranks() -> None:
     def work(program: Program, _: int) -> tuple[int, int]:
         with Worker(world=6, transport=program.transport()) as worker:
-            return worker.rank, int(worker.allreduce(np.full(1, 1 << worker.rank, np.int32)).members[0])
+            return worker.rank, int(worker.allreduce(np.full(1, 1 << worker.rank, np.int32)).member_masks[0])
 
     found = run(work, TWO_LEAVES, rates=Rates(delay_us=1))
     assert sorted(rank for rank, _ in found[:3]) == [0, 1, 2] and sorted(rank for rank, _ in found[3:]) == [3, 4, 5]

@@ -11,8 +11,8 @@ from iswitch.plan.allreduce.learning.network_arrays import NetworkArrays
 from iswitch.plan.allreduce.learning.policy import Policy
 from iswitch.plan.allreduce.model.bounds import Bounds, find_bounds
 from iswitch.plan.allreduce.model.network import Network
-from iswitch.plan.allreduce.model.replay import replay
 from iswitch.plan.allreduce.model.schedule import Schedule
+from iswitch.plan.allreduce.model.verify import verify
 from iswitch.plan.allreduce.schedulers.overlap import overlap_phases
 from iswitch.plan.allreduce.schedulers.parameter_server import fixed_trees, merging_parameter_server
 from iswitch.plan.allreduce.schedulers.ring import find_ring_order, ring
@@ -22,7 +22,7 @@ __all__ = ["Comparison", "compare_schedulers"]
 
 @dataclass(frozen=True)
 class Comparison:
-    """The schedules of one network by the name of their scheduler, all replayed, and the lower bounds."""
+    """The schedules of one network by the name of their scheduler, all verified, and the lower bounds."""
 
     bounds: Bounds
     schedules: dict[str, Schedule]
@@ -59,7 +59,7 @@ def compare_schedulers(
     seed : int
         Seed of all random numbers.
     on_schedule : callable
-        Called with the name and the schedule when a scheduler has finished and its schedule has been replayed.
+        Called with the name and the schedule when a scheduler has finished and its schedule has been verified.
     """
     if k < 1:
         raise ValueError(f"compare_schedulers k must be at least 1, not {k!r}")
@@ -77,6 +77,6 @@ def compare_schedulers(
     schedules = {}
     for name, run in schedulers.items():
         schedules[name] = run().with_name(name)
-        replay(graph, schedules[name])
+        verify(graph, schedules[name])
         on_schedule(name, schedules[name])
     return Comparison(find_bounds(network), schedules)

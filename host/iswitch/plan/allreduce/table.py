@@ -6,8 +6,8 @@ from pathlib import Path
 from iswitch.plan.allreduce.compare import compare_schedulers
 from iswitch.plan.allreduce.learning.policy import Policy
 from iswitch.plan.allreduce.model.network import Network
-from iswitch.plan.allreduce.model.replay import replay
 from iswitch.plan.allreduce.model.topologies import TRAINED_ON, build_topology
+from iswitch.plan.allreduce.model.verify import verify
 from iswitch.plan.allreduce.schedulers.in_network import in_network
 from iswitch.plan.allreduce.schedulers.parameter_server import plain_parameter_server, plain_sharded_servers
 from iswitch.plan.allreduce.schedulers.ring import ring
@@ -43,7 +43,7 @@ class Row:
 
 
 def make_row(name: str, *, k: int = 16, seed: int = 0, weights: Path | None = None) -> Row:
-    """Return the rounds of every scheduler on a topology. All schedules are replayed.
+    """Return the rounds of every scheduler on a topology. All schedules are verified.
 
     Parameters
     ----------
@@ -64,10 +64,10 @@ def make_row(name: str, *, k: int = 16, seed: int = 0, weights: Path | None = No
         "ring 0,1,..": ring(network),
     }
     for schedule in plain.values():
-        replay(graph, schedule)
+        verify(graph, schedule)
     found = compare_schedulers(graph, policy=Policy.load(weights) if weights else None, k=k, seed=seed)
     tree, switches = in_network(network)
-    replay(graph, tree, aggregating=switches)
+    verify(graph, tree, aggregating=switches)
     rounds = {key: schedule.length for key, schedule in found.schedules.items()}
     best = f"best of {k}"
     limits = found.bounds

@@ -82,7 +82,7 @@ def make_configuration(
                 "sends_to": places.address(home),
                 "share": round(tree.rate_gbps / rate, 9),
                 "rate_gbps": round(tree.rate_gbps, 9),
-                "way": list(path),
+                "path": list(path),
             }
     links = _links(topology, places, plan)
     return {
@@ -117,7 +117,7 @@ def _role(topology: Topology, places: Places, tree: Tree, switch: str) -> dict[s
     parent = None
     if switch in tree.parents:
         path = tree.up[switch]
-        parent = places.address(tree.parents[switch]) | {"port": ports[path[1]], "way": list(path)}
+        parent = places.address(tree.parents[switch]) | {"port": ports[path[1]], "path": list(path)}
     slots = slots_in_flight(job, tree)
     return {
         "role": "leaf" if parent else "root",

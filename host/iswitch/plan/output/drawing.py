@@ -220,5 +220,8 @@ def _nodes(canvas: Canvas) -> list[str]:
 
 def _legend(canvas: Canvas) -> list[str]:
     y = canvas.height - 14
-    note = "Gb/s carried / there is, each way; red is full. Solid arrows are sums, dashed ones gradients, in the colour of who adds them up."
+    note = (
+        "Load / capacity in Gb/s, per direction; red means full. Solid arrows are partial sums, dashed arrows are "
+        "gradients, in the colour of the node that sums them."
+    )
     return [f'<text x="{EDGE}" y="{y:.1f}" font-size="11" fill="#546e7a">{note}</text>']

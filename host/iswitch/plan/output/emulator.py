@@ -4,14 +4,12 @@ from typing import Any
 
 import networkx as nx
 
+from iswitch.config import JOBS_MAX, MEMBERS_MAX, PORTS_MAX
 from iswitch.plan.output.places import Places, format_ranges, power_of_two, slots_in_flight
 from iswitch.plan.solver.tree import Plan
 from iswitch.plan.topology.topology import Topology
 
-__all__ = ["JOBS_MAX", "MEMBERS_MAX", "PORTS_MAX", "describe_emulator"]
-
-MEMBERS_MAX, PORTS_MAX, JOBS_MAX = 32, 16, 16
-"""Limits of an iswitch, see `iswitch.Config`."""
+__all__ = ["describe_emulator"]
 
 
 def describe_emulator(
@@ -54,7 +52,7 @@ def describe_emulator(
 def _obstacles(topology: Topology, places: Places, plan: Plan, links: list[dict[str, Any]]) -> list[str]:
     """Return why the emulated fabric cannot run the plan.
 
-    There a switch is the root, members are neighbours of the switch that sums them, and the cables form no loop.
+    There a switch is the root, members are neighbours of the switch that sums them, and the cables contain no cycle.
     """
     found = []
     for tree in plan.trees:
@@ -68,7 +66,7 @@ def _obstacles(topology: Topology, places: Places, plan: Plan, links: list[dict[
         ]
     used = nx.Graph(link["ends"] for link in links)
     if used and not nx.is_forest(used):
-        found.append("cables between switches form a loop")
+        found.append("cables between switches contain a cycle")
     if (ports := max(map(len, places.ports.values()))) > PORTS_MAX:
         found.append(f"a switch has {ports} cables, but an iswitch at most {PORTS_MAX} ports")
     if len(places.rank) > MEMBERS_MAX:

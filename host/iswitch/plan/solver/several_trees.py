@@ -106,7 +106,7 @@ def plan_several_trees(
     rate = sum(tree.rate_gbps for tree in trees)
     if bound < rate * (1 - SLACK):
         raise RuntimeError(f"trees carry {rate:.6g} Gb/s, above their bound, {bound:.6g}")
-    name = scheme or ("several trees, one level" if levels == 1 else "several trees, summed again")
+    name = scheme or ("several trees, one level" if levels == 1 else "several trees, several levels")
     return Plan(
         scheme=name,
         trees=trees,

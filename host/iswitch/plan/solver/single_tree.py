@@ -2,7 +2,7 @@
 
 In a best plan all workers send at the same rate r. With t = 1/r each constraint is linear: streams on a resource, in
 their sizes, are at most its capacity x t. Interchangeable workers are one integer variable, and the streams toward one
-place are an integer flow. Since streams are whole, the best t is one of few values: a load that a resource can have,
+place are an integer flow. Since streams are integral, the best t is one of few values: a load that a resource can have,
 divided by its capacity. For a given t the question is whether a tree exists. That is far easier than to minimise t:
 each right side is rounded down to a load that the resource can have, and a switch that is not used takes nothing.
 
@@ -62,7 +62,7 @@ def plan_single_tree(
         raise ValueError(f"levels must be at least 1 or None, not {levels!r}")
     if not time_s > 0:
         raise ValueError(f"time_s must be above 0, not {time_s!r}")
-    scheme = "one tree, one level" if levels == 1 else "one tree, summed again"
+    scheme = "one tree, one level" if levels == 1 else "one tree, several levels"
     began = time.perf_counter()
     left = lambda: max(time_s - (time.perf_counter() - began), 0.0)
     only_neighbours = "; with --adjacent sums go to neighbours only" if adjacent else ""

@@ -97,24 +97,24 @@ def from_graphml(path: Path) -> Topology:
         is refused (`bw`: in which unit?), and so is a number that is written as text.
     """
     try:
-        drawn = nx.read_graphml(path)
+        loaded = nx.read_graphml(path)
     except (nx.NetworkXError, SyntaxError, KeyError, ValueError) as error:
         raise TopologyError(f"{path} is not GraphML: {error}") from error
-    if drawn.is_multigraph():
+    if loaded.is_multigraph():
         raise TopologyError(f"{path} has two cables between the same nodes")
     graph = nx.Graph()
-    graph.graph |= _known("the graph", drawn.graph, JobSettings.model_fields)
-    for node, data in drawn.nodes(data=True):
+    graph.graph |= _check_names("the graph", loaded.graph, JobSettings.model_fields)
+    for node, data in loaded.nodes(data=True):
         record = SwitchRecord if data.get("kind") == "switch" else HostRecord
-        graph.add_node(str(node), **_known(str(node), data, ("kind", *record.model_fields)))
-    for a, b, data in drawn.edges(data=True):
+        graph.add_node(str(node), **_check_names(str(node), data, ("kind", *record.model_fields)))
+    for a, b, data in loaded.edges(data=True):
         if graph.has_edge(str(a), str(b)):
             raise TopologyError(f"{path} has two cables between {a} and {b}")
-        graph.add_edge(str(a), str(b), **_known(cable_name(a, b), data, CableRecord.model_fields))
+        graph.add_edge(str(a), str(b), **_check_names(cable_name(a, b), data, CableRecord.model_fields))
     return Topology(graph)
 
 
-def _known(name: str, given: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+def _check_names(name: str, given: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     found = {}
     for key, value in given.items():
         if key in keys:

@@ -12,7 +12,7 @@ __all__ = ["Job", "JobSettings"]
 
 
 class JobSettings(Record):
-    """What a topology may say about its job; see `Job`."""
+    """Attributes that a topology may give for its job; see `Job`."""
 
     return_path: Annotated[Literal["multicast", "unicast", "none"], BeforeValidator(as_written)] = "multicast"
     payload_bytes: Annotated[Whole, Field(gt=0, multiple_of=4)] = 704

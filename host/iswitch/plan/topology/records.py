@@ -1,4 +1,4 @@
-"""What a topology may say about switches, hosts and cables, as pydantic models.
+"""Attributes that a topology may give to switches, hosts and cables, as pydantic models.
 
 The same models check YAML, node-link JSON, GraphML and graphs made by programs.
 """
@@ -126,7 +126,7 @@ class HostRecord(Record):
 
 
 class CableRecord(Record):
-    """A cable between two nodes: Gb/s each way, and the part of it that is reserved for other traffic."""
+    """A cable between two nodes: Gb/s per direction, and the part of it that is reserved for other traffic."""
 
     bw_gbps: Gbps
     name: Text | None = None

@@ -40,7 +40,7 @@ class Topology:
     Parameters
     ----------
     graph : networkx.Graph
-        Nodes have `kind`, ``"host"`` or ``"switch"``; edges have `bw_gbps`, Gb/s each way, full duplex. Other
+        Nodes have `kind`, ``"host"`` or ``"switch"``; edges have `bw_gbps`, Gb/s per direction, full duplex. Other
         attributes are the fields of `HostRecord`, `SwitchRecord` and `CableRecord`; attributes of the graph are the
         settings of `Job`. Hosts without a `role` are workers. Sums end at the host whose role is ``"ps"``; without
         one, the plan chooses a switch as the root. Hosts do not forward.
@@ -172,7 +172,7 @@ class Topology:
         return [node for node in self.switches if self.graph.nodes[node]["aggregates"]]
 
     def free_gbps(self, a: str, b: str) -> float:
-        """Return the Gb/s of a cable, each way, that the job may use."""
+        """Return the Gb/s of a cable, per direction, that the job may use."""
         data = self.graph.edges[a, b]
         return float(data["bw_gbps"] - data.get("reserved_gbps", 0.0))
 

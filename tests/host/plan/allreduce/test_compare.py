@@ -13,8 +13,8 @@ from iswitch.plan.allreduce.learning.greedy import RarestFirst, best_of_episodes
 from iswitch.plan.allreduce.learning.learned import learned_schedule, packaged_policy
 from iswitch.plan.allreduce.learning.network_arrays import NetworkArrays
 from iswitch.plan.allreduce.model.network import Network
-from iswitch.plan.allreduce.model.replay import replay
 from iswitch.plan.allreduce.model.topologies import SERVER_CENTRIC, TOPOLOGIES, TRAINED_ON, build_topology
+from iswitch.plan.allreduce.model.verify import verify
 from iswitch.plan.allreduce.schedulers.exact import find_fewest_rounds
 from iswitch.plan.allreduce.schedulers.in_network import in_network
 from iswitch.plan.allreduce.schedulers.overlap import overlap_phases
@@ -133,16 +133,16 @@ def random_network(seed):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_networks_of_any_shape_get_schedules_that_sum_above_the_bound(seed):
-    """`compare_schedulers` replays what it returns."""
+    """`compare_schedulers` verifies the schedules that it returns."""
     graph = random_network(seed)
     found = compare_schedulers(graph, k=2)
     network = Network(graph)
     assert all(schedule.length >= found.bounds.best for schedule in found.schedules.values())
     assert plain_parameter_server(network).length == plain_parameter_server_rounds(network)
     for schedule in (plain_parameter_server(network), plain_sharded_servers(network), ring(network)):
-        replay(graph, schedule)
+        verify(graph, schedule)
     tree, switches = in_network(network)
-    replay(graph, tree, aggregating=switches)
+    verify(graph, tree, aggregating=switches)
     run(parse(to_xml(graph, found.best)))
 
 

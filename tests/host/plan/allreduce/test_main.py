@@ -13,8 +13,8 @@ from iswitch.plan.allreduce.__main__ import app
 from iswitch.plan.allreduce.files.json_file import from_json
 from iswitch.plan.allreduce.files.msccl import parse, run
 from iswitch.plan.allreduce.learning.policy import Policy
-from iswitch.plan.allreduce.model.replay import replay
 from iswitch.plan.allreduce.model.topologies import TOPOLOGIES, build_topology
+from iswitch.plan.allreduce.model.verify import verify
 from iswitch.plan.allreduce.table import HEADER, make_row
 from iswitch.plan.topology.server_centric import bcube
 
@@ -83,7 +83,7 @@ def test_schedule_writes_files_that_sum(tmp_path):
     assert "best: learned, 8 rounds; no schedule has fewer than 8 (gap 0.0 %)" in result.output
     assert "parameter server, merging    32 rounds" in result.output, "the table's column `merging`, not its `PS`"
     schedule, hosts, aggregating = from_json(paths["json"].read_text())
-    replay(build_topology("BCube(3,1)"), schedule)
+    verify(build_topology("BCube(3,1)"), schedule)
     assert schedule.length == 8 and len(hosts) == 9 and aggregating == []
     run(parse(paths["xml"].read_text()))
     assert paths["png"].read_bytes().startswith(PNG)

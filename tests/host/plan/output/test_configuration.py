@@ -76,7 +76,7 @@ def test_roles_of_the_seed_example():
     made = make_configuration(topology, plan_single_tree(topology))
     job = made["switches"]["S2"]["jobs"]["0"]
     assert (job["role"], job["ranks"], job["slots"], job["window"]) == ("leaf", [3, 4, 5], 27, 32)
-    assert job["parent"] == {"host": "PS", "port": 3, "way": ["S2", "S3", "PS"]}
+    assert job["parent"] == {"host": "PS", "port": 3, "path": ["S2", "S3", "PS"]}
     assert job["members"] == [
         {"worker": "W4", "rank": 3, "port": 2},
         {"worker": "W5", "rank": 4, "port": 0},
@@ -86,7 +86,7 @@ def test_roles_of_the_seed_example():
     assert made["workers"]["W4"]["jobs"]["0"]["sends_to"]["switch"] == "S2"
     assert made["emulator"]["arguments"] is None
     assert made["emulator"]["reasons"][0] == "sums end at the host PS, not at a switch"
-    assert "cables between switches form a loop" in made["emulator"]["reasons"]
+    assert "cables between switches contain a cycle" in made["emulator"]["reasons"]
 
 
 @pytest.mark.parametrize("more", [0.0, 1e-12, 1e-3])
@@ -146,7 +146,7 @@ def test_the_epoch_increases_only_with_changes():
     later, lines = with_next_epoch(first, make_configuration(less, plan_single_tree(less)))
     assert later["epoch"] == 8
     assert "switches.S1.jobs.0.ranks: 0-2 -> 0-3" in lines and "workers.W4.jobs.0.sends_to.switch: S2 -> S1" in lines
-    assert any(line.startswith("workers.W4.jobs.0.way: W4-S1-S2 -> W4-S1") for line in lines)
+    assert any(line.startswith("workers.W4.jobs.0.path: W4-S1-S2 -> W4-S1") for line in lines)
 
 
 def test_after_a_removal_all_other_ports_numbers_and_addresses_stay():

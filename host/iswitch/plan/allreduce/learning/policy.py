@@ -46,7 +46,7 @@ class Policy:
         Matrices and biases of both layers, as ``lower.0``, ``lower.0b``, ``lower.1``, ``lower.1b`` and ``upper...``.
     reproducible : bool
         Compute in binary64 and round to `DECIMALS`. What is equal by symmetry is then equal on every machine, and ties
-        are decided in the same way.
+        are decided identically.
     """
 
     weights: dict[str, Floats]

@@ -1,1 +1,1 @@
-"""The model of rounds: networks, schedules, the checker that replays them, lower bounds, named topologies."""
+"""The model of rounds: networks, schedules, the verifier, lower bounds, named topologies."""

@@ -13,7 +13,7 @@ __all__ = ["Bounds", "find_bounds"]
 class Bounds:
     """Lower bounds in rounds.
 
-    All but `two_phases` hold for every schedule that `replay` accepts without aggregating switches.
+    All but `two_phases` hold for every schedule that `verify` accepts without aggregating switches.
 
     Parameters
     ----------

@@ -14,9 +14,9 @@ from iswitch.plan.allreduce.files.xml_file import to_xml
 from iswitch.plan.allreduce.learning.greedy import greedy_schedule
 from iswitch.plan.allreduce.learning.network_arrays import NetworkArrays
 from iswitch.plan.allreduce.model.network import Network
-from iswitch.plan.allreduce.model.replay import replay
 from iswitch.plan.allreduce.model.schedule import Flow, Op, Schedule
 from iswitch.plan.allreduce.model.topologies import build_topology
+from iswitch.plan.allreduce.model.verify import verify
 from iswitch.plan.allreduce.schedulers.in_network import in_network
 from iswitch.plan.allreduce.schedulers.overlap import overlap_phases
 from iswitch.plan.allreduce.schedulers.parameter_server import (
@@ -46,7 +46,7 @@ def test_json_and_xml_express_the_same_schedule(name, maker):
     schedule = MAKERS[maker](network)
     again, hosts, aggregating = from_json(to_json(network.graph, schedule))
     assert again == schedule and again.rounds == schedule.rounds and hosts == network.servers and aggregating == []
-    replay(network.graph, again)
+    verify(network.graph, again)
     program = parse(to_xml(network.graph, schedule))
     for seed in range(3):
         assert (run(program, seed=seed) == 1).all()
@@ -59,7 +59,7 @@ def test_only_json_expresses_switches_that_sum():
     network = Network(build_topology("Jellyfish(8,3)"))
     schedule, switches = in_network(network)
     again, _, aggregating = from_json(to_json(network.graph, schedule, aggregating=switches))
-    replay(network.graph, again, aggregating=aggregating)
+    verify(network.graph, again, aggregating=aggregating)
     with pytest.raises(ValueError, match="is not a host"):
         to_xml(network.graph, schedule)
 

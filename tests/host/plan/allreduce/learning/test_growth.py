@@ -10,8 +10,8 @@ from iswitch.plan.allreduce.learning.network_arrays import NetworkArrays
 from iswitch.plan.allreduce.learning.policy import DYNAMIC_COUNT, Policy
 from iswitch.plan.allreduce.learning.rollout import dynamic_features, rollout
 from iswitch.plan.allreduce.model.network import PATHS_MAX, Network
-from iswitch.plan.allreduce.model.replay import replay
 from iswitch.plan.allreduce.model.topologies import build_topology
+from iswitch.plan.allreduce.model.verify import verify
 
 SMALL = ("BCube(2,1)", "BCube(3,1)", "DCell(3,1)", "Jellyfish(8,3)", "Jellyfish(4,2,1,2)")
 
@@ -33,12 +33,12 @@ def test_random_episodes_sum_in_every_environment(name, copies):
     for copy in range(copies):
         schedule = growth.schedule(copy, "random")
         assert schedule.length == 2 * rounds[copy]
-        replay(growth.network.graph, schedule)
+        verify(growth.network.graph, schedule)
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_rounds_end_only_when_no_workload_is_left(name):
-    """Workloads are placed one by one. `replay` accepts every candidate, and no usable link stays free."""
+    """Workloads are placed one by one. `verify` accepts every candidate, and no usable link stays free."""
     growth, rng = TreeGrowth(arrays(name), 2), np.random.default_rng(2)
     while not growth.done.all():
         while (open_ := growth.candidates).any():
@@ -53,7 +53,7 @@ def test_rounds_end_only_when_no_workload_is_left(name):
         assert not (could & ~busy[:, :, None]).any()
         growth.end_round()
     for copy in range(2):
-        replay(growth.network.graph, growth.schedule(copy, "stepwise"))
+        verify(growth.network.graph, growth.schedule(copy, "stepwise"))
 
 
 def test_idle_fractions_add_up_to_the_rounds_above_the_port_bound():

@@ -6,9 +6,9 @@ import pytest
 from iswitch.plan.allreduce.learning.greedy import RarestFirst, best_of_episodes, greedy_schedule
 from iswitch.plan.allreduce.learning.network_arrays import NetworkArrays
 from iswitch.plan.allreduce.model.network import Network
-from iswitch.plan.allreduce.model.replay import replay
 from iswitch.plan.allreduce.model.schedule import Flow, Op, Schedule
 from iswitch.plan.allreduce.model.topologies import SERVER_CENTRIC, TOPOLOGIES, build_topology
+from iswitch.plan.allreduce.model.verify import verify
 from iswitch.plan.allreduce.schedulers.overlap import overlap_phases
 from iswitch.plan.allreduce.schedulers.parameter_server import (
     fixed_trees,
@@ -62,7 +62,7 @@ def test_parameter_server_needs_its_closed_form(networks, name):
     schedule = plain_parameter_server(network)
     assert schedule.length == plain_parameter_server_rounds(network)
     assert published is None or schedule.length == published
-    replay(network.graph, schedule)
+    verify(network.graph, schedule)
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
@@ -76,7 +76,7 @@ def test_ring_in_the_order_of_numbers_needs_its_closed_form(networks, name):
         assert schedule.length == published
     elif name.startswith("DCell"):
         assert schedule.length <= published
-    replay(network.graph, schedule)
+    verify(network.graph, schedule)
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
@@ -85,21 +85,21 @@ def test_ring_in_a_suitable_order_needs_one_round_for_each_step(networks, name):
     order = find_ring_order(network)
     schedule = ring(network, order)
     assert schedule.length == ring_rounds(network, order) == 2 * (network.size - 1) == REFERENCE[name][3]
-    replay(network.graph, schedule)
+    verify(network.graph, schedule)
 
 
 @pytest.mark.parametrize("name", SERVER_CENTRIC)
 def test_parameter_server_over_trees_is_at_or_below_its_published_value(networks, name):
     schedule = merging_parameter_server(networks[name])
     assert schedule.length <= REFERENCE[name][1]
-    replay(networks[name].graph, schedule)
+    verify(networks[name].graph, schedule)
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_greedy_is_at_or_below_its_published_value(networks, name):
     network = networks[name]
     schedule = greedy_schedule(NetworkArrays(network))
-    replay(network.graph, schedule)
+    verify(network.graph, schedule)
     assert schedule.length <= REFERENCE[name][4]
 
 
@@ -111,7 +111,7 @@ def test_best_of_k_is_at_or_below_its_published_value(networks, name):
     schedule = overlap_phases(
         best_of_episodes(RarestFirst(), NetworkArrays(network), k=BEST_OF.get(name, 16), seed=0, name="best of k")
     )
-    replay(network.graph, schedule)
+    verify(network.graph, schedule)
     assert schedule.length <= REFERENCE[name][5]
 
 
@@ -125,7 +125,7 @@ def test_overlapping_the_phases_never_lengthens_and_still_sums(networks, name):
     network = networks[name]
     before = fixed_trees(network)
     after = overlap_phases(before)
-    replay(network.graph, after)
+    verify(network.graph, after)
     assert after.length <= before.length and after.flows == before.flows
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from iswitch.plan.allreduce.model.network import Network
-from iswitch.plan.allreduce.model.replay import ScheduleError, replay
 from iswitch.plan.allreduce.model.schedule import Flow, Op, Schedule, list_schedule, mirror
 from iswitch.plan.allreduce.model.topologies import build_topology
+from iswitch.plan.allreduce.model.verify import ScheduleError, verify
 from iswitch.plan.allreduce.schedulers.in_network import in_network, in_network_rounds
 from iswitch.plan.allreduce.schedulers.parameter_server import (
     fixed_trees,
@@ -33,7 +33,7 @@ MAKERS = {
 @pytest.mark.parametrize("name", SMALL)
 def test_every_baseline_sums_every_chunk_once_everywhere(name, maker):
     network = Network(build_topology(name))
-    counts = replay(network.graph, MAKERS[maker](network))
+    counts = verify(network.graph, MAKERS[maker](network))
     assert counts.shape == (network.size,) * 3 and (counts == 1).all()
 
 
@@ -41,10 +41,10 @@ def test_every_baseline_sums_every_chunk_once_everywhere(name, maker):
 def test_switches_that_sum_need_their_closed_form(name):
     network = Network(build_topology(name))
     schedule, switches = in_network(network)
-    replay(network.graph, schedule, aggregating=switches)
+    verify(network.graph, schedule, aggregating=switches)
     assert schedule.length == in_network_rounds(network)
     with pytest.raises(ScheduleError, match="merging node"):
-        replay(network.graph, schedule)
+        verify(network.graph, schedule)
 
 
 def test_the_sums_are_those_of_real_numbers():
@@ -99,7 +99,7 @@ def test_mutants_are_killed(name, maker):
     alive = []
     for what, mutant in mutants(schedule):
         try:
-            replay(network.graph, mutant)
+            verify(network.graph, mutant)
         except ScheduleError:
             continue
         alive.append(what)
@@ -130,40 +130,40 @@ def broken(flow, *, at=0):
 )
 def test_flow_wrong(flow, rule):
     with pytest.raises(ScheduleError, match=rule):
-        replay(*broken(flow))
+        verify(*broken(flow))
 
 
 def test_a_link_used_twice_is_refused():
     graph, schedule = small_schedule()
     with pytest.raises(ScheduleError, match="carries two units"):
-        replay(*broken(replace(schedule.rounds[0][0], chunk=3)))
+        verify(*broken(replace(schedule.rounds[0][0], chunk=3)))
 
 
 def test_a_value_that_the_sender_does_not_hold_is_refused():
     with pytest.raises(ScheduleError, match="holds nothing of h3"):
-        replay(build_topology("BCube(2,1)"), Schedule("x", 4, [[Flow(0, ("h0", "s0.0", "h1"), Op.MERGE, "h3")]]))
+        verify(build_topology("BCube(2,1)"), Schedule("x", 4, [[Flow(0, ("h0", "s0.0", "h1"), Op.MERGE, "h3")]]))
 
 
 def test_copy_beside_another_value_is_refused_in_either_order():
     merge, copy = Flow(0, ("h1", "s0.0", "h0"), Op.MERGE, "h1"), Flow(0, ("h2", "s1.0", "h0"), Op.COPY, "h2")
     for flows in ([merge, copy], [copy, merge], [copy, replace(copy, path=merge.path, origin="h1")]):
         with pytest.raises(ScheduleError, match="a copy and another value"):
-            replay(build_topology("BCube(2,1)"), Schedule("x", 4, [flows]))
+            verify(build_topology("BCube(2,1)"), Schedule("x", 4, [flows]))
 
 
 def test_operation_and_chunks_wrong():
     graph, schedule = small_schedule()
     with pytest.raises(ScheduleError, match="unknown operation"):
-        replay(graph, changed(schedule, 0, 0, replace(schedule.rounds[0][0], op="swap")))
+        verify(graph, changed(schedule, 0, 0, replace(schedule.rounds[0][0], op="swap")))
     with pytest.raises(ScheduleError, match="3 chunks for 4 hosts"):
-        replay(graph, replace(schedule, chunks=3))
+        verify(graph, replace(schedule, chunks=3))
 
 
 def test_values_are_those_at_the_beginning_of_the_round():
     """What h1 sends does not include what it receives in the same round."""
     flows = [Flow(0, ("h3", "s1.1", "h1"), Op.MERGE, "h3"), Flow(0, ("h1", "s0.0", "h0"), Op.MERGE, "h1")]
     with pytest.raises(ScheduleError, match="chunk 0 at h0 has 0 times the contribution of h2, and"):
-        replay(build_topology("BCube(2,1)"), Schedule("x", 4, [flows]))
+        verify(build_topology("BCube(2,1)"), Schedule("x", 4, [flows]))
 
 
 def test_only_copies_have_a_mirror():

@@ -1,4 +1,4 @@
-"""Replay a schedule on the graph and refuse it if it breaks a rule. Shares no code with the schedulers.
+"""Execute a schedule on the graph and refuse it if it breaks a rule. Shares no code with the schedulers.
 
 In a round every directed link carries at most one unit. A flow occupies its whole path for the round, and only switches
 are inside a path. Values are those at the beginning of the round. Only hosts, and the switches that `aggregating`
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from iswitch.plan.allreduce.model.schedule import Schedule
 
-__all__ = ["ScheduleError", "replay"]
+__all__ = ["ScheduleError", "verify"]
 
 Value = NDArray[np.int64]
 
@@ -22,8 +22,8 @@ class ScheduleError(ValueError):
     """A schedule breaks a rule, or its sums are wrong."""
 
 
-def replay(graph: nx.Graph, schedule: Schedule, *, aggregating: Collection[Hashable] = ()) -> NDArray[np.int64]:
-    """Replay a schedule.
+def verify(graph: nx.Graph, schedule: Schedule, *, aggregating: Collection[Hashable] = ()) -> NDArray[np.int64]:
+    """Verify a schedule.
 
     Parameters
     ----------
