@@ -356,7 +356,12 @@ class AsyncWorker(JobWorker):
                 break
             if self._stream.halted:
                 self._stream.halted = False
-                warnings.warn("the job is halted: `push` waits until a worker resumes it", HaltedWarning, stacklevel=3)
+                warnings.warn(
+                    "the job is halted: `push` waits until the client of the switch that halted it resumes it, or until "
+                    "`iswitch end-job` ends the job",
+                    HaltedWarning,
+                    stacklevel=3,
+                )
             elif self._stream.progress == progress:
                 self._raise_stalled()
         with self._keepalive:

@@ -34,11 +34,18 @@ class RecoverableError(IswitchError):
     Base class of SwitchUnreachableError, JobResetError, NotAMemberError, CollectiveTimeoutError and
     MembershipChangedError. The array of the collective may contain own elements in one part and sums in the other, so
     compute it again.
+
+    If `Worker(...)` itself raises such an error, there is no worker yet: make a new Worker. An AsyncWorker has no
+    `rejoin`; each subclass says what its program does.
     """
 
 
 class SwitchUnreachableError(RecoverableError, ConnectionError):
-    """The switch does not answer. `Worker.rejoin(timeout_s=...)` waits until the switch answers again."""
+    """The switch does not answer.
+
+    `Worker.rejoin(timeout_s=...)` waits until the switch answers again. If `Worker(...)` or `AsyncWorker(...)` raised
+    the error, make a new worker when the switch can be reached. A method of an AsyncWorker can be called again.
+    """
 
 
 class RefusedError(IswitchError):
@@ -58,18 +65,25 @@ class RefusedError(IswitchError):
 
 
 class JobResetError(RecoverableError):
-    """Another member reset the job. The next collective must be `sync_state`, which brings all workers to the same step."""
+    """Another member reset the job.
+
+    The next collective of a Worker must be `sync_state`, which brings all workers to the same step. An AsyncWorker
+    cannot go on: close it, and begin again with a new one from saved weights.
+    """
 
 
 class NotAMemberError(RecoverableError):
     """The switch does not know this worker: the worker left or was evicted, the job was ended, or the switch restarted.
 
-    To go on, call `rejoin`, then `sync_state`; or make a new Worker.
+    A Worker calls `rejoin`, then `sync_state`. In place of an AsyncWorker, make a new one with elastic=True.
     """
 
 
 class CollectiveTimeoutError(RecoverableError, TimeoutError):
     """A collective made no progress for `timeout_s`, or some workers did not join within `join_timeout_s`.
+
+    If `Worker(...)` or `AsyncWorker(...)` raised the error, make a new worker. A method of an AsyncWorker can be called
+    again.
 
     Parameters
     ----------
@@ -90,7 +104,10 @@ class MembershipChangedError(RecoverableError):
 
 
 class MismatchError(IswitchError):
-    """The workers of a job do not call the same collective: sizes or number formats differ. The program is wrong."""
+    """The workers of a job do not call the same collective: sizes or number formats differ.
+
+    The program is wrong. Correct it, and start all workers again.
+    """
 
 
 class DivergedError(IswitchError):
@@ -124,11 +141,18 @@ class TaintWarning(UserWarning):
 
 
 class HaltedWarning(UserWarning):
-    """A worker has halted the job. A collective, or `push`, waits until a worker resumes the job."""
+    """The job is halted: a collective, or `push`, waits until the job is resumed.
+
+    `Worker.resume` resumes the job. An AsyncWorker has no such method, because it cannot halt its job either; another
+    client of the switch did that, and must resume the job.
+    """
 
 
 class MissingWarning(UserWarning):
-    """A sum lacks workers that were expected: they have left, were evicted, or the threshold was lowered."""
+    """A sum lacks workers that were expected: they have left, were evicted, or the threshold was lowered.
+
+    `Reduction.absent` names their ranks.
+    """
 
 
 class AbandonedJobWarning(UserWarning):

@@ -131,8 +131,8 @@ class Reduction:
         if warn_missing:
             warnings.warn(
                 f"the sum of collective {number} lacks {format_ranks(warn_missing)}: the worker has left, the switch evicted it after "
-                "`evict_s` of silence, or a worker lowered the threshold. `Reduction.counts` gives the number of workers in each "
-                "segment. The next warning comes when other ranks are missing",
+                "`evict_s` of silence, or a worker lowered the threshold. `Reduction.absent` names these ranks, and `Reduction.counts` "
+                "gives the number of workers in each segment. The next warning comes when other ranks are missing",
                 MissingWarning,
                 stacklevel=4,
             )

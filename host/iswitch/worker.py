@@ -78,7 +78,8 @@ class Worker(JobWorker):
         TaintWarning, or do nothing.
     elements : int, optional
         Elements in a segment, the same for all workers. Default: the most that the switch, or the tree of switches,
-        accepts. A tree needs it if some workers are attached to the root: pass `Config.uplink_elements`.
+        accepts. A tree needs it if some workers are attached to the root: pass `uplink_elements` of the switch's
+        configuration, `iswitch.config.Config(...).uplink_elements`.
     timeout_s : float
         Seconds without progress before a collective raises CollectiveTimeoutError, default 300. Set it above the
         longest compute time of the slowest worker.

@@ -3,11 +3,13 @@
 from enum import IntEnum
 from typing import NamedTuple
 
+from iswitch.control.refusals import RESUME
+
 __all__ = ["COUNTERS", "Counter", "Severity", "counter_entry", "explain_counter", "rise_lines", "unusual_rises"]
 
 
 class Severity(IntEnum):
-    """What a counter above zero says about a network."""
+    """What a counter above zero indicates about a network."""
 
     NORMAL = 0
     """Normal operation."""
@@ -23,7 +25,7 @@ class Counter(NamedTuple):
     Attributes
     ----------
     severity : Severity
-        What a value above zero says about the network.
+        What a value above zero indicates about the network.
     meaning : str
         What is counted.
     remedy : str
@@ -100,7 +102,7 @@ COUNTERS: dict[str, Counter] = {
         "frames from before the job was reset",
         "if the count rises, stop the workers that missed the reset",
     ),
-    "HALTED": Counter(Severity.NOTABLE, "contributions to a halted job", "call `resume` in any of its workers"),
+    "HALTED": Counter(Severity.NOTABLE, "contributions to a halted job", RESUME),
     "MEMBER": Counter(
         Severity.NOTABLE,
         "frames from a worker that is not, or no longer, a member of its job",
@@ -174,7 +176,7 @@ COUNTERS: dict[str, Counter] = {
     "RESULTS": Counter(Severity.NORMAL, "results completed"),
     "RESENT": Counter(
         Severity.NOTABLE,
-        "results sent again to one worker: packets from the switch get lost",
+        "results resent to one worker: packets from the switch get lost",
         "if there are many, look for TX_DROP_RESULT, and for receivers whose buffers are too small (net.core.rmem_max)",
     ),
     "FORCED": Counter(

@@ -4,7 +4,10 @@ from typing import NamedTuple
 
 from iswitch.wire import Reason
 
-__all__ = ["REFUSALS", "Refusal"]
+__all__ = ["REFUSALS", "RESUME", "Refusal"]
+
+RESUME = "call `Worker.resume` in any of its workers; `iswitch end-job` ends an asynchronous job"
+"""The remedy for a halted job."""
 
 
 class Refusal(NamedTuple):
@@ -25,17 +28,19 @@ class Refusal(NamedTuple):
 REFUSALS: dict[Reason, Refusal] = {
     Reason.JOB: Refusal(
         "there is no such job",
-        "check the job number: the job has ended, the switch was restarted, or the switch has fewer `jobs`; a "
-        "worker that was in the job calls `rejoin`",
+        "check the job number: the job has ended, the switch was restarted, or the switch has fewer `jobs`; if this worker was "
+        "in the job, call `Worker.rejoin`, or make a new AsyncWorker",
     ),
-    Reason.EPOCH: Refusal("the job was reset meanwhile", "call `rejoin`, then `sync_state`"),
+    Reason.EPOCH: Refusal(
+        "the job was reset meanwhile", "call `Worker.rejoin`, then `sync_state`, or make a new AsyncWorker"
+    ),
     Reason.MEMBER: Refusal(
         "the rank is taken, out of range, not one of those below this switch, or not a live member; or the job is a tree of "
         "switches that is running",
         "give every worker its own rank from 0 to world - 1, or rank=None to let the switch choose; no worker can join a running "
         "tree, so end its job at the root and start all workers",
     ),
-    Reason.TOKEN: Refusal("the token is not the member's", "make a new Worker"),
+    Reason.TOKEN: Refusal("the token is not the member's", "make a new Worker or AsyncWorker"),
     Reason.NUMBER: Refusal("this member has sent a newer control message", "send it again"),
     Reason.KEY: Refusal(
         "the key is not the job's", "use the job's key, or another job number: another program may have this number"
@@ -56,7 +61,7 @@ REFUSALS: dict[Reason, Refusal] = {
     ),
     Reason.ELEMENTS: Refusal(
         "`elements` is not the job's, or above the limit of the switch or of its tree of switches",
-        "start all workers with the same `elements`, in a tree `Config.uplink_elements`, or leave it out",
+        "start all workers with the same `elements`, in a tree `iswitch.config.Config(...).uplink_elements`, or leave it out",
     ),
     Reason.MODE: Refusal("`mode` is not the job's", "start all workers with the same `mode`"),
     Reason.DEADLINE: Refusal(
@@ -77,7 +82,7 @@ REFUSALS: dict[Reason, Refusal] = {
         "asynchronous jobs, as in a tree of switches",
         "start all workers of one class and with vectors of the same `size`, each at the same switch",
     ),
-    Reason.HALTED: Refusal("the job is halted", "call `resume` at any of its workers"),
+    Reason.HALTED: Refusal("the job is halted", RESUME),
     Reason.ACTION: Refusal(
         "the switch does not know this action, or its place in a tree of switches forbids it",
         "in a tree of switches, reset a job at the root; halt a job or complete a segment by force only in jobs of one switch; "

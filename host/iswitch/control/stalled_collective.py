@@ -84,8 +84,8 @@ class StalledCollective:
         return MismatchError(
             f"the workers of {self.job_name} do not call the same collective: {format_ranks(slot.arrived)} {verb} {theirs}, and this "
             f"worker, rank {self.ring.membership.member}, sums {self.elements:,} {dtype} elements. All workers must "
-            "call the same collectives, on arrays of the same size and dtype, in the same order: compare the programs. Before its next "
-            "collective, this worker must call `rejoin`, then `sync_state`"
+            "call the same collectives, on arrays of the same size and dtype, in the same order: compare the programs, correct them, "
+            "and start all workers again"
         )
 
     def timeout_error(self, before: dict[str, int], timeout_s: float, progress: str) -> CollectiveTimeoutError:

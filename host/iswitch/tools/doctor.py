@@ -13,6 +13,7 @@ from iswitch.config import Config
 from iswitch.control.client import Control
 from iswitch.control.counters import Severity, counter_entry
 from iswitch.control.inspection import JobView, MemberView, awaited_ranks, read_job, read_member, read_progress
+from iswitch.control.refusals import RESUME
 from iswitch.driver.udp import UdpTransport
 from iswitch.errors import IswitchError, SwitchUnreachableError
 from iswitch.tools.path_checks import (
@@ -183,7 +184,7 @@ def _check_job(job: JobView, members: list[MemberView], awaited: list[int]) -> F
         f"{job.state.name.lower()}, {len(job.live)} of {job.world} workers, threshold {job.threshold}",
     )
     if job.state == JobState.HALTED:
-        return Finding(name, Mark.WARNING, figure, "call `resume` in any of its workers")
+        return Finding(name, Mark.WARNING, figure, RESUME)
     if job.state == JobState.FORMING:
         return Finding(
             name,
