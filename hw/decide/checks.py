@@ -96,11 +96,11 @@ class Checks(wiring.Component):
         ]
         m.d.sync += self.payload.eq(payload)
         m.d.comb += body.eq(scan.length - FRAME_BYTES)
-        bare = kind.receipt | kind.claim
-        types, above = kind.control | bare | kind.contribution | kind.replay_request, Const(0)
+        has_no_payload = kind.receipt | kind.claim
+        types, above = kind.control | has_no_payload | kind.contribution | kind.replay_request, Const(0)
         if self.config.replay:
             m.d.comb += kind.replay_request.eq(type == Type.REQUEST)
-        format_good = bare | (format == job.numeric) | (format == Format.INT32)
+        format_good = has_no_payload | (format == job.numeric) | (format == Format.INT32)
         sizes = [(~kind.control | (body == CONTROL.itemsize), Outcome.LENGTH)]
         payload_good = Signal()
         if self.config.uplinks:
@@ -121,14 +121,17 @@ class Checks(wiring.Component):
                 (kind.uplink, UPLINK_TAIL.itemsize, wide),
                 (kind.parent_result, TAIL_BYTES, 0),
             ):
-                numbers = Signal.like(body)
-                m.d.comb += numbers.eq(scan.length - (FRAME_BYTES + tail))
+                element_bytes = Signal.like(body)
+                m.d.comb += element_bytes.eq(scan.length - (FRAME_BYTES + tail))
                 with m.If(tailed):
-                    m.d.comb += [payload.eq(numbers >> halves), ends_well.eq((body > tail) & ~(numbers[0] & halves))]
+                    m.d.comb += [
+                        payload.eq(element_bytes >> halves),
+                        ends_well.eq((body > tail) & ~(element_bytes[0] & halves)),
+                    ]
             format_good = Mux(
                 kind.uplink, (format == Format.INT32) | (format == uplink_format(job.numeric)), format_good
             )
-        with m.If(bare):
+        with m.If(has_no_payload):
             m.d.comb += payload_good.eq(payload == 0)
         with m.Else():
             m.d.comb += payload_good.eq(ends_well & (payload != 0) & (payload[:2] == 0) & (payload[2:] <= job.elements))
@@ -150,18 +153,21 @@ class Checks(wiring.Component):
             (address_good, Outcome.ADDRESS),
             ((job.state != JobState.FORMING) & job.live.bit_select(frame.member, 1), Outcome.FORMING),
             (~kind.claim | job.segments.any(), Outcome.TYPE),
-            (bare | (job.state != JobState.HALTED), Outcome.HALTED),
+            (has_no_payload | (job.state != JobState.HALTED), Outcome.HALTED),
             (format_good, Outcome.FORMAT),
             (payload_good, Outcome.LENGTH),
         ]
         if self.config.uplinks:
             # Who sends for several sends partial sums, and names nobody else; a parent is where it was said to be.
-            said = frame.members | scan.tainted
+            named_ranks = frame.members | scan.tainted
             ring_checks += [
-                (~kind.uplink | ((said & ~Cat(member.ranks, Const(0, 32 - len(member.ranks)))) == 0), Outcome.MEMBER),
+                (
+                    ~kind.uplink | ((named_ranks & ~Cat(member.ranks, Const(0, 32 - len(member.ranks)))) == 0),
+                    Outcome.MEMBER,
+                ),
                 (~kind.contribution | ((member.ranks & (member.ranks - 1)) == 0), Outcome.TYPE),
             ]
-            from_there = (
+            from_parent_address = (
                 (frame.eth_src.as_value() == self.parent.mac)
                 & (frame.ip_src.as_value() == self.parent.ip)
                 & (from_big_endian(frame.udp_src) == UDP_PORT)
@@ -172,7 +178,7 @@ class Checks(wiring.Component):
                     (kind.is_leaf, Outcome.TYPE),
                     (job.state != JobState.NONE, Outcome.JOB),
                     (self.headers.arrival.port == self.parent.port, Outcome.PORT),
-                    (from_there, Outcome.ADDRESS),
+                    (from_parent_address, Outcome.ADDRESS),
                 )
             ]
             checks += [

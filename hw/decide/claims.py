@@ -74,17 +74,17 @@ class Claims(wiring.Component):
         decision = self.decision
         bit = Signal(self.config.members)
         m.d.comb += bit.eq(1 << self.member)
-        waiting, holds = Signal(self.config.members), []
+        waiting, holding_grants = Signal(self.config.members), []
 
         # Serial distances, modulo 2^32 and signed (RFC 1982), and to whom they apply.
-        ahead, beyond, more = Signal(signed(32)), Signal(signed(32)), Signal(signed(32))
+        ahead, beyond, beyond_acknowledged = Signal(signed(32)), Signal(signed(32)), Signal(signed(32))
         m.d.comb += [
             ahead.eq(self.k - Array(row.last)[self.member]),
             beyond.eq(self.at - row.base),
-            more.eq(self.at - Array(self.acknowledged)[self.member]),
+            beyond_acknowledged.eq(self.at - Array(self.acknowledged)[self.member]),
         ]
-        older, repeats, future, unheld, least = Signal(), Signal(), Signal(), Signal(), Signal(SEQ_BITS)
-        m.d.comb += least.eq(0 - job.segments)
+        older, repeats, future, unheld, minus_segments = Signal(), Signal(), Signal(), Signal(), Signal(SEQ_BITS)
+        m.d.comb += minus_segments.eq(0 - job.segments)
         at_or_after, owns, valid, lacks = [], [], [], []
         for k, grant in enumerate(kept):
             # It owns what is 0 to M - 1 ahead of its base: -M < distance <= 0, modulo 2^32.
@@ -92,8 +92,8 @@ class Claims(wiring.Component):
             m.d.comb += distance.eq(grant.base - self.at)
             valid.append(grant.valid & (job.staleness >= k))
             at_or_after.append(valid[k] & (distance >= 0))
-            owns.append(valid[k] & ((distance == 0) | (distance.as_unsigned() > least)))
-            holds.append(valid[k] & (grant.members & bit).any())
+            owns.append(valid[k] & ((distance == 0) | (distance.as_unsigned() > minus_segments)))
+            holding_grants.append(valid[k] & (grant.members & bit).any())
         for k in range(self.config.members):
             lacks.append(job.live[k] & (self.acknowledged[k] != row.base))
         after, owners, holding = Signal(len(kept)), Signal(len(kept)), Signal(len(kept))
@@ -101,11 +101,11 @@ class Claims(wiring.Component):
             older.eq(ahead < 0),
             repeats.eq(ahead == 0),
             future.eq(beyond > 0),
-            unheld.eq(more > 0),
+            unheld.eq(beyond_acknowledged > 0),
             after.eq(Cat(*at_or_after)),
             owners.eq(Cat(*owns)),
             self.behind.eq(Cat(*lacks)),
-            holding.eq(Cat(*holds)),
+            holding.eq(Cat(*holding_grants)),
             waiting.eq(row.waiting | bit),
         ]
 
@@ -122,7 +122,13 @@ class Claims(wiring.Component):
                 m.d.comb += granted.eq(kept[k].members)
             with m.If(holding[k]):
                 m.d.comb += [mine.eq(1), own.eq(kept[k])]
-        kept_own, kept_mine, waited, joins, late = Signal.like(own), Signal(), Signal(), Signal(), Signal.like(waiting)
+        kept_own, kept_mine, waited, any_joining, late = (
+            Signal.like(own),
+            Signal(),
+            Signal(),
+            Signal(),
+            Signal.like(waiting),
+        )
         m.d.comb += age.eq(popcount(after))
         m.d.sync += [
             self.age.eq(age),
@@ -132,7 +138,7 @@ class Claims(wiring.Component):
             kept_mine.eq(mine),
             kept_own.eq(own),
             waited.eq((row.waiting & bit).any()),
-            joins.eq(job.joining.any()),
+            any_joining.eq(job.joining.any()),
             late.eq(job.live & ~waiting),
             enough.eq((popcount(waiting) >= job.threshold) | ~(job.live & ~waiting).any()),
         ]
@@ -169,7 +175,7 @@ class Claims(wiring.Component):
             for k in range(self.config.members):
                 with m.If(bit[k]):
                     m.d.comb += next_row.last[k].eq(self.k)
-            with m.If(joins):
+            with m.If(any_joining):
                 m.d.comb += decision.waits.eq(self.behind)
             with m.Elif(~enough):
                 m.d.comb += decision.waits.eq(late)

@@ -177,21 +177,25 @@ class Core(wiring.Component):
 
         # In an asynchronous job: whom a claim or a newcomer waits for, and whether this is a boundary.
         claim, has_joining = Signal(), Signal()
-        late, absent, join_waiting = Signal(config.members), Signal(config.members, reset_less=True), Signal()
+        late_members, silent_awaited, join_waiting = (
+            Signal(config.members),
+            Signal(config.members, reset_less=True),
+            Signal(),
+        )
         m.d.comb += [
             claim.eq(kind.claim & ~fault),
             has_joining.eq(rows.job_row.segments.any() & rows.job_row.joining.any()),
-            late.eq(Mux(join_waiting, claims.behind & ring.silent, absent)),
+            late_members.eq(Mux(join_waiting, claims.behind & ring.silent, silent_awaited)),
             rows.claims_next.eq(claims.row_next),
         ]
-        m.d.sync += victim.eq(lowest_set(late))
+        m.d.sync += victim.eq(lowest_set(late_members))
         silent_claimants = claimed.waits & ~(1 << frame.member) & ring.silent
 
         noticed_us, noticed = Signal(32), Signal()
-        sends_notice, suppresses_notice, sends_reply, counts, evicts = (
-            Signal(name=name) for name in ("sends_notice", "suppresses_notice", "sends_reply", "counts", "evicts")
+        sends_notice, suppresses_notice, sends_reply, updates_ring, evicts = (
+            Signal(name=name) for name in ("sends_notice", "suppresses_notice", "sends_reply", "updates_ring", "evicts")
         )
-        final_outcome, works, handed_over = Signal(Outcome), Signal(), Signal()
+        final_outcome, works, issued = Signal(Outcome), Signal(), Signal()
         notice, may_notice = Signal(), Signal()
         m.d.sync += [notice.eq(0), may_notice.eq(~noticed | ((held.now_us - noticed_us)[:32] >= NOTICE_INTERVAL_US))]
         for name in NOTICES:
@@ -234,15 +238,15 @@ class Core(wiring.Component):
                     m.next = "IDLE"
             with m.State("COMPARE"):
                 m.d.sync += [fault.eq(checks.fault), outcome.eq(checks.outcome)]
-                m.next = "WEIGH_RULES"
+                m.next = "CLASSIFY"
                 with m.If((kind.control | kind.parent_reply) & ~checks.fault):
                     m.next = "MEMBERSHIP"
                 with m.Elif(kind.replay_request & ~checks.fault):
-                    m.next = "HAND_OVER_REQUEST"
-            with m.State("WEIGH_RULES"):
+                    m.next = "ISSUE_REPLAY"
+            with m.State("CLASSIFY"):
                 # Reasons for and against the frame are registered, each by itself.
                 m.next = "DECIDE"
-            with m.State("HAND_OVER_REQUEST"):
+            with m.State("ISSUE_REPLAY"):
                 m.d.comb += self.verdicts.valid.eq(1)
                 m.d.sync += [self.trace.outcome.eq(Outcome.REPLAY), self.decided.eq(self.verdicts.ready)]
                 if config.replay:
@@ -262,34 +266,34 @@ class Core(wiring.Component):
                     suppresses_notice.eq(notice & ~may_notice),
                     final_outcome.eq(Mux(fault, outcome, Mux(claim, claimed.outcome, ring.decision.outcome))),
                     works.eq(~fault & Mux(claim, claimed.grants, ring.decision.works)),
-                    counts.eq(~fault & ~claim),
+                    updates_ring.eq(~fault & ~claim),
                     evicts.eq(Mux(claim, silent_claimants.any(), ~fault & ring.evicts)),
-                    absent.eq(Mux(claim, silent_claimants, ring.late)),
+                    silent_awaited.eq(Mux(claim, silent_claimants, ring.late)),
                 ]
-                m.next = "HAND_OVER"
-            with m.State("HAND_OVER"):
+                m.next = "ISSUE"
+            with m.State("ISSUE"):
                 # A notice that cannot be verdict_taken on at once holds the frame back; nothing is decided twice.
                 m.d.comb += [
                     self.verdicts.valid.eq(~sends_reply | self.replies.ready),
                     self.replies.valid.eq(sends_reply & self.verdicts.ready),
-                    handed_over.eq((~sends_reply | self.replies.ready) & self.verdicts.ready),
+                    issued.eq((~sends_reply | self.replies.ready) & self.verdicts.ready),
                     verdict.works.eq(works),
                 ]
                 m.d.sync += self.trace.outcome.eq(final_outcome)
-                with m.If(handed_over):
+                with m.If(issued):
                     m.d.comb += [
-                        rows.slot_write.eq(counts & decision.slot_write),
-                        rows.acknowledged_write.eq(Mux(counts & decision.advance, 1 << frame.member, 0)),
+                        rows.slot_write.eq(updates_ring & decision.slot_write),
+                        rows.acknowledged_write.eq(Mux(updates_ring & decision.advance, 1 << frame.member, 0)),
                         rows.heard_write.eq(
                             Mux(fault & (outcome != Outcome.HALTED) | kind.parent_result, 0, 1 << frame.member)
                         ),
-                        decides.eq(counts),
+                        decides.eq(updates_ring),
                         rows.claims_write.eq(claim & claimed.write),
                     ]
                     m.d.sync += [
                         self.decided.eq(1),
                         self.claimed.eq(claim & (claimed.outcome == Outcome.CONTROL)),
-                        self.stats[Stat.ADMITTED].eq(counts & admitted.any()),
+                        self.stats[Stat.ADMITTED].eq(updates_ring & admitted.any()),
                         self.stats[Stat.EVICTED].eq(evicts),
                         self.stats[Stat.NOTICES].eq(sends_notice),
                         self.stats[Stat.NOTICES_SUPPRESSED].eq(suppresses_notice),
@@ -320,10 +324,10 @@ class Core(wiring.Component):
             with m.State("READ_ACKNOWLEDGED"):
                 # The row of what is held shows the frame's own receipt in the next cycle, and what follows of it in the
                 # one after.
-                m.next = "EVICT_ABSENT"
-            with m.State("EVICT_ABSENT"):
+                m.next = "CHECK_LATE"
+            with m.State("CHECK_LATE"):
                 m.next = "ADMIT"
-                with m.If(join_waiting & late.any()):
+                with m.If(join_waiting & late_members.any()):
                     m.d.sync += self.stats[Stat.EVICTED].eq(1)
                     m.next = "EVICT"
             with m.State("ADMIT"):
@@ -363,14 +367,14 @@ class Core(wiring.Component):
                 with m.If(membership.done & self.verdicts.ready & (self.replies.ready | ~membership.answers)):
                     m.d.sync += self.decided.eq(1)
                     m.next = "IDLE"
-                    with m.If(membership.asks_parent):
-                        m.next = "ASK_PARENT"
+                    with m.If(membership.requests_parent):
+                        m.next = "REQUEST_PARENT"
                     with m.Elif(has_joining):
                         m.d.sync += join_waiting.eq(
                             (held.headers.body.action == Action.JOIN) & (membership.body.standing == Standing.JOINING)
                         )
                         m.next = "READ_ACKNOWLEDGED"
-            with m.State("ASK_PARENT"):
+            with m.State("REQUEST_PARENT"):
                 m.d.comb += [tables.control.eq(1), membership.active.eq(1), self.replies.valid.eq(1)]
                 with m.If(self.replies.ready):
                     m.next = "IDLE"
@@ -382,9 +386,9 @@ class Core(wiring.Component):
                 held,
                 reply,
                 job=rows.job_row,
-                leaves=membership.asks_leave,
-                asks=fsm.ongoing("ASK_PARENT"),
-                reports=~fault & decision.reports & fsm.ongoing("HAND_OVER"),
+                leaves=membership.requests_leave,
+                requests_parent=fsm.ongoing("REQUEST_PARENT"),
+                reports=~fault & decision.reports & fsm.ongoing("ISSUE"),
             )
         with m.If(claim):
             build_refusal(m, reply, rows.claims_row.base)

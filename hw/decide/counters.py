@@ -68,12 +68,12 @@ class ChoiceBank(wiring.Component):
         m = Module()
         m.submodules.memory = memory = Memory(shape=unsigned(32), depth=self.choices, init=[])
         put, had, get = memory.write_port(), memory.read_port(domain="comb"), memory.read_port(domain="comb")
-        walk, whole = sweep(m, self.choices, self.wiped), self.wiped
+        walk, swept = sweep(m, self.choices, self.wiped), self.wiped
         m.d.comb += [
             had.addr.eq(self.choice),
-            put.addr.eq(Mux(whole, self.choice, walk)),
-            put.data.eq(Mux(whole, had.data + 1, 0)),
-            put.en.eq(self.happens | ~whole),
+            put.addr.eq(Mux(swept, self.choice, walk)),
+            put.data.eq(Mux(swept, had.data + 1, 0)),
+            put.en.eq(self.happens | ~swept),
             get.addr.eq(self.address),
         ]
         m.d.sync += self.value.eq(get.data)
@@ -111,8 +111,8 @@ class EventBank(wiring.Component):
         above = data.StructLayout({"high": 32 - self.low_bits, "seen": 1})
         m.submodules.memory = memory = Memory(shape=above, depth=depth, init=[])
         put, had, get = memory.write_port(), memory.read_port(domain="comb"), memory.read_port(domain="comb")
-        whole = Signal()
-        walk = sweep(m, depth, whole)
+        swept = Signal()
+        walk = sweep(m, depth, swept)
 
         low = []
         for k, bits in enumerate(self.event_bits):
@@ -126,7 +126,7 @@ class EventBank(wiring.Component):
             top.eq(Array(count[-1] for count in low)[walk]),
             before.eq(had.data),
             visited.eq(walk),
-            self.wiped.eq(whole),
+            self.wiped.eq(swept),
         ]
         m.d.comb += [
             had.addr.eq(walk),

@@ -41,23 +41,26 @@ class LowestMissing(wiring.Component):
         m = Module()
         bits = exact_log2(self.config.slots) + 3
         nearest = (1 << bits - 1) - 1
-        mine, kept, again = Signal(SEQ_BITS), Signal(SEQ_BITS), Signal(SEQ_BITS)
-        m.d.comb += mine.eq(self.acknowledged[self.member])
-        m.d.sync += [kept.eq(mine), again.eq(kept)]
-        distances, counts, own = [], Signal(), Signal(signed(bits))
+        own_seq, own_seq_1, own_seq_2 = Signal(SEQ_BITS), Signal(SEQ_BITS), Signal(SEQ_BITS)
+        m.d.comb += own_seq.eq(self.acknowledged[self.member])
+        m.d.sync += [own_seq_1.eq(own_seq), own_seq_2.eq(own_seq_1)]
+        distances, member_is_live, own = [], Signal(), Signal(signed(bits))
         for k in range(self.config.members):
             distance = Signal(signed(bits), name=f"distance_{k}")
             m.d.sync += distance.eq(
-                Mux(self.live[k] & (self.member != k), (self.acknowledged[k] - mine)[:bits], nearest)
+                Mux(self.live[k] & (self.member != k), (self.acknowledged[k] - own_seq)[:bits], nearest)
             )
             distances.append(distance)
-        m.d.sync += [counts.eq(self.live.bit_select(self.member, 1)), own.eq(Mux(counts, self.gain[:bits], nearest))]
+        m.d.sync += [
+            member_is_live.eq(self.live.bit_select(self.member, 1)),
+            own.eq(Mux(member_is_live, self.gain[:bits], nearest)),
+        ]
         # Of the others by fours in one cycle, of all in the next.
         fours = combine_pairs(lower, combine_pairs(lower, distances))
         least_of = [Signal(signed(bits), name=f"least_of_{k}") for k in range(len(fours))]
         m.d.sync += [one.eq(value) for one, value in zip(least_of, fours, strict=True)]
         last = lower(reduce_tree(lower, least_of), own)
         reference, least = Signal(SEQ_BITS), Signal(signed(bits))
-        m.d.sync += [reference.eq(again), least.eq(last)]
+        m.d.sync += [reference.eq(own_seq_2), least.eq(last)]
         m.d.comb += self.lowest.eq(reference + least)
         return m

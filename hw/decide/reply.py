@@ -42,40 +42,40 @@ def build_reply(m, held: HeldFrame, reply, outcome, *, job, membership, control)
                 m.d.comb += reply.header.count.eq(reason)
 
 
-def build_parent_request(m, held: HeldFrame, reply, *, job, leaves, asks, reports):
-    """Make the reply one to the parent instead: a Join, or if the switch `leaves` a Leave (`asks`), or a receipt
+def build_parent_request(m, held: HeldFrame, reply, *, job, leaves, requests_parent, reports):
+    """Make the reply one to the parent instead: a Join, or if the switch `leaves` a Leave (`requests_parent`), or a receipt
     (`reports`)."""
     parent, report = held.parent, held.decision.report
-    asked = Signal(layout(CONTROL))
+    request_body = Signal(layout(CONTROL))
     m.d.comb += [
-        asked.action.eq(Mux(leaves, Action.LEAVE, Action.JOIN)),
-        asked["format"].eq(job.numeric),
-        asked.fraction.eq(job.fraction),
-        asked.world.eq(job.world),
-        asked.threshold.eq(job.threshold),
-        asked.elements.eq(job.elements),
-        asked.mode.eq(job.mode),
-        asked.deadline_us.eq(job.deadline_us),
-        asked.evict_us.eq(job.evict_us),
-        asked.key.eq(job.key),
-        asked.nonce.eq(job.up_nonce),
+        request_body.action.eq(Mux(leaves, Action.LEAVE, Action.JOIN)),
+        request_body["format"].eq(job.numeric),
+        request_body.fraction.eq(job.fraction),
+        request_body.world.eq(job.world),
+        request_body.threshold.eq(job.threshold),
+        request_body.elements.eq(job.elements),
+        request_body.mode.eq(job.mode),
+        request_body.deadline_us.eq(job.deadline_us),
+        request_body.evict_us.eq(job.evict_us),
+        request_body.key.eq(job.key),
+        request_body.nonce.eq(job.up_nonce),
     ]
-    with m.If(asks | reports):
+    with m.If(requests_parent | reports):
         m.d.comb += [
             reply.port.eq(parent.port),
             reply.address.mac.eq(parent.mac),
             reply.address.ip.eq(parent.ip),
             reply.address.udp.eq(SWITCH_UDP),
-            reply.acknowledges.eq(asks),
+            reply.acknowledges.eq(requests_parent),
             reply.receipt.eq(reports),
-            reply.body.as_value().eq(asked.as_value()),
+            reply.body.as_value().eq(request_body.as_value()),
             reply.header.count.eq(0),
-            reply.header.version_type.eq(version_type(Mux(asks, Type.CONTROL, Type.RECEIPT))),
-            reply.header.epoch.eq(Mux(asks, 0, job.epoch)),
-            reply.header.seq.eq(Mux(asks, leaves, report.seq)),
+            reply.header.version_type.eq(version_type(Mux(requests_parent, Type.CONTROL, Type.RECEIPT))),
+            reply.header.epoch.eq(Mux(requests_parent, 0, job.epoch)),
+            reply.header.seq.eq(Mux(requests_parent, leaves, report.seq)),
             reply.header.member.eq(job.up_member),
             reply.header.token.eq(job.up_token),
-            reply.header.members.eq(Mux(asks, parent.ranks, 0)),
+            reply.header.members.eq(Mux(requests_parent, parent.ranks, 0)),
         ]
     with m.If(reports):
         m.d.comb += [

@@ -12,10 +12,10 @@ from hw.stream.reduction import popcount
 from iswitch.config import Config
 from iswitch.wire import SILENCE_TICK_US, Operation, Outcome, SlotState
 
-__all__ = ["Asked", "Report", "Ring", "RingDecision"]
+__all__ = ["Report", "Ring", "RingDecision", "RingRequest"]
 
 
-class Asked(data.Struct):
+class RingRequest(data.Struct):
     """What the ring has to know of a contribution or a receipt.
 
     In an asynchronous job `requires_all` is 1 and `boundary` is 0, and `covered` says that the seq belongs to a granted
@@ -82,8 +82,8 @@ class Ring(wiring.Component):
 
     It is the longest logic in the switch, so it takes four steps: differences of serial numbers and times, what follows
     of each alone, what follows of several, and the decision. The first three end in registers, the fourth is
-    combinational. Latency 3 cycles, one frame in 4 cycles: the inputs are held for four. `is_leaf` and `asked.length`
-    may come in the second, `asked.covered` and `granted`, the members to whom an asynchronous job granted the seq, in
+    combinational. Latency 3 cycles, one frame in 4 cycles: the inputs are held for four. `is_leaf` and `request.length`
+    may come in the second, `request.covered` and `granted`, the members to whom an asynchronous job granted the seq, in
     the third. `decision`, `evicts` and `late` are valid in the fourth. Nothing stalls.
 
     `silent`, one cycle after `heard`, is the set of members that the switch has not heard from for as long as the job
@@ -99,7 +99,7 @@ class Ring(wiring.Component):
         self.config = config
         super().__init__(
             {
-                "asked": In(Asked),
+                "request": In(RingRequest),
                 "member": In(range(config.members)),
                 "job": In(job_row(config)),
                 "slot": In(slot_row(config)),
@@ -122,25 +122,25 @@ class Ring(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        asked, slot, job, decision = self.asked, self.slot, self.job, self.decision
+        request, slot, job, decision = self.request, self.slot, self.job, self.decision
         uplinks = self.config.uplinks
-        uplink, installing = (asked.uplink, asked.install) if uplinks else (Const(0), Const(0))
+        uplink, installing = (request.uplink, request.install) if uplinks else (Const(0), Const(0))
         slots, window = self.config.slots, self.config.window
 
         # First, serial distances, modulo 2^32 and signed (RFC 1982).
         low = Signal(32)
-        m.d.comb += low.eq(asked.seq - asked.behind)
+        m.d.comb += low.eq(request.seq - request.behind)
         ahead, gain = Signal(signed(32)), Signal(signed(32))
-        mine = Signal(32)
-        m.d.comb += mine.eq(self.acknowledged[self.member])
+        acknowledged_low = Signal(32)
+        m.d.comb += acknowledged_low.eq(self.acknowledged[self.member])
         behind_bad, early, overdue = Signal(), Signal(), Signal()
-        lacking, quiet = [], []
+        lacks_result, is_silent = [], []
         allowed = job.evict_us >> exact_log2(SILENCE_TICK_US)
         for k in range(self.config.members):
             known, silence = Signal(signed(32), name=f"known_{k}"), Signal(TICK_BITS, name=f"silence_{k}")
             m.d.comb += [known.eq(self.acknowledged[k] - slot.seq), silence.eq(self.tick - self.heard[k])]
-            lacking.append(job.live[k] & (known <= 0))
-            quiet.append((allowed != 0) & (silence > allowed))
+            lacks_result.append(job.live[k] & (known <= 0))
+            is_silent.append((allowed != 0) & (silence > allowed))
         lacks, before_start, age, bit = (
             Signal(self.config.members),
             Signal(signed(32)),
@@ -148,27 +148,27 @@ class Ring(wiring.Component):
             Signal(self.config.members),
         )
         same, rejects, tally = Signal(), Signal(), Signal(range(self.config.members + 1))
-        m.d.comb += [before_start.eq(asked.seq - job.admitted_seq), age.eq(self.now_us - slot.opened_us)]
+        m.d.comb += [before_start.eq(request.seq - job.admitted_seq), age.eq(self.now_us - slot.opened_us)]
         m.d.sync += [
             bit.eq(Mux(installing, 0, 1 << self.member)),
-            ahead.eq(asked.seq - slot.seq),
-            same.eq(asked.seq == slot.seq),
-            gain.eq(low - mine),
+            ahead.eq(request.seq - slot.seq),
+            same.eq(request.seq == slot.seq),
+            gain.eq(low - acknowledged_low),
             self.low.eq(low),
-            behind_bad.eq(Mux(asked.receipt, asked.behind > window, asked.behind >= Mux(uplink, slots, window))),
-            lacks.eq(Cat(*lacking)),
-            self.silent.eq(Cat(*quiet)),
+            behind_bad.eq(Mux(request.receipt, request.behind > window, request.behind >= Mux(uplink, slots, window))),
+            lacks.eq(Cat(*lacks_result)),
+            self.silent.eq(Cat(*is_silent)),
             early.eq(before_start < 0),
             overdue.eq((job.deadline_us != 0) & (age >= job.deadline_us)),
             tally.eq(popcount(slot.members)),
-            rejects.eq(Mux(uplink, asked.ranks == 0, asked.tainted & ~job.mode)),
+            rejects.eq(Mux(uplink, request.ranks == 0, request.tainted & ~job.mode)),
         ]
 
         # Second, what each of these says with the slot. It `opens` for a later lap, or `grows`. From here on a frame's
         # kind is in registers.
         after = decision.slot_next
         leaf, receipt, installs = self.is_leaf if uplinks else Const(0), Signal(), Signal()
-        m.d.sync += [receipt.eq(asked.receipt), installs.eq(installing)]
+        m.d.sync += [receipt.eq(request.receipt), installs.eq(installing)]
         opens, grows, collecting, complete, sent_up, stored = (
             Signal(),
             Signal(slot_row(self.config)),
@@ -188,29 +188,32 @@ class Ring(wiring.Component):
             grows.arrived.eq(Mux(opens, 0, slot.arrived) | bit),
             grows.members.eq(Mux(opens, 0, slot.members) | Mux(rejects, 0, bit)),
             grows.expected.eq(Mux(opens, job.live & ~Mux(early, job.admitted, 0), slot.expected)),
-            grows.requires_all.eq(Mux(installs, ~opens & slot.requires_all, asked.requires_all)),
+            grows.requires_all.eq(Mux(installs, ~opens & slot.requires_all, request.requires_all)),
             count.eq(Mux(opens, 0, tally) + (~rejects & bit.any())),  # who adds is not in the slot
         ]
-        gains, jumps, beyond_ring, next_lap, claimed, opens_update = (
-            Signal(name=name) for name in ("gains", "jumps", "beyond_ring", "next_lap", "claimed", "opens_update")
+        advances, advance_too_far, beyond_ring, next_lap, is_async, opens_update = (
+            Signal(name=name)
+            for name in ("advances", "advance_too_far", "beyond_ring", "next_lap", "is_async", "opens_update")
         )
         arrived, members, expected = (
             Signal(self.config.members, name=name) for name in ("arrived", "members", "expected")
         )
-        here, held, enough = (Signal(name=name) for name in ("here", "held", "enough"))
+        already_arrived, result_held, enough = (
+            Signal(name=name) for name in ("already_arrived", "result_held", "enough")
+        )
         closes, other_format, other_length = Signal(), Signal(), Signal()
         m.d.sync += [
-            gains.eq(gain > 0),
-            jumps.eq(gain > slots),
+            advances.eq(gain > 0),
+            advance_too_far.eq(gain > slots),
             beyond_ring.eq(ahead > slots),
             next_lap.eq(ahead == slots),
-            claimed.eq(job.segments.any()),
+            is_async.eq(job.segments.any()),
             opens_update.eq(opens & job.segments.any()),
             arrived.eq(grows.arrived),
             members.eq(grows.members),
             expected.eq(grows.expected),
-            here.eq((slot.arrived & bit).any()),
-            held.eq(collecting | sent_up | (complete & (lacks & ~bit).any())),
+            already_arrived.eq((slot.arrived & bit).any()),
+            result_held.eq(collecting | sent_up | (complete & (lacks & ~bit).any())),
             stored.eq(complete & same),
             enough.eq(has_enough(grows.requires_all, count, job.threshold, overdue & ~opens)),
             closes.eq(
@@ -220,54 +223,65 @@ class Ring(wiring.Component):
             other_format.eq(
                 ~opens
                 & (
-                    (asked.numeric != slot.numeric)
-                    | ((asked.boundary != slot.boundary) | (asked.requires_all != slot.requires_all))
+                    (request.numeric != slot.numeric)
+                    | ((request.boundary != slot.boundary) | (request.requires_all != slot.requires_all))
                     & ~installs
                     & ~(leaf & complete)
                 )
             ),
-            other_length.eq(~opens & (asked.length != slot.length)),
+            other_length.eq(~opens & (request.length != slot.length)),
         ]
 
         # Third, what follows of several: who is expected then, whether those are all there, and what speaks against the
         # frame.
         awaits = Mux(opens_update, self.granted, expected)
-        full, fresh, joins, beyond, stale, taken, outside, repeated, lapped, anybody = (
+        (
+            full,
+            fresh,
+            any_joining,
+            out_of_window,
+            stale,
+            slot_held,
+            not_expected,
+            repeated,
+            wants_unopened_lap,
+            any_granted,
+        ) = (
             Signal(name=name)
             for name in (
                 "full",
                 "fresh",
-                "joins",
-                "beyond",
+                "any_joining",
+                "out_of_window",
                 "stale",
-                "taken",
-                "outside",
+                "slot_held",
+                "not_expected",
                 "repeated",
-                "lapped",
-                "anybody",
+                "wants_unopened_lap",
+                "any_granted",
             )
         )
         awaited, expects, late, granted_late = (
             Signal(self.config.members, name=name) for name in ("awaited", "expects", "late", "granted_late")
         )
-        absent = self.silent & ~bit
+        silent_others = self.silent & ~bit
         m.d.comb += awaited.eq(Mux(collecting, slot.expected & ~slot.arrived, lacks))
         m.d.sync += [
             expects.eq(awaits),
             full.eq(is_complete(awaits, arrived, enough)),
             fresh.eq(opens | (slot.members == 0)),
-            joins.eq(job.joining.any()),
-            late.eq(awaited & absent),
-            granted_late.eq(self.granted & absent),
-            anybody.eq(self.granted.any()),
-            beyond.eq(~installs & (behind_bad | jumps) | (~receipt & beyond_ring)),
+            any_joining.eq(job.joining.any()),
+            late.eq(awaited & silent_others),
+            granted_late.eq(self.granted & silent_others),
+            any_granted.eq(self.granted.any()),
+            out_of_window.eq(~installs & (behind_bad | advance_too_far) | (~receipt & beyond_ring)),
             stale.eq((ahead < 0) | (same & (slot.state == SlotState.EMPTY))),
             # Whoever opens a slot within its window holds the result on the lap before.
-            taken.eq(opens & held),
-            outside.eq(claimed & (opens | collecting) & ~(awaits & bit).any()),
-            repeated.eq(~opens & ~installs & (here | ~collecting)),
+            slot_held.eq(opens & result_held),
+            not_expected.eq(is_async & (opens | collecting) & ~(awaits & bit).any()),
+            repeated.eq(~opens & ~installs & (already_arrived | ~collecting)),
             # Nobody opened the slot that the next lap of an asynchronous job has granted.
-            lapped.eq(asked.want & claimed & asked.covered & next_lap),
+            wants_unopened_lap.eq(request.want & is_async & request.covered & next_lap),
         ]
 
         # Fourth, the decision, and the slot as it will be.
@@ -281,40 +295,40 @@ class Ring(wiring.Component):
             self.late.eq(late),
             self.include.eq(~rejects),
             decision.first.eq(fresh),
-            after.seq.eq(asked.seq),
-            after.numeric.eq(asked.numeric),
-            after.length.eq(asked.length),
-            after.boundary.eq(Mux(installs, ~opens & slot.boundary, asked.boundary)),
+            after.seq.eq(request.seq),
+            after.numeric.eq(request.numeric),
+            after.length.eq(request.length),
+            after.boundary.eq(Mux(installs, ~opens & slot.boundary, request.boundary)),
             after.requires_all.eq(grows.requires_all),
             after.opened_us.eq(Mux(opens, Mux(installs, 0, self.now_us), slot.opened_us)),
             after.state.eq(Mux(installs, SlotState.COMPLETE, Mux(decision.emit, closed, SlotState.COLLECTING))),
             decision.completes.eq(decision.slot_write & (after.state == SlotState.COMPLETE) & ~installs),
-            after.members_changed.eq(decision.completes & after.boundary & joins),
+            after.members_changed.eq(decision.completes & after.boundary & any_joining),
         ]
         if uplinks:
             m.d.comb += [
-                after.ranks.eq(Mux(opens | installs, 0, slot.ranks) | Mux(rejects & ~installs, 0, asked.ranks)),
-                after.tainted.eq(Mux(opens | installs, 0, slot.tainted) | asked.tainted_ranks),
-                after.partial.eq(asked.partial & (uplink | installs) | slot.partial & ~opens & ~installs),
+                after.ranks.eq(Mux(opens | installs, 0, slot.ranks) | Mux(rejects & ~installs, 0, request.ranks)),
+                after.tainted.eq(Mux(opens | installs, 0, slot.tainted) | request.tainted_ranks),
+                after.partial.eq(request.partial & (uplink | installs) | slot.partial & ~opens & ~installs),
             ]
         else:
-            m.d.comb += after.tainted.eq(Mux(opens, 0, slot.tainted) | Mux(asked.tainted, bit, 0))
+            m.d.comb += after.tainted.eq(Mux(opens, 0, slot.tainted) | Mux(request.tainted, bit, 0))
 
-        m.d.comb += [decision.advance.eq(gains & ~installs), decision.operation.eq(Operation.CONTRIBUTE)]
-        with m.If(beyond):
+        m.d.comb += [decision.advance.eq(advances & ~installs), decision.operation.eq(Operation.CONTRIBUTE)]
+        with m.If(out_of_window):
             m.d.comb += [decision.outcome.eq(Outcome.WINDOW), decision.advance.eq(0)]
         with m.Elif(receipt):
             m.d.comb += [
                 decision.outcome.eq(Outcome.RECEIPT),
-                decision.resend.eq(asked.want & stored),
-                waits.eq(asked.want & collecting & same),
+                decision.resend.eq(request.want & stored),
+                waits.eq(request.want & collecting & same),
             ]
-            with m.If(asked.want & sent_up & same):
+            with m.If(request.want & sent_up & same):
                 m.d.comb += [decision.works.eq(1), decision.operation.eq(Operation.SEND_UP)]
-            with m.Elif(lapped):
-                with m.If(held):
+            with m.Elif(wants_unopened_lap):
+                with m.If(result_held):
                     m.d.comb += waits.eq(1)
-                with m.Elif(anybody):
+                with m.Elif(any_granted):
                     m.d.comb += [waits.eq(1), self.late.eq(granted_late)]
                 with m.Else():
                     m.d.comb += [
@@ -335,9 +349,9 @@ class Ring(wiring.Component):
                         m.d.comb += [after.ranks.eq(0), after.partial.eq(0)]
         with m.Elif(stale):
             m.d.comb += decision.outcome.eq(Outcome.STALE)
-        with m.Elif(taken):
+        with m.Elif(slot_held):
             m.d.comb += [decision.outcome.eq(Outcome.SLOT_HELD), waits.eq(~installs)]
-        with m.Elif(outside):
+        with m.Elif(not_expected):
             m.d.comb += decision.outcome.eq(Outcome.WINDOW)
         with m.Elif(other_format):
             m.d.comb += decision.outcome.eq(Outcome.FORMAT)
@@ -346,7 +360,10 @@ class Ring(wiring.Component):
         with m.Elif(installs & stored):
             m.d.comb += decision.outcome.eq(Outcome.DUPLICATE)
         with m.Elif(repeated):
-            m.d.comb += [decision.outcome.eq(Mux(here, Outcome.DUPLICATE, Outcome.LATE)), decision.resend.eq(stored)]
+            m.d.comb += [
+                decision.outcome.eq(Mux(already_arrived, Outcome.DUPLICATE, Outcome.LATE)),
+                decision.resend.eq(stored),
+            ]
             # SET_H may have made enough of what an open slot already has, or its time is over: a repeat ends it.
             with m.If(collecting & closes):
                 m.d.comb += [
@@ -384,18 +401,18 @@ class Ring(wiring.Component):
 
         m.d.comb += self.evicts.eq(waits & self.late.any())
         if uplinks:
-            m.submodules.lowest = worst = LowestMissing(self.config)
-            least, apart = Signal(SEQ_BITS), Signal(signed(32))
-            near = receipt & asked.want & (apart >= 0) & (apart <= window)
+            m.submodules.lowest = lowest_missing = LowestMissing(self.config)
+            least, distance = Signal(SEQ_BITS), Signal(signed(32))
+            in_window = receipt & request.want & (distance >= 0) & (distance <= window)
             repeats = (decision.outcome == Outcome.DUPLICATE) & ~installs
             m.d.sync += self.lowest.eq(least)
             m.d.comb += [
-                worst.acknowledged.eq(self.acknowledged),
-                worst.live.eq(job.live),
-                worst.member.eq(self.member),
-                worst.gain.eq(Mux((gain >= 0) & ~self.departs, gain, 0)),
-                least.eq(worst.lowest),
-                apart.eq(asked.seq - least),
+                lowest_missing.acknowledged.eq(self.acknowledged),
+                lowest_missing.live.eq(job.live),
+                lowest_missing.member.eq(self.member),
+                lowest_missing.gain.eq(Mux((gain >= 0) & ~self.departs, gain, 0)),
+                least.eq(lowest_missing.lowest),
+                distance.eq(request.seq - least),
                 decision.up.eq(
                     leaf
                     & decision.works
@@ -406,8 +423,8 @@ class Ring(wiring.Component):
                     )
                 ),
                 decision.reports.eq(leaf & ((decision.outcome == Outcome.RECEIPT) | repeats) & ~decision.works),
-                decision.report.want.eq(near),
-                decision.report.seq.eq(Mux(near, asked.seq, least)),
-                decision.report.behind.eq(Mux(near, apart, 0)),
+                decision.report.want.eq(in_window),
+                decision.report.seq.eq(Mux(in_window, request.seq, least)),
+                decision.report.behind.eq(Mux(in_window, distance, 0)),
             ]
         return m

@@ -15,7 +15,7 @@ def connect_inputs(m, held: HeldFrame, parents, *, rows, checks, ring, claims):
 
     `parents` has the parent of each job; that of the frame's job comes with the job's row.
     """
-    frame, scan, asked, kind = held.frame, held.headers.arrival.scan, ring.asked, checks.kind
+    frame, scan, request, kind = held.frame, held.headers.arrival.scan, ring.request, checks.kind
     format, asynchronous = format_of(frame), rows.job_row.segments.any()
     m.d.comb += [
         checks.headers.eq(held.headers),
@@ -28,16 +28,16 @@ def connect_inputs(m, held: HeldFrame, parents, *, rows, checks, ring, claims):
         ring.heard.eq(rows.heard),
         ring.now_us.eq(held.now_us),
         ring.granted.eq(claims.granted),
-        asked.receipt.eq(kind.receipt),
-        asked.seq.eq(frame.seq),
-        asked.behind.eq(frame.behind),
-        asked.want.eq(has_flag(frame, ContributionFlag.WANT)),
-        asked.requires_all.eq(has_flag(frame, ContributionFlag.REQUIRES_ALL) | asynchronous),
-        asked.boundary.eq(has_flag(frame, ContributionFlag.BOUNDARY) & ~asynchronous),
-        asked.numeric.eq(format_of_job(format)),
-        asked.length.eq(checks.payload),
-        asked.covered.eq(claims.covered),
-        asked.tainted.eq(is_rejected(format, scan.exponent, rows.job_row.limit)),
+        request.receipt.eq(kind.receipt),
+        request.seq.eq(frame.seq),
+        request.behind.eq(frame.behind),
+        request.want.eq(has_flag(frame, ContributionFlag.WANT)),
+        request.requires_all.eq(has_flag(frame, ContributionFlag.REQUIRES_ALL) | asynchronous),
+        request.boundary.eq(has_flag(frame, ContributionFlag.BOUNDARY) & ~asynchronous),
+        request.numeric.eq(format_of_job(format)),
+        request.length.eq(checks.payload),
+        request.covered.eq(claims.covered),
+        request.tainted.eq(is_rejected(format, scan.exponent, rows.job_row.limit)),
         claims.at.eq(Mux(kind.claim, frame.members, frame.seq)),
         claims.k.eq(frame.seq),
         claims.member.eq(frame.member),
@@ -50,20 +50,20 @@ def connect_inputs(m, held: HeldFrame, parents, *, rows, checks, ring, claims):
         m.d.comb += [
             checks.parent.eq(held.parent),
             ring.is_leaf.eq(held.kind.is_leaf),
-            asked.uplink.eq(kind.uplink),
-            asked.install.eq(kind.parent_result),
-            asked.ranks.eq(rows.member_row.ranks),
-            asked.tainted_ranks.eq(Mux(asked.tainted, rows.member_row.ranks, 0)),
+            request.uplink.eq(kind.uplink),
+            request.install.eq(kind.parent_result),
+            request.ranks.eq(rows.member_row.ranks),
+            request.tainted_ranks.eq(Mux(request.tainted, rows.member_row.ranks, 0)),
         ]
         with m.If(kind.uplink):
             m.d.comb += [
-                asked.ranks.eq(frame.members),
-                asked.tainted_ranks.eq(scan.tainted),
-                asked.partial.eq(scan.partial),
+                request.ranks.eq(frame.members),
+                request.tainted_ranks.eq(scan.tainted),
+                request.partial.eq(scan.partial),
             ]
         with m.If(kind.parent_result):
             m.d.comb += [
-                asked.ranks.eq(frame.members),
-                asked.tainted_ranks.eq(frame.token),
-                asked.partial.eq((frame.format_flags >> FLAGS_SHIFT & ResultFlag.PARTIAL) != 0),
+                request.ranks.eq(frame.members),
+                request.tainted_ranks.eq(frame.token),
+                request.partial.eq((frame.format_flags >> FLAGS_SHIFT & ResultFlag.PARTIAL) != 0),
             ]

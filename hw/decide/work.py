@@ -29,7 +29,7 @@ def _build_sum(m, held: HeldFrame, work, rows, membership, admitted, lowest):
     config, kind, frame, decision = held.config, held.kind, held.frame, held.decision
     job, uplinks, forces, leaf = rows.job_row, config.uplinks, membership.completed.valid, kind.is_leaf
     slot = Signal(slot_row(config))
-    again = ~forces & (decision.operation == Operation.SEND_UP)
+    is_retransmission = ~forces & (decision.operation == Operation.SEND_UP)
     m.d.comb += slot.eq(
         Mux(
             forces,
@@ -85,7 +85,7 @@ def _build_sum(m, held: HeldFrame, work, rows, membership, admitted, lowest):
         with m.If(up):
             m.d.comb += [
                 work.result.flags.eq(
-                    Mux(again, ContributionFlag.RETRANSMISSION, 0)
+                    Mux(is_retransmission, ContributionFlag.RETRANSMISSION, 0)
                     | Mux(slot.boundary, ContributionFlag.BOUNDARY, 0)
                     | Mux(slot.requires_all, ContributionFlag.REQUIRES_ALL, 0)
                 ),

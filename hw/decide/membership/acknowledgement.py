@@ -39,18 +39,18 @@ class Acknowledgement(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config, request, body = self.config, self.request, self.body
-        asked, job = request.headers.body, self.job_row
+        request_body, job = request.headers.body, self.job_row
         exists, bit = Signal(), Signal(config.members)
         joins = (request.action == Action.JOIN) & (self.reason == Reason.DONE)
         m.d.comb += [
             exists.eq(job_exists(request, job)),
             bit.eq(1 << self.member),
-            body.action.eq(asked.action),
+            body.action.eq(request_body.action),
             body.reason.eq(self.reason),
             body.window.eq(config.window),
             body.members.eq(config.members),
-            body.nonce.eq(asked.nonce),
-            body.address.eq(asked.address),
+            body.nonce.eq(request_body.nonce),
+            body.address.eq(request_body.address),
             body.elements.eq(config.elements),
             body.registers.as_value().eq(self.registers),
         ]

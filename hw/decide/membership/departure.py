@@ -20,7 +20,7 @@ class Departure(wiring.Component):
 
     The slots have to be swept then, for none waits for the member any more. If only members are left that were admitted
     but have no state yet, the job ends instead. At a leaf which its parent knows, the parent has to release the
-    switch first: nothing is written, and `asks_parent` says, in the cycle of `done`, that a Leave has to go up. The member's
+    switch first: nothing is written, and `requests_parent` says, in the cycle of `done`, that a Leave has to go up. The member's
     own Leave stays without an answer; its repeats are the timer of the switch's.
 
     The rows of job and member must be here in the cycle of `start`. Takes 1 cycle, with uplinks 5. Procedure: see
@@ -32,7 +32,7 @@ class Departure(wiring.Component):
         writes = {"roster": ("live", "joining"), "entry": ("live",), "claims": ()}
         if config.uplinks:
             writes["status"] = ("ranks",)
-        super().__init__({**procedure_ports(config, writes=writes), "asks_parent": Out(1)})
+        super().__init__({**procedure_ports(config, writes=writes), "requests_parent": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -60,7 +60,7 @@ class Departure(wiring.Component):
             with m.State("LEAVE"):
                 m.next = "IDLE"
                 with m.If(last_member & parent_knows):
-                    m.d.comb += [self.done.eq(1), self.asks_parent.eq(1)]
+                    m.d.comb += [self.done.eq(1), self.requests_parent.eq(1)]
                 with m.Else():
                     m.d.comb += [
                         tables.entry_write.eq(1),

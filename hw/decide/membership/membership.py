@@ -41,7 +41,7 @@ class Membership(wiring.Component):
 
     The answer: `member` and `token` for the header of an acknowledgement, its `body`, and the `reason` in that.
     In a tree a leaf sends no acknowledgement if not `answers`. `unknown`: the parent's reply changed nothing.
-    `asks_parent`: a Join has to go to the `parent`, or a Leave if `asks_leave`.
+    `requests_parent`: a Join has to go to the `parent`, or a Leave if `requests_leave`.
 
     A sequencer starts one procedure after another: Join, Command, Departure, SlotCompletion, RingReset, JobErasure,
     ParentReply, RegisterRead. `active` to `done`: a departure takes 4 cycles for each slot, a Reset and a new job one for
@@ -78,8 +78,8 @@ class Membership(wiring.Component):
                 "is_leaf": In(1),
                 "answers": Out(1),
                 "unknown": Out(1),
-                "asks_parent": Out(1),
-                "asks_leave": Out(1),
+                "requests_parent": Out(1),
+                "requests_leave": Out(1),
             }
         )
 
@@ -125,7 +125,7 @@ class Membership(wiring.Component):
             connect_data(m, tables, procedure.tables, without=KEPT)
             m.d.comb += [procedure.request.eq(request), procedure.member.eq(self.member)]
 
-        reason, asks_parent, suppresses_ack = Signal(Reason), Signal(), Signal()
+        reason, requests_parent, suppresses_ack = Signal(Reason), Signal(), Signal()
 
         def start(state):
             m.d.comb += procedures[state].start.eq(1)
@@ -147,8 +147,8 @@ class Membership(wiring.Component):
                     self.member.eq(frame.member),
                     self.token.eq(frame.token),
                     suppresses_ack.eq(0),
-                    asks_parent.eq(0),
-                    self.asks_leave.eq(0),
+                    requests_parent.eq(0),
+                    self.requests_leave.eq(0),
                     self.unknown.eq(0),
                 ]
                 with m.If(self.active & self.evicts):
@@ -201,16 +201,18 @@ class Membership(wiring.Component):
         job = tables.job_row
         m.d.comb += self.answers.eq(1)
         if config.uplinks:
-            with m.If(departure.asks_parent):
-                m.d.sync += [asks_parent.eq(1), self.asks_leave.eq(1), suppresses_ack.eq(1)]
+            with m.If(departure.requests_parent):
+                m.d.sync += [requests_parent.eq(1), self.requests_leave.eq(1), suppresses_ack.eq(1)]
             with m.If(parent_reply.done):
-                m.d.sync += [asks_parent.eq(parent_reply.asks_parent), self.unknown.eq(parent_reply.unknown)]
+                m.d.sync += [requests_parent.eq(parent_reply.requests_parent), self.unknown.eq(parent_reply.unknown)]
             # A leaf joins above when all ranks below it have joined, and repeats that as its members do.
             all_ranks = Cat(job.ranks, Const(0, 32 - config.members)) == self.parent.ranks
             joins = (request.action == Action.JOIN) & ~request.from_parent & self.is_leaf
             m.d.comb += [
                 self.answers.eq(~request.from_parent & ~suppresses_ack),
-                self.asks_parent.eq(asks_parent | (joins & job_exists(request, job) & ~job.up_running & all_ranks)),
+                self.requests_parent.eq(
+                    requests_parent | (joins & job_exists(request, job) & ~job.up_running & all_ranks)
+                ),
             ]
 
         m.submodules.acknowledgement = acknowledgement = Acknowledgement(config)

@@ -27,7 +27,7 @@ class ParentReply(wiring.Component):
     hear from then on. Or it says that the job runs: then the leaf takes over epoch and first seq, and its ring has to be
     emptied. The acknowledgement of a Leave ends the job here. So does a notice that the parent has no such member. In
     the cycle of `done`, `unknown` says that the frame is not about this job as it is, and changes nothing;
-    `asks_parent`, that a Join has to go up.
+    `requests_parent`, that a Join has to go up.
 
     The job's row must be here in the cycle of `start`. Takes 1 cycle, or 3 if the job runs from now on. Procedure: see
     `procedure_ports`. Source: `acknowledged` and `noticed` of `sim/model/tree_switch.py`.
@@ -37,13 +37,13 @@ class ParentReply(wiring.Component):
         if not config.uplinks:
             raise ValueError(f"ParentReply config must have uplinks, not {config.uplinks!r}")
         self.config = config
-        super().__init__({**procedure_ports(config, writes=WRITES), "unknown": Out(1), "asks_parent": Out(1)})
+        super().__init__({**procedure_ports(config, writes=WRITES), "unknown": Out(1), "requests_parent": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         request, tables = self.request, self.tables
         frame, job, status = request.headers.frame, tables.job_row, tables.status_next
-        said = data.View(layout(ACK), request.headers.body.as_value())
+        ack = data.View(layout(ACK), request.headers.body.as_value())
         m.d.comb += [tables.job.eq(frame.job), *write_back(tables, "status", "roster")]
         # What the frame and the row say, a cycle later.
         acknowledges, of_leave, runs, refused, other_window, other_nonce, other_token, other_epoch, later_epoch = (
@@ -64,11 +64,11 @@ class ParentReply(wiring.Component):
         m.d.comb += epochs_ahead.eq(frame.epoch - job.epoch)
         m.d.sync += [
             acknowledges.eq(type_of(frame) == Type.ACK),
-            of_leave.eq(said.action == Action.LEAVE),
-            runs.eq(said.state == JobState.RUNNING),
-            refused.eq(said.reason != Reason.DONE),
-            other_window.eq(said.window != self.config.window),
-            other_nonce.eq(said.nonce != job.up_nonce),
+            of_leave.eq(ack.action == Action.LEAVE),
+            runs.eq(ack.state == JobState.RUNNING),
+            refused.eq(ack.reason != Reason.DONE),
+            other_window.eq(ack.window != self.config.window),
+            other_nonce.eq(ack.nonce != job.up_nonce),
             other_token.eq(frame.token != job.up_token),
             other_epoch.eq(epochs_ahead != 0),
             later_epoch.eq((epochs_ahead != 0) & ~epochs_ahead[15]),
@@ -90,9 +90,9 @@ class ParentReply(wiring.Component):
                             tables.status_write.eq(~job.up_running),
                             status.up_member.eq(NO_MEMBER),
                             status.up_token.eq(0),
-                            status.up_reason.eq(Mux(said.reason > max(Reason), max(Reason), said.reason)),
+                            status.up_reason.eq(Mux(ack.reason > max(Reason), max(Reason), ack.reason)),
                         ]
-                        with m.If(said.reason == Reason.TOKEN):
+                        with m.If(ack.reason == Reason.TOKEN):
                             m.d.comb += status.up_reason.eq(Reason.DONE)
                     with m.Elif(other_window):
                         m.d.comb += [tables.status_write.eq(1), status.up_reason.eq(Reason.ELEMENTS)]
@@ -102,14 +102,14 @@ class ParentReply(wiring.Component):
                             status.up_member.eq(frame.member),
                             status.up_token.eq(frame.token),
                             status.up_reason.eq(Reason.DONE),
-                            self.asks_parent.eq(1),
+                            self.requests_parent.eq(1),
                         ]
                     # The answer to an earlier Join may come late. Epochs only rise, by one at a Reset.
                     with m.Elif(~other_token & runs & (~job.up_running | later_epoch)):
                         m.d.comb += [
                             tables.status_write.eq(1),
                             status.epoch.eq(frame.epoch),
-                            status.first_seq.eq(said.first_seq),
+                            status.first_seq.eq(ack.first_seq),
                             status.state.eq(JobState.RUNNING),
                             status.up_running.eq(1),
                             tables.roster_write.eq(1),
@@ -121,7 +121,7 @@ class ParentReply(wiring.Component):
                 with m.Elif(other_token | ~job.up_running):
                     m.d.comb += self.unknown.eq(1)
                 with m.Elif(frame.count == Reason.EPOCH):
-                    m.d.comb += self.asks_parent.eq(other_epoch)
+                    m.d.comb += self.requests_parent.eq(other_epoch)
                 with m.Else():
                     m.d.comb += self.follow_up.eq(FollowUp.ERASE_JOB)
             wait_row(m, "READ_JOB", then="EMPTY_RING", cycles=1)

@@ -67,13 +67,13 @@ class Views(wiring.Component):
             self.address[:MEMBER_BITS],
         )
         # Of the rows that have come: which word, and whose.
-        pointed, before, having = Signal.like(self.member), Signal(MEMBER_BITS), Signal(MEMBER_BITS)
-        m.d.sync += [self.member.eq(member), pointed.eq(self.member), before.eq(low), having.eq(before)]
-        word = having[:WORD_BITS]
+        pointed, before, member_read = Signal.like(self.member), Signal(MEMBER_BITS), Signal(MEMBER_BITS)
+        m.d.sync += [self.member.eq(member), pointed.eq(self.member), before.eq(low), member_read.eq(before)]
+        word = member_read[:WORD_BITS]
         points, values = [], []
         for base, below, there, value in (
             (Register.JOBS_VIEW, WORD_BITS, 1, self._job(m).as_value().word_select(word, 32)),
-            (Register.HAVE_VIEW, MEMBER_BITS, low < config.members, self.acknowledged[having]),
+            (Register.HAVE_VIEW, MEMBER_BITS, low < config.members, self.acknowledged[member_read]),
             (
                 Register.MEMBERS_VIEW,
                 WORD_BITS + MEMBER_BITS,
@@ -88,12 +88,12 @@ class Views(wiring.Component):
             ),
         ):
             number, size = self.address[below : below + JOB_BITS], below + JOB_BITS
-            inside, point, sought, known = self.address[size:] == base >> size, Signal(), Signal(), Signal()
-            m.d.sync += [point.eq(inside), sought.eq(inside & there & (number < config.jobs)), known.eq(sought)]
+            inside, point, in_view, in_view_1 = self.address[size:] == base >> size, Signal(), Signal(), Signal()
+            m.d.sync += [point.eq(inside), in_view.eq(inside & there & (number < config.jobs)), in_view_1.eq(in_view)]
             with m.If(inside):
                 m.d.sync += [self.job.eq(number), self.slot.eq(slot_number(config, number, slot))]
             points.append(point)
-            values.append(Mux(known & (self.job_row.state != JobState.NONE), value, 0))
+            values.append(Mux(in_view_1 & (self.job_row.state != JobState.NONE), value, 0))
         m.d.sync += self.viewed.eq(Cat(points).any())
         m.d.comb += self.value.eq(reduce(or_, values))
         return m

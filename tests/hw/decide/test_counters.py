@@ -254,7 +254,7 @@ MUTANTS = {
     "a round is counted at every visit": ("put.data.seen.eq(top)", "put.data.seen.eq(1)"),
     "a round is never added": ("(before.seen & ~top)", "0"),
     "too few lower bits": ("(2**max(event_bits) - 1)) + 1", "(2**max(event_bits) - 1)) - 1"),
-    "an event that was not selected counts": ("put.en.eq(self.happens | ~whole)", "put.en.eq(1)"),
+    "an event that was not selected counts": ("put.en.eq(self.happens | ~swept)", "put.en.eq(1)"),
     "another register is shown": (
         "bank.address.eq(BANK * number + self.address[:3])",
         "bank.address.eq(BANK * number + self.address[:2])",

@@ -60,11 +60,11 @@ def test_lowest_is_the_models(members, window):
         ("Mux(self.live[k] & ", "Mux(1 & "),
         ("a < b", "a > b"),
         ("slots) + 3", "slots) + 1"),
-        ("Mux(counts, self.gain[:bits], nearest)", "0"),
+        ("Mux(member_is_live, self.gain[:bits], nearest)", "0"),
         ("& (self.member != k)", ""),
         ("lower(reduce_tree(lower, least_of), own)", "reduce_tree(lower, least_of)"),
         ("eq(reference + least)", "eq(reference)"),
-        ("reference.eq(again)", "reference.eq(mine + 1)"),
+        ("reference.eq(own_seq_2)", "reference.eq(own_seq + 1)"),
     ],
 )
 def test_a_mutant_is_noticed(sound, wrong):

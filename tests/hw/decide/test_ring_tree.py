@@ -9,7 +9,7 @@ from amaranth.hdl import Value
 from amaranth.lib import data
 
 import hw.decide.ring
-from hw.decide.ring import Asked
+from hw.decide.ring import RingRequest
 from hw.interface.rows import job_row, slot_row
 from iswitch.config import Config
 from iswitch.wire import Operation, Outcome, SlotState
@@ -155,8 +155,8 @@ def inputs(one):
     worker = one.kind == WORKER
     ranks, tainted = (1 << one.member, (1 << one.member) * one.rejected) if worker else (one.ranks, one.tainted)
     return {
-        "asked": pack(
-            Asked,
+        "request": pack(
+            RingRequest,
             {
                 "receipt": one.kind == RECEIPT,
                 "want": one.want,
@@ -329,24 +329,24 @@ def test_cases_meet_every_outcome_and_operation():
 MUTANTS = [
     ("Mux(uplink, slots, window)", "window"),
     ("Mux(installing, 0, 1 << self.member)", "1 << self.member"),
-    ("Mux(uplink, asked.ranks == 0, asked.tainted & ~job.mode)", "asked.tainted & ~job.mode"),
+    ("Mux(uplink, request.ranks == 0, request.tainted & ~job.mode)", "request.tainted & ~job.mode"),
     ("Mux(leaf, SlotState.SENT_UP, SlotState.COMPLETE)", "SlotState.COMPLETE"),
     ("Mux(installs, SlotState.COMPLETE, ", "Mux(0, SlotState.COMPLETE, "),
-    ("Mux(installs, ~opens & slot.boundary, asked.boundary)", "asked.boundary"),
-    ("Mux(installs, ~opens & slot.requires_all, asked.requires_all)", "asked.requires_all"),
+    ("Mux(installs, ~opens & slot.boundary, request.boundary)", "request.boundary"),
+    ("Mux(installs, ~opens & slot.requires_all, request.requires_all)", "request.requires_all"),
     ("Mux(installs, 0, self.now_us)", "self.now_us"),
     ("Mux(opens | installs, 0, slot.ranks)", "Mux(opens, 0, slot.ranks)"),
     ("Mux(opens | installs, 0, slot.ranks)", "slot.ranks"),
-    ("Mux(rejects & ~installs, 0, asked.ranks)", "asked.ranks"),
-    ("Mux(rejects & ~installs, 0, asked.ranks)", "Mux(rejects, 0, asked.ranks)"),
+    ("Mux(rejects & ~installs, 0, request.ranks)", "request.ranks"),
+    ("Mux(rejects & ~installs, 0, request.ranks)", "Mux(rejects, 0, request.ranks)"),
     ("Mux(opens | installs, 0, slot.tainted)", "Mux(installs, 0, slot.tainted)"),
     ("slot.partial & ~opens & ~installs", "slot.partial & ~installs"),
     ("slot.partial & ~opens & ~installs", "slot.partial & ~opens"),
-    ("gains & ~installs", "gains"),
+    ("advances & ~installs", "advances"),
     ("~installs & (behind_bad", "(behind_bad"),
-    ("asked.want & sent_up & same", "sent_up & same"),
-    ("asked.want & sent_up & same", "asked.want & sent_up"),
-    ("held.eq(collecting | sent_up | (", "held.eq(collecting | ("),
+    ("request.want & sent_up & same", "sent_up & same"),
+    ("request.want & sent_up & same", "request.want & sent_up"),
+    ("result_held.eq(collecting | sent_up | (", "result_held.eq(collecting | ("),
     ("& ~installs & ~(leaf & complete)", "& ~(leaf & complete)"),
     ("& ~installs & ~(leaf & complete)", "& ~installs"),
     ("& ~installs & ~(leaf & complete)", "& ~installs & ~leaf"),
@@ -356,15 +356,15 @@ MUTANTS = [
     ("after.state.eq(closed)", "after.state.eq(SlotState.COMPLETE)"),
     ("after.ranks.eq(slot.ranks), ", ""),
     (", after.partial.eq(slot.partial)", ""),
-    ("(apart <= window)", "(apart < window)"),
-    ("(apart >= 0)", "(apart > 0)"),
-    ("asked.want & (apart", "1 & (apart"),
-    ("Mux(near, asked.seq, least)", "asked.seq"),
-    ("Mux(near, apart, 0)", "apart"),
+    ("(distance <= window)", "(distance < window)"),
+    ("(distance >= 0)", "(distance > 0)"),
+    ("request.want & (distance", "1 & (distance"),
+    ("Mux(in_window, request.seq, least)", "request.seq"),
+    ("Mux(in_window, distance, 0)", "distance"),
     ("| repeats) & ~decision.works", "| repeats)"),
     ("== Outcome.RECEIPT) | repeats)", "== Outcome.RECEIPT))"),
     ("DUPLICATE) & ~installs", "DUPLICATE)"),
-    ("near = receipt & asked.want", "near = asked.want"),
+    ("in_window = receipt & request.want", "in_window = request.want"),
     ("(gain >= 0) & ~self.departs", "(gain > 1) & ~self.departs"),
     ("decision.reports.eq(leaf & ", "decision.reports.eq("),
     ("decision.up.eq(leaf & ", "decision.up.eq("),

@@ -16,7 +16,7 @@ FLAT = dataclasses.replace(CONFIG, uplinks=False)
 
 
 def depart(config=CONFIG, member=1, is_leaf=0, **job):
-    bench = ProcedureBench(Departure(config), strobes=("asks_parent",))
+    bench = ProcedureBench(Departure(config), strobes=("requests_parent",))
     bench.jobs[0] |= job
     bench.entries[0][member] |= {"live": 1} | ({"ranks": 1 << member} if config.uplinks else {})
     bench.claims[0]["waiting"] = 0b111
@@ -47,7 +47,7 @@ def test_the_last_member_that_has_the_state_ends_the_job(admitted):
 
 def test_the_last_member_of_a_leaf_leaves_when_the_parent_has_released_the_switch():
     bench, outcome = depart(live=0b010, is_leaf=1, up_token=5)
-    assert outcome == (Reason.DONE, FollowUp.NONE, 1, {"asks_parent": [1]})
+    assert outcome == (Reason.DONE, FollowUp.NONE, 1, {"requests_parent": [1]})
     assert (bench.jobs[0]["live"], bench.entries[0][1]["live"]) == (0b010, 1)
     _, outcome = depart(live=0b010, is_leaf=1, up_token=0)
-    assert outcome[1:] == (FollowUp.ERASE_JOB, 1, {"asks_parent": [0]})
+    assert outcome[1:] == (FollowUp.ERASE_JOB, 1, {"requests_parent": [0]})

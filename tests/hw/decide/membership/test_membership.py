@@ -241,7 +241,7 @@ MUTANTS = [
     (core, "rows.admitted_seq_next.eq(rows.claims_row.base)", "rows.admitted_seq_next.eq(rows.job_row.first_seq)"),
     (core, "rows.roster_next.joining.eq(0),", ""),
     (core, "claim & claimed.write", "0"),
-    (core, "counts.eq(~fault & ~claim)", "counts.eq(~fault)"),
+    (core, "updates_ring.eq(~fault & ~claim)", "updates_ring.eq(~fault)"),
     (core, "Mux(claim, claimed.outcome, ring.decision.outcome)", "ring.decision.outcome"),
     (work, "work.result.seq.eq(claim.base)", "work.result.seq.eq(held.frame.seq)"),
     (core, "rows.job_row.segments.any() & rows.job_row.joining.any()", "0"),

@@ -19,7 +19,7 @@ NONCE, TOKEN = 77, 0xDEADBEEF
 
 def reply(body=None, kind=Type.ACK, job=None, **header):
     """What becomes of a reply: a bench with the leaf's job, and the outcome."""
-    bench = ProcedureBench(ParentReply(CONFIG), strobes=("unknown", "asks_parent"))
+    bench = ProcedureBench(ParentReply(CONFIG), strobes=("unknown", "requests_parent"))
     bench.jobs[0] |= {"state": JobState.FORMING, "up_nonce": NONCE, "up_token": TOKEN, "epoch": 5} | (job or {})
     frame = Client.numbered(1).frame(
         kind, bytes(64), **{"version_type": version_type(kind), "token": TOKEN, "epoch": 5, "member": 2} | header
@@ -35,7 +35,7 @@ def test_a_granted_join_gives_the_switch_its_place_and_a_join_goes_up_to_confirm
     bench, outcome = reply(token=5)
     job = bench.jobs[0]
     assert (job["up_member"], job["up_token"], job["up_reason"], job["up_running"]) == (2, 5, Reason.DONE, 0)
-    assert outcome == (Reason.DONE, FollowUp.NONE, 1, {"unknown": [0], "asks_parent": [1]})
+    assert outcome == (Reason.DONE, FollowUp.NONE, 1, {"unknown": [0], "requests_parent": [1]})
 
 
 def test_a_job_that_runs_takes_over_epoch_and_first_seq_and_needs_an_empty_ring():
@@ -75,7 +75,7 @@ def test_the_acknowledgement_of_a_leave_ends_the_job():
 @pytest.mark.parametrize("action", [Action.JOIN, Action.LEAVE])
 def test_an_acknowledgement_with_another_nonce_is_unknown_and_changes_nothing(action):
     bench, outcome = reply({"nonce": NONCE + 1, "action": action})
-    assert outcome == (Reason.DONE, FollowUp.NONE, 1, {"unknown": [1], "asks_parent": [0]})
+    assert outcome == (Reason.DONE, FollowUp.NONE, 1, {"unknown": [1], "requests_parent": [0]})
     assert bench.jobs[0]["up_token"] == TOKEN
 
 
@@ -91,7 +91,7 @@ def test_an_acknowledgement_with_another_nonce_is_unknown_and_changes_nothing(ac
 )
 def test_a_notice_asks_for_the_epoch_or_ends_the_job_if_it_is_about_this_one(reason, job, header, expected):
     _, outcome = reply(kind=Type.NOTICE, job=job, count=reason, **header)
-    assert (outcome.follow_up, outcome.strobes["unknown"][0], outcome.strobes["asks_parent"][0]) == expected
+    assert (outcome.follow_up, outcome.strobes["unknown"][0], outcome.strobes["requests_parent"][0]) == expected
 
 
 def test_config_wrong():
