@@ -150,7 +150,7 @@ def main(
     ]
     for measure in chosen:
         for figure in measure(quick):
-            # Whoever stops it halfway keeps what was measured.
+            # Write after each figure, so that an interrupted run keeps its figures.
             if figure.key.startswith(only):
                 figures.append(figure)
                 if figure.listed:

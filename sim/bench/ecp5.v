@@ -1,7 +1,7 @@
 // The block RAM of an ECP5 (Lattice FPGA-TN-02204) as Yosys' memory_libmap uses it: no output registers, no cascade, both clocks
 // rising. Yosys itself has no model of it. 512 rows of 36 bits; a port of width 18, 9, 4, 2, 1 sees a half row, a byte of nine,
-// and so on of eight of them. What the other port writes in the same cycle reads as its opposite: nothing is promised there, so
-// who relies on it must be seen.
+// and so on of eight of them. What the other port writes in the same cycle reads as its opposite: the datasheet promises
+// nothing there, so that a design which relies on it fails.
 module DP16KD(
   input DIA17, DIA16, DIA15, DIA14, DIA13, DIA12, DIA11, DIA10, DIA9, DIA8, DIA7, DIA6, DIA5, DIA4, DIA3, DIA2, DIA1, DIA0,
   input ADA13, ADA12, ADA11, ADA10, ADA9, ADA8, ADA7, ADA6, ADA5, ADA4, ADA3, ADA2, ADA1, ADA0,

@@ -4,7 +4,7 @@ compared with.
 numpy: a sum tree of our own, 32 children to a node, which on a processor is faster than two by a factor of 3 to 8.
 cpprb (MIT licence): buffer and tree in C++. TorchRL (MIT licence): buffer in Python, tree in C++. It is not among the
 dependencies: up to 0.14.1, and in the nightly wheels of October 2026, its compiled part does not load beside torch
-2.13, and who has one that does is measured with it.
+2.13; it is measured where it is installed and loads.
 
 All hold a record of bytes with each item, draw one item to a stratum (TorchRL: anywhere), and hand out importance
 weights and copies of the records. What the service gets is p^alpha; here the buffers are given p, and take the power

@@ -1,8 +1,8 @@
 """The fastest sum tree in software that we know how to write: C++, 16 children to a node, integers, as the gateware's.
 Records and weights by numpy.
 
-Nobody ships it: it says how much of what others take is the tree's, and is the fair one to compare a sampler in
-hardware with.
+No library contains it. It shows which share of the libraries' time is the tree's, and is the fair software to compare a
+sampler in hardware with.
 """
 
 import ctypes

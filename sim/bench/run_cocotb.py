@@ -34,7 +34,7 @@ VERILATOR = [
 
 def run(simulator: str = "verilator", *, waves: bool = False, only: str = "", folder: Path = BUILD) -> list[Path]:
     """Call `simulate` for the switch."""
-    from hw.synthesis.emit import verilog  # so that `CONFIG` is there for who has no Amaranth
+    from hw.synthesis.emit import verilog  # here, so that `CONFIG` can be imported without Amaranth
 
     return simulate("switch", verilog(CONFIG), MODULE, simulator, waves=waves, only=only, folder=folder)
 
@@ -51,7 +51,7 @@ def simulate(
 ) -> list[Path]:
     """Build the Verilog `text` and run those tests of a module whose names contain `only` with one simulator. Returns
     the folder of each test, with its log and waveform. Raises RuntimeError if a test failed."""
-    from cocotb_tools.runner import get_runner  # so that `CONFIG` is there for who has no runner
+    from cocotb_tools.runner import get_runner  # here, so that `CONFIG` can be imported without cocotb
 
     work = folder / (simulator + "-waves" * waves)
     work.mkdir(parents=True, exist_ok=True)

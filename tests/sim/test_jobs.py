@@ -101,21 +101,21 @@ def counted(board: Board, reader: Client, everybody: list[Client], address: int)
 
 
 @pytest.mark.parametrize(
-    "crime", ["wrong key", "wrong port", "wrong MAC", "wrong IP", "wrong UDP port", "wrong token", "wrong nonce"]
+    "fault", ["wrong key", "wrong port", "wrong MAC", "wrong IP", "wrong UDP port", "wrong token", "wrong nonce"]
 )
-def test_an_unknown_host_changes_nothing_and_is_counted(crime):
+def test_an_unknown_host_changes_nothing_and_is_counted(fault):
     everybody: list[Client] = []
     with Board(CONFIG) as board:
         one, two = joined(board, 0, 2, everybody)
-        thief = Client(one.mac, one.ip, one.udp_port, one.port, one.job, one.key)
-        thief.nonce, thief.member, thief.token, thief.epoch, thief.format = (
+        unknown_host = Client(one.mac, one.ip, one.udp_port, one.port, one.job, one.key)
+        unknown_host.nonce, unknown_host.member, unknown_host.token, unknown_host.epoch, unknown_host.format = (
             one.nonce,
             one.member,
             one.token,
             one.epoch,
             Format.INT32,
         )
-        thief.settings = dict(one.settings)
+        unknown_host.settings = dict(one.settings)
         change = {
             "wrong MAC": ("mac", bytes([2, 9, 9, 9, 9, 9])),
             "wrong IP": ("ip", bytes([10, 9, 9, 9])),
@@ -123,33 +123,36 @@ def test_an_unknown_host_changes_nothing_and_is_counted(crime):
             "wrong token": ("token", one.token ^ 4),
             "wrong nonce": ("nonce", 5),
             "wrong port": ("port", (one.port + 2) % CONFIG.ports),
-        }.get(crime)
+        }.get(fault)
         if change:
-            setattr(thief, *change)
+            setattr(unknown_host, *change)
         seq = one.first_seq
-        if crime == "wrong key":
-            attempts = {thief.end_job(key=1): Reason.KEY, thief.join(**thief.settings | {"key": 1}): Reason.KEY}
-        elif crime == "wrong nonce":
-            attempts = {thief.join(): Reason.TOKEN, thief.join(token=0): Reason.MEMBER}
-        else:
-            contribution = {"wrong port": Outcome.PORT, "wrong token": Outcome.TOKEN}.get(crime, Outcome.ADDRESS)
-            refused = Reason.TOKEN if crime == "wrong token" else Reason.MEMBER
+        if fault == "wrong key":
             attempts = {
-                thief.contribution(seq, np.ones(4, np.int32)): contribution,
-                thief.receipt(seq + 1): contribution,
-                thief.leave(): refused,
-                thief.reset(): refused,
-                thief.set_h(1): refused,
-                thief.halt(): refused,
-                thief.fbcast(seq): refused,
-                thief.join(): Reason.TOKEN,
+                unknown_host.end_job(key=1): Reason.KEY,
+                unknown_host.join(**unknown_host.settings | {"key": 1}): Reason.KEY,
+            }
+        elif fault == "wrong nonce":
+            attempts = {unknown_host.join(): Reason.TOKEN, unknown_host.join(token=0): Reason.MEMBER}
+        else:
+            contribution = {"wrong port": Outcome.PORT, "wrong token": Outcome.TOKEN}.get(fault, Outcome.ADDRESS)
+            refused = Reason.TOKEN if fault == "wrong token" else Reason.MEMBER
+            attempts = {
+                unknown_host.contribution(seq, np.ones(4, np.int32)): contribution,
+                unknown_host.receipt(seq + 1): contribution,
+                unknown_host.leave(): refused,
+                unknown_host.reset(): refused,
+                unknown_host.set_h(1): refused,
+                unknown_host.halt(): refused,
+                unknown_host.fbcast(seq): refused,
+                unknown_host.join(): Reason.TOKEN,
             }
         for frame, expected in attempts.items():
             outcome = expected if isinstance(expected, Outcome) else Outcome.REFUSED
             before = counted(board, two, everybody, 8 + 8 * (outcome // 8))[outcome % 8]
-            board.send(thief.port, frame)
+            board.send(unknown_host.port, frame)
             board.run(100_000)
-            answers = [parse(frame.data) for frame in board.receive(thief.port)]
+            answers = [parse(frame.data) for frame in board.receive(unknown_host.port)]
             if isinstance(expected, Reason):
                 assert [reply.reason for reply in answers] == [expected]
             assert counted(board, two, everybody, 8 + 8 * (outcome // 8))[outcome % 8] == before + 1

@@ -1,5 +1,5 @@
-"""What `python -m hw.board.utilisation` counts: of a component of which one knows it, against the table in docs/boards.md, and in
-a board's report."""
+"""What `python -m hw.board.utilisation` counts: of a component of known size, against the table in docs/boards.md, and in a board's
+report."""
 
 from dataclasses import replace
 
@@ -49,7 +49,7 @@ def build(tmp_path, monkeypatch):
     monkeypatch.setattr(hw.synthesis.timing_paths, "BUILD", tmp_path)
 
 
-def test_a_component_of_which_one_knows(build):
+def test_a_component_of_known_size(build):
     found = count("shelf", Design(Shelf))
     assert {name: found[name] for name in ("FF", "RAMB36", "RAMB18", "URAM", "DSP")} == {
         "FF": 1,

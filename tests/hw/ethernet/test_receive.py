@@ -114,7 +114,7 @@ def test_what_is_too_short_to_have_an_fcs_still_ends_once_with_an_error(lane):
 
 
 def test_short_frames_with_a_right_fcs_are_frames():
-    """Who has a least length must count."""
+    """A consumer that has a minimum length checks it itself."""
     line = [IDLE] * 8
     for length in range(1, 60):
         line = aligned(line + [IDLE] * 8, 0) + frame_of(noise(length) + zlib.crc32(noise(length)).to_bytes(4, "little"))

@@ -1,4 +1,4 @@
-"""The report of `make timing`, on a component of which one knows what the slowest path is."""
+"""The report of `make timing`, on a component whose slowest path is known."""
 
 import json
 from pathlib import Path

@@ -52,7 +52,7 @@ def test_a_call_takes_the_mean_of_those_in_its_turn(monkeypatch):
 
 
 def test_a_step_updates_what_was_drawn():
-    class Told:
+    class Recorder:
         drawn, updated = 0, []
 
         def __init__(self, capacity, record_bytes): ...
@@ -65,7 +65,7 @@ def test_a_step_updates_what_was_drawn():
         def update(self, indices, priorities):
             self.updated.append(indices)
 
-    replay_baselines.calls(made := Told(32, 1), 32, 8, 0)["step"]()
+    replay_baselines.calls(made := Recorder(32, 1), 32, 8, 0)["step"]()
     assert made.updated == ["sample 1 of 8"]
 
 

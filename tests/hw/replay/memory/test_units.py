@@ -35,7 +35,7 @@ def words(contents, address):
 
 
 def check_reader(reader=UnitReader, *, outstanding=8, stalls=0.0, latency=1, count=60, slow=None, size=SIZE):
-    """slow: stalls of who takes the beats, if others than all others' are meant."""
+    """Check a reader. `slow`: stalls of the consumer of beats, if they differ from `stalls`."""
     contents = bytearray(random.Random(2).randbytes(size))
     asked = addresses(count)
     bench = Bench(dut := reader(ADDRESS_BITS, outstanding=outstanding), stalls=stalls)

@@ -58,7 +58,7 @@ def expected(asked, contents):
 
 
 def check(answers, *, answerer=AnswerSender, asked=0.0, heads=0.0, rows=0.0):
-    """stalls: of who asks, who takes heads, who takes rows."""
+    """Check the frames of `answers`. `asked`, `heads`, `rows`: stalls of the source and of the two consumers."""
     contents = np.random.default_rng(7).integers(0, 2**64, list_rows(REPLAY), "<u8").tolist()
     dut = answerer(REPLAY)
     bench = Bench(dut)

@@ -91,7 +91,7 @@ def test_a_row_a_cycle_and_the_first_4_cycles_after_its_word(bus_bits):
 
 
 def check_drops(bus_bits, inlet=RequestReceiver):
-    """Nobody takes rows until all was sent: what fits is decided frame by frame, at its first word."""
+    """Check which frames are dropped if rows stall until all frames were sent: each is decided at its first word."""
     bus_bytes = bus_bits // 8
     lengths = [
         5 * bus_bytes,
