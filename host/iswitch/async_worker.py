@@ -241,12 +241,13 @@ class AsyncWorker(JobWorker):
 
     @property
     def ages(self) -> Counter[int]:
-        """Of this worker's vectors in updates: how often there were how many updates between weights and own update."""
+        """By age, the number of this worker's vectors in updates. An age is the number of updates between a vector's weights
+        and its own update."""
         return self._stream.claims.ages.copy()
 
     @property
     def retransmissions(self) -> int:
-        """Number of contributions that this worker sent more than once."""
+        """Number of contributions that this worker retransmitted."""
         return self._stream.retransmissions
 
     @property
@@ -421,7 +422,7 @@ class AsyncWorker(JobWorker):
         """Receive the weights at a joining worker, or send them to joining workers that have requested them.
 
         At a joining worker, the call fills in the state, and `version` becomes that of the sender. At another worker,
-        the call sends the state if it is this worker's turn, and otherwise returns at once. The state goes over UDP by
+        the call sends the state if this worker was chosen as the sender, and otherwise returns at once. The state goes over UDP by
         a job of its own, for which the switch needs a free job.
 
         Parameters

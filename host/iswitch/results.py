@@ -33,7 +33,7 @@ class Reduction:
     elements : int
         Elements in a segment; the last segment may have fewer.
     retransmissions : int
-        Contributions that this worker sent more than once.
+        Contributions that this worker retransmitted.
     headers : numpy.ndarray
         `iswitch.wire.HEADER`, shape (segments,): the header of each segment's result.
     flagged : bool

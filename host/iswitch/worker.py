@@ -388,7 +388,7 @@ class Worker(JobWorker):
         Parameters
         ----------
         state : numpy.ndarray or sequence of numpy.ndarray
-            Writeable arrays of any dtype without Python objects, of the same sizes on all workers; filled in place.
+            Writeable arrays of any dtype but object, of the same sizes on all workers; filled in place.
         step : int
             Step of this worker's state, 0 to 2^62. The workers take the state with the highest step and, among equal
             steps, that of the lowest rank.
@@ -448,7 +448,7 @@ class Worker(JobWorker):
             self._ring.set_threshold(threshold)
 
     def reset(self) -> None:
-        """Begin the job anew with the same members.
+        """Restart the job with the same members.
 
         The switch drops the collective in progress, so the present or next collective of the other workers raises
         JobResetError. The next collective of all workers must be `sync_state`, because one worker may have received a
@@ -492,7 +492,7 @@ class Worker(JobWorker):
         limit_s = self._join_timeout_s if timeout_s is None else timeout_s
         require_seconds(timeout_s=limit_s)
         self._require_open()
-        if not self._recovery.obstacle:
+        if not self._recovery.failure:
             return
 
         def join(remaining_s: float) -> Membership:
@@ -541,19 +541,19 @@ class Worker(JobWorker):
         bool
             True if the switch has confirmed it.
         """
-        self._recovery.obstacle = "it has left the job"
+        self._recovery.failure = "it has left the job"
         return super().close()
 
     # One collective at the ring
 
     def _handle_burst(self, buffer: memoryview, size: int, segment_bytes: int) -> None:
-        if not self._recovery.obstacle or self._recovery.querying:
+        if not self._recovery.failure or self._recovery.querying:
             with contextlib.suppress(MembershipRejectedError):  # the next collective receives the notice again
                 self._ring.handle_burst(buffer, size, segment_bytes)
 
     def _serve(self) -> float:
         try:
-            if not self._recovery.obstacle:
+            if not self._recovery.failure:
                 return self._ring.serve()
             return self._ring.discard()
         except MembershipRejectedError:  # the next collective receives the notice again
@@ -579,8 +579,8 @@ class Worker(JobWorker):
         self._require_open()
         recovery = self._recovery
         with self._exclusive_call():
-            if recovery.obstacle:
-                raise IswitchError(f"this worker cannot call a collective: {recovery.obstacle}")
+            if recovery.failure:
+                raise IswitchError(f"this worker cannot call a collective: {recovery.failure}")
             if recovery.needs_sync and not within_sync:
                 raise MembershipChangedError(
                     "call `sync_state` before the next collective, on all workers: the switch has admitted new workers, which need the "
@@ -602,7 +602,7 @@ class Worker(JobWorker):
         recovery = self._recovery
         with self._keepalive:
             self._stall = None
-            recovery.obstacle = "an earlier collective failed. Call `rejoin`, then `sync_state`"
+            recovery.failure = "an earlier collective failed. Call `rejoin`, then `sync_state`"
             try:
                 result = self._ring.reduce(
                     values,
@@ -623,7 +623,7 @@ class Worker(JobWorker):
                     f"in the middle of a collective of {self._job_name}: {error}. `rejoin(timeout_s=...)` waits for the switch; "
                     "then call `sync_state`"
                 ) from None
-            recovery.obstacle = ""
+            recovery.failure = None
         return result
 
     def _current_stall(self, elements: int, format: Format) -> StalledCollective:

@@ -1,21 +1,22 @@
 """Jobs that dead workers left behind: how a worker that wants to join recognises such a job, and ends it.
 
-A worker that is killed, or loses power, does not leave its job. In a running job the other members evict it. If all
-members are dead, nobody does, and the job blocks the same program when it is started again. The switch has no timers,
-so a worker that wants to join watches the members. If all of them stay silent for longer than the job's `evict_s`, it
-ends the job by its key and joins again. A live member gives several signs of life within `evict_s`. If one comes, the
-wait ends and the refusal stands. (In a running job not at once: if members are killed one after another, some are alive
-a little longer than the first.)
+A worker that is killed, or loses power, does not leave its job. In a running job, a member that waits for the dead
+worker triggers its eviction. If all members are dead, no member triggers the eviction, and the job blocks a restart of
+the program. The switch has no timers, so a worker that wants to join watches the members. If all of them stay silent
+for longer than the job's `evict_s`, the worker ends the job by its key and joins again. A live member gives several
+signs of life within `evict_s`. After the first such sign, the wait ends and the refusal stands. In a running job the
+worker waits a grace period (`_GRACE_S`), because members that are killed one after another do not die at the same
+moment.
 
 Silence counts only while this worker's own exchange with the switch works without a gap. Live members may be silent or
 unheard before the first look, in an outage of the network, and while this worker itself is stopped. After a gap the
 watch therefore begins again. The switch's own count of silence decides nothing by itself.
 
-When a whole job is started again, several workers do this at the same time. A worker may then end the new job that a
+When a job is started again, several workers do this at the same time. A worker may then end the new job that a
 faster worker has just created, because it read the members before that. This converges: a worker sends its RESET only
 before it joins, a job runs only when all `world` workers have joined, and a worker whose forming job was ended creates
 or joins the next one within the same `Control.join` (its token is refused, and it starts over). So none of these RESETs
-meets a running job, unless the network delivers a copy of one later than `_SETTLE_S`.
+reaches a running job, unless the network delivers a copy of a RESET later than `_SETTLE_S`.
 """
 
 import math
@@ -35,14 +36,14 @@ _LONGEST_GAP_S, _SHORTEST_GAP_S = 1.0, 0.05
 """If the switch's answers are further apart than half of `evict_s`, within these limits, the watch begins again. A live
 member repeats its sign of life within a fifth of `evict_s`, so a shorter gap cannot make it silent for `evict_s`."""
 _LOOKS_PER_GAP = 4
-"""How often the worker looks at the members within the longest gap."""
+"""Looks at the members within the longest gap."""
 _GRACE_S = 2.0
 """A member of a running job is alive if it gives a sign of life later than this after the first look."""
 _SETTLE_S = 0.05
 """Pause between the end of a job and the next Join, in which copies of the RESET that are still in the network arrive."""
-_LIMIT_OF_VANISHED_JOBS = 3
-"""How often the job may have ended by the time that the worker looks at it. After that, the switch itself cannot do
-what the worker asks for."""
+_MAX_RETRIES_JOB_ENDED = 3
+"""Retries when the job has ended before the worker reads it. After that, the refusal is raised: the switch cannot grant
+the request."""
 _SLACK_S = 3 * SILENCE_TICK_US / 1e6
 """How much the computed time of a member's last sign of life differs between two looks although none came."""
 _WRAP_S = 2**16 * SILENCE_TICK_US / 1e6
@@ -57,7 +58,7 @@ class AbandonedJobWatch:
     control : Control
         Carries the messages.
     request : Membership
-        What the worker asks for.
+        The requested membership.
     """
 
     def __init__(self, control: Control, request: Membership):
@@ -73,7 +74,7 @@ class AbandonedJobWatch:
         self._gap_s = _LONGEST_GAP_S
         self._next_look = 0.0
         self._vanished = 0
-        self._judged: tuple[int, Reason] | None = None  # epoch and reason; the same refusal again is final
+        self._last_refusal: tuple[int, Reason] | None = None  # epoch and reason; the same refusal again is final
 
     def look(self) -> JobView:
         """Read the job and its members. Raises SwitchUnreachableError."""
@@ -167,13 +168,13 @@ class AbandonedJobWatch:
                 return
             hopeless = not blocking or not job.evict_us or self._alive.intersection(blocking) or reason == Reason.KEY
             if hopeless or self.control.transport.now() >= deadline:
-                if self._judged != (job.epoch, reason):  # the refusal may have come from an earlier job
-                    self._judged = job.epoch, reason
+                if self._last_refusal != (job.epoch, reason):  # the refusal may have come from an earlier job
+                    self._last_refusal = job.epoch, reason
                     return
                 raise RefusedError(self._message(job, refusal, blocking), reason) from None
             self.control.transport.sleep(self._gap_s / _LOOKS_PER_GAP)
         self._vanished += 1
-        if self._vanished > _LIMIT_OF_VANISHED_JOBS:
+        if self._vanished > _MAX_RETRIES_JOB_ENDED:
             raise refusal
 
     def check(self, rank_taken: bool) -> None:
@@ -183,7 +184,7 @@ class AbandonedJobWatch:
         Parameters
         ----------
         rank_taken : bool
-            Another member has the rank that this worker asks for.
+            Another member has the rank that this worker requests.
 
         Raises
         ------

@@ -66,7 +66,7 @@ class Control(RegisterReader):
         Parameters
         ----------
         request : Membership
-            What the worker asks for.
+            The requested membership.
         timeout_s : float
             Seconds until CollectiveTimeoutError.
         timeout_name : str

@@ -12,7 +12,7 @@ from iswitch.wire import ACK, CONTROL, HEADER, NO_MEMBER, Action, Reason, Type, 
 __all__ = ["Answer", "Exchange"]
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 0.5
-"""Seconds until a message is sent again."""
+"""Seconds until the first retransmission of a message, and the longest pause between two retransmissions."""
 _ACK_VERSION_TYPE = version_type(Type.ACK)
 
 
@@ -37,7 +37,7 @@ class Answer(NamedTuple):
 
 
 class Exchange:
-    """Sends control messages to a switch. Each message is sent again and again until its acknowledgement comes.
+    """Sends control messages to a switch. Each message is retransmitted until its acknowledgement comes.
 
     Parameters
     ----------

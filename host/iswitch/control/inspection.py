@@ -269,7 +269,7 @@ def awaited_ranks(control: RegisterReader, job: JobView, progress: dict[int, int
     Returns
     -------
     list of int
-        Ranks; empty if the job waits for nobody.
+        Ranks; empty if the job waits for no member.
 
     Raises
     ------

@@ -28,7 +28,7 @@ _LEAVE_TIMEOUT_S = 1.0
 
 
 class Member(Protocol):
-    """The end of a ring or of a stream, which knows its membership."""
+    """A ring or stream that records its membership."""
 
     @property
     def membership(self) -> Membership: ...
@@ -41,7 +41,7 @@ def _close(
     transport: Transport,
     owner_pid: int,
     state: dict[str, bool],
-    forget: Callable[[], None],
+    unregister: Callable[[], None],
 ) -> bool:
     """Leave the job and close the transport. Return True if the switch confirmed it.
 
@@ -52,7 +52,7 @@ def _close(
     keepalive.stop()
     confirmed = state["member"] and control.leave(member.membership, timeout_s=_LEAVE_TIMEOUT_S)
     transport.close()
-    forget()
+    unregister()
     return confirmed
 
 
@@ -124,7 +124,7 @@ class JobWorker(ABC):
     @contextmanager
     def _joined(self, request: Membership, *, elastic: bool) -> Iterator[Membership]:
         """Join the job and yield the membership. If the block fails, leave the job."""
-        self._forget = call_before_termination(self._leave_before_termination)
+        self._unregister = call_before_termination(self._leave_before_termination)
         try:
             membership = self._join(request, elastic=elastic)
             self._state["member"] = True
@@ -133,7 +133,7 @@ class JobWorker(ABC):
             if self._state["member"]:
                 self._control.leave(membership)
             self._transport.close()
-            self._forget()
+            self._unregister()
             raise
 
     def _leave_before_termination(self) -> None:
@@ -165,7 +165,7 @@ class JobWorker(ABC):
             self._transport,
             self._owner_pid,
             self._state,
-            self._forget,
+            self._unregister,
         )
 
     @abstractmethod

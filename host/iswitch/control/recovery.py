@@ -1,4 +1,4 @@
-"""The way of a worker back into its job, after an error that ended a collective."""
+"""Recovery of a worker: how it returns to its job after a failed collective."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ logger = logging.getLogger("iswitch")
 
 
 class Recovery:
-    """Records why a worker cannot call collectives, and leads the worker back into its job.
+    """Records why a worker cannot call collectives, and brings the worker back into its job.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class Recovery:
     ring : Ring
         The worker's ring; it restarts whenever the job begins a new epoch.
     state : dict of str to bool
-        "member": whether the switch knows this worker, as far as the worker knows.
+        "member": True while this worker has recorded itself as a member.
     job_name : str
         The job and the switch, for messages.
     not_a_member_error : callable
@@ -50,16 +50,16 @@ class Recovery:
         self.control, self.ring, self.job_name = control, ring, job_name
         self._state, self._not_a_member_error = state, not_a_member_error
         self._renewed: Membership  # in the job's new epoch, since the last rejection
-        self.obstacle = ""
-        """Why the worker cannot call a collective, as the end of a sentence; "" if it can."""
+        self.failure: str | None = None
+        """Why collectives are refused, as the end of a sentence; None if they are not."""
         self.needs_sync = False
         """The next collective must be `sync_state`."""
         self.querying = False
-        """The worker asks the switch a question in the middle of a collective, and results may come with the answer."""
+        """True while the worker queries the switch during a collective; results that arrive meanwhile are accepted."""
 
     @contextmanager
     def query(self) -> Iterator[None]:
-        """In this context the ring accepts results that come while the worker waits for an answer of the switch."""
+        """Accept results in this context, while the worker waits for an answer of the switch."""
         self.querying = True
         try:
             yield
@@ -69,7 +69,7 @@ class Recovery:
     # The switch rejects a frame of this worker
 
     def confirm(self, rejection: MembershipRejectedError) -> None:
-        """Ask the switch whether a rejection is of the present epoch. The network may have delayed an earlier one.
+        """Check at the switch whether a rejection belongs to the present epoch. The network may have delayed an earlier one.
 
         Returns
         -------
@@ -91,7 +91,7 @@ class Recovery:
             with self.query():
                 self._renewed = self.control.renew(self.ring.membership)
         except NotAMemberError as error:
-            self.obstacle, self._state["member"] = str(error), False
+            self.failure, self._state["member"] = str(error), False
             raise
         if self._renewed.epoch != self.ring.membership.epoch:
             raise rejection
@@ -108,13 +108,13 @@ class Recovery:
         """
         if reason == Reason.EPOCH:
             self.ring.restart(self._renewed)
-            self.obstacle, self.needs_sync = "", True
+            self.failure, self.needs_sync = None, True
             raise JobResetError(
                 f"another worker has reset {self.job_name}, and the collective in progress is lost: call `sync_state`, which brings all "
                 "workers to the same step, then go on"
             ) from None
         self._state["member"] = False
-        self.obstacle = f"the switch does not know this worker as a member of {self.job_name}. C{REMEDY[1:]}"
+        self.failure = f"the switch does not know this worker as a member of {self.job_name}. Call `rejoin`, then `sync_state`, or make a new Worker"
         raise self._not_a_member_error(reason, REMEDY) from None
 
     # The worker resets the job, or joins it again
@@ -134,14 +134,14 @@ class Recovery:
         try:
             self._begin_epoch()
         except NotAMemberError as error:
-            self.obstacle, self._state["member"] = str(error), False
+            self.failure, self._state["member"] = str(error), False
             raise
         self.needs_sync = True
 
     def _begin_epoch(self) -> None:
         """Restart the ring in a new epoch. The first of several workers that call this resets the job for all."""
         membership = self.ring.membership
-        renewed = self.control.renew(membership) if self.obstacle else membership
+        renewed = self.control.renew(membership) if self.failure else membership
         if renewed.epoch == membership.epoch:
             try:
                 renewed = self.control.reset(membership)
@@ -152,10 +152,10 @@ class Recovery:
                     raise
                 renewed = self.control.renew(membership)
         self.ring.restart(renewed)
-        self.obstacle = ""
+        self.failure = None
 
     def rejoin(self, join: Callable[[float], Membership], *, timeout_s: float) -> None:
-        """Lead the worker back into its job, as soon as the switch answers.
+        """Bring the worker back into its job, as soon as the switch answers.
 
         Parameters
         ----------
@@ -177,10 +177,10 @@ class Recovery:
         def left_s() -> float:
             return max(deadline - transport.now(), _LEAST_STEP_S)
 
-        while self.obstacle:
+        while self.failure:
             try:
                 self.control.read(Register.MAGIC, timeout_s=left_s())  # waits until the switch answers
-                self._return(join, left_s)
+                self._rejoin_once(join, left_s)
             except SwitchUnreachableError as error:
                 if transport.now() >= deadline:
                     raise SwitchUnreachableError(
@@ -190,12 +190,12 @@ class Recovery:
         self.needs_sync = True
         logger.info("rank %d is back in %s", self.ring.membership.member, self.job_name)
 
-    def _return(self, join: Callable[[float], Membership], left_s: Callable[[], float]) -> None:
-        """Begin a new epoch if the switch knows this worker; otherwise join again."""
+    def _rejoin_once(self, join: Callable[[float], Membership], left_s: Callable[[], float]) -> None:
+        """Begin a new epoch if this worker is recorded as a member and the switch confirms it; otherwise join again."""
         if self._state["member"]:
             try:
                 return self._begin_epoch()
             except NotAMemberError:
                 self._state["member"] = False
         self.ring.restart(join(left_s()))
-        self._state["member"], self.obstacle = True, ""
+        self._state["member"], self.failure = True, None

@@ -46,7 +46,7 @@ def refusal_message(
     refusal : RefusedError
         The refusal of the Join.
     request : Membership
-        What the worker asks for.
+        The requested membership.
     address : str
         Address of the switch.
     members : dict of int to MemberView

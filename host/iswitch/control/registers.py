@@ -96,7 +96,7 @@ class RegisterReader(Exchange):
         )
 
     def replay(self) -> Replay | None:
-        """Return what the replay service was built with, as far as registers say; None if there is no such service."""
+        """Return what the replay service was built with, as the registers report it; None if there is no such service."""
         values = self.registers(Register.REPLAY, len(ReplayRegister))
         built: dict[str, Any] = {register.name.lower(): value for register, value in zip(ReplayRegister, values)}
         return Replay(**built) if any(values) else None
@@ -107,7 +107,7 @@ class RegisterReader(Exchange):
         Parameters
         ----------
         ports : int or None
-            Number of ports. None: ask the switch.
+            Number of ports. None: read it from the switch.
 
         Returns
         -------

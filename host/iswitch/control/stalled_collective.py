@@ -17,7 +17,7 @@ _MISMATCHES = ("LENGTH", "FORMAT")
 the number format or in whether the segment is the last one. They count for the whole switch, so another job or another
 program may have made them rise."""
 _CERTAIN_AFTER = 3
-"""A worker raises MismatchError after so many looks at a slot with another worker's array."""
+"""Looks that must find another worker's array in the slot before the worker raises MismatchError."""
 
 
 class StalledCollective:

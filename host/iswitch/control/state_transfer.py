@@ -66,19 +66,19 @@ def pack_arrays(arrays: Sequence[np.ndarray]) -> np.ndarray:
     Parameters
     ----------
     arrays : sequence of arrays
-        Of any shape and type but Python objects, writeable.
+        Of any shape and numeric dtype, writeable.
 
     Raises
     ------
     TypeError
-        If a value is not an array, or holds Python objects.
+        If a value is not an array, or its dtype is object.
     ValueError
         If an array is not writeable.
     """
     for array in arrays:
         require_array("state", array)
         if array.dtype.hasobject:
-            raise TypeError("state must hold numbers, not Python objects: pass arrays of numbers")
+            raise TypeError("state must have a numeric dtype, not object: pass arrays of numbers")
         if not array.flags.writeable:
             raise ValueError(
                 "state must be writeable, because the state of another worker replaces it: pass copies, and keep them"

@@ -162,7 +162,7 @@ def buffer_octets(buffer: bytes | bytearray | memoryview | np.ndarray) -> np.nda
         )
     if buffer.dtype.hasobject:
         raise TypeError(
-            "buffer must hold numbers, not Python objects: pass `pickle.dumps(objects)`, padded to one length on all workers"
+            "buffer must have a numeric dtype, not object: pass `pickle.dumps(objects)`, padded to one length on all workers"
         )
     return np.ascontiguousarray(buffer).reshape(-1).view(np.uint8)
 

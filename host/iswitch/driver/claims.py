@@ -93,7 +93,8 @@ class Claims:
         self.refused = 0
         """Vectors that were dropped, because their weights were too old."""
         self.ages: Counter[int] = Counter()
-        """How often there were how many updates between the weights of a granted vector and its own update."""
+        """By age, the number of granted vectors. An age is the number of updates between a vector's weights and its own
+        update."""
 
     @property
     def pending(self) -> int:
@@ -123,8 +124,7 @@ class Claims:
         self.send(now)
 
     def send(self, now: float) -> None:
-        """Send the claim for the vector whose turn it is, if it is due. A claim or its answer may be lost, so the claim
-        is repeated."""
+        """Send the claim for the next vector, if it is due. A claim or its answer may be lost, so the claim is repeated."""
         if self._claimed is None:
             self._claimed, self._waiting = self._waiting, None
             if self._claimed is None:

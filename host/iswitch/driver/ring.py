@@ -58,7 +58,7 @@ class CollectiveResult(NamedTuple):
     headers : numpy.ndarray
         `HEADER`, shape (segments,): the headers of the results.
     retransmissions : int
-        Contributions that were sent more than once.
+        Retransmitted contributions.
     flagged : bool
         True if a result is partial or tainted.
     admitted : bool
@@ -75,12 +75,12 @@ class Ring:
     """Sends and receives for one member: `reduce` runs one collective, `serve` works between two.
 
     One thread calls the ring at a time. After MembershipRejectedError, NoProgressError, MismatchError or an interrupt,
-    the ring is out of step with those of the other members until `restart`.
+    the ring is desynchronised until `restart`.
 
     Parameters
     ----------
     transport : Transport
-        Carries frames and tells the time.
+        Carries frames and provides the clock.
     membership : Membership
         The granted membership.
     backlog : int
@@ -185,7 +185,7 @@ class Ring:
         Returns
         -------
         CollectiveResult
-            The headers of the results, and what they say together.
+            The headers of the results, and their combined flags.
 
         Raises
         ------
@@ -266,7 +266,7 @@ class Ring:
         if self._stored:
             stored, self._stored = self._stored, []
             for records in stored:
-                self._take(records)
+                self._handle_datagrams(records)
             self._ledger.advance()
 
     def _close(self, segments: int) -> None:
@@ -365,14 +365,14 @@ class Ring:
         """
         count, rest = divmod(size, segment_bytes)
         try:
-            new_results = self._take(np.ndarray((count, segment_bytes), np.uint8, buffer))
+            new_results = self._handle_datagrams(np.ndarray((count, segment_bytes), np.uint8, buffer))
             if rest:
-                new_results += self._take(np.ndarray((1, rest), np.uint8, buffer, size - rest))
+                new_results += self._handle_datagrams(np.ndarray((1, rest), np.uint8, buffer, size - rest))
         finally:
             self._ledger.advance()
         return new_results
 
-    def _take(self, records: np.ndarray) -> int:
+    def _handle_datagrams(self, records: np.ndarray) -> int:
         """Handle datagrams of one size, uint8, shape (datagrams, bytes). Return the number of new results."""
         count, size = records.shape
         if size < HEADER.itemsize:
@@ -456,7 +456,7 @@ class Ring:
 
         A receipt can be lost, and a job with a threshold below its world would then stop. So the ring repeats receipts
         at growing intervals, with a request for the results that it lacks. If all members must contribute, the next
-        contribution says all that a receipt could.
+        contribution carries all information of a receipt.
 
         Returns
         -------
@@ -481,9 +481,9 @@ class Ring:
         return max(0.0, self._idle_until - now)
 
     def discard(self) -> float:
-        """Between collectives, while the ring is out of step: drop what has come, and give a sign of life now and then.
+        """Between collectives of a desynchronised ring: discard received frames and send a periodic keepalive.
 
-        The sign of life does not answer what comes, because that may be the switch's notice about the last one.
+        A received frame triggers no keepalive, because that frame may be the switch's notice about the last keepalive.
 
         Returns
         -------

@@ -99,7 +99,7 @@ class SegmentLedger:
         self.high = max(self.high, int(indices.max()) + 1)
 
     def record_retransmissions(self, indices: np.ndarray) -> None:
-        """Record that these segments are about to be sent again."""
+        """Record that these segments are about to be retransmitted."""
         self.retransmitted[indices] = True
         self.retransmissions += len(indices)
 

@@ -1,13 +1,13 @@
 """One member's end of an asynchronous job: the window, retransmission, receipts. `docs/protocol.md`, "Asynchronous jobs".
 
-The stream has no thread and waits for nothing but the transport, which also tells the time. Its owner calls `serve`
+The stream has no thread and waits for nothing but the transport, which also provides the clock. Its owner calls `serve`
 when a frame has come or the time that `serve` has returned is over. `claims.py` brings the program's vectors into
 updates, `received_update.py` puts the results of an update together; this module sends, receives, and keeps time.
 
 Segments are named by their *position*, counted from the seq with which this member began: update u has the positions
-from u * M on, with M segments in an update. A member requests a result that it lacks in one of two ways. If the update
-contains its vector, it sends its contribution again: if the slot is complete, the switch answers with the result.
-Otherwise it sends a receipt with the flag `want`.
+from u * M on, with M segments in an update. A member requests a result that it lacks by one of two messages. If the update
+contains its vector, the member retransmits its contribution: if the slot is complete, the switch answers with the
+result. Otherwise the member sends a receipt with the flag `want`.
 """
 
 import math
@@ -49,7 +49,7 @@ class Stream:
     Parameters
     ----------
     transport : Transport
-        Carries frames and tells the time.
+        Carries frames and provides the clock.
     membership : Membership
         The granted membership.
     layout : UpdateLayout
@@ -93,7 +93,7 @@ class Stream:
         self._overflowed = False  # a result was not stored, because the backlog is full
 
         self.retransmissions = 0
-        """Contributions that this member sent more than once."""
+        """Contributions that this member retransmitted."""
         self.progress = 0
         """Bursts and answers with something new in them."""
         self._handled_progress = 0
@@ -147,7 +147,7 @@ class Stream:
     # The program's side
 
     def submit(self, vector: Vector) -> None:
-        """Claim an update for a vector when its turn comes.
+        """Claim an update for a vector when the vector is first in the queue.
 
         Raises
         ------
@@ -221,11 +221,11 @@ class Stream:
         """
         self.bursts_received += 1
         count, rest = divmod(size, segment_bytes)
-        self._take(np.ndarray((count, segment_bytes), np.uint8, buffer))
+        self._handle_datagrams(np.ndarray((count, segment_bytes), np.uint8, buffer))
         if rest:
-            self._take(np.ndarray((1, rest), np.uint8, buffer, size - rest))
+            self._handle_datagrams(np.ndarray((1, rest), np.uint8, buffer, size - rest))
 
-    def _take(self, records: np.ndarray) -> None:
+    def _handle_datagrams(self, records: np.ndarray) -> None:
         """Handle datagrams of one size, uint8, shape (datagrams, bytes)."""
         count, size = records.shape
         if size < HEADER.itemsize:

@@ -4,9 +4,9 @@ A channel has no thread, no socket and no clock. Its owner passes replies to `ha
 what `due` returns after each reply, after each `put`, and at the time that `wake_at` returns. The switch executes
 requests in the order of `put`.
 
-The channel notices a lost request in three ways: a later request is answered AHEAD; a later request is answered, so that
-only the answer of this one can be lost; or its time-out expires. Of several lost requests, the oldest is sent again
-first. After a time-out nothing behind the request is sent before the request is answered.
+The channel detects a lost request by three signs: a later request is answered AHEAD; a later request is answered, so that
+only the answer of this one can be lost; or its time-out expires. Of several lost requests, the oldest is
+retransmitted first. After a time-out nothing behind the request is sent before the request is answered.
 """
 
 import math
@@ -47,7 +47,7 @@ class Channel:
     timer : RetransmissionTimer
         Measures delays and sets time-outs.
     retransmissions : int
-        Requests that were sent again because they, or their answers, were presumed lost.
+        Requests that were retransmitted because they, or their answers, were presumed lost.
     """
 
     def __init__(self, *, session: int, token: int, first: int, window: int):
@@ -135,9 +135,9 @@ class Channel:
         else:
             request.fate = request.wait_reason if skipped else fate
         if blocking:
-            self._send_again(list(self._in_flight), now)
+            self._retransmit(list(self._in_flight), now)
         self._presume_answers_lost(reply.header.seq, first_order, now)
-        self._send_again_after_ahead(now)
+        self._retransmit_after_ahead(now)
         while self._in_flight and self._in_flight[0].settled:
             self._in_flight.popleft()
             self.oldest = (self.oldest + 1) % 2**32
@@ -169,15 +169,17 @@ class Channel:
                 request.presumed_lost, request.due_at = True, now + self._reordering_s
 
     def _handle_ahead(self, request: Request, number: int, now: float) -> None:
-        """When the switch received this request, it lacked `number`, so the transmissions from `number` on were lost.
-        An answer to an earlier copy would say the same of what was sent again meanwhile. An answer that may be such a
-        late one counts only after a round trip."""
+        """Handle an answer AHEAD: when the switch received this request, it lacked request `number`.
+
+        So the transmissions of `number` until then were lost or overtaken. A late AHEAD may answer an earlier copy,
+        sent before the retransmission. So AHEAD counts only if a round trip has passed since the last transmission.
+        """
         request.ahead_answers += 1
         index = serial_distance(number, self.oldest)
         if index >= len(self._in_flight):
             return
         if index < 0 or self._in_flight[index].settled:
-            self._send_again_after_ahead(now)
+            self._retransmit_after_ahead(now)
             return
         missing = self._in_flight[index]
         if missing.blocking:
@@ -194,14 +196,15 @@ class Channel:
         """How long to wait for a request that may only have been overtaken (RFC 8985)."""
         return (self.timer.delay_s or 0.0) / 4
 
-    def _send_again_after_ahead(self, now: float) -> None:
-        """Send the requests again of which every copy was answered AHEAD, since what they were ahead of is there."""
-        self._send_again(
+    def _retransmit_after_ahead(self, now: float) -> None:
+        """Retransmit the requests whose copies were all answered AHEAD: the earlier request that they waited for has now
+        been executed."""
+        self._retransmit(
             [request for request in self._in_flight if request.ahead_answers >= request.transmissions], now
         )
 
     @staticmethod
-    def _send_again(requests: list[Request], now: float) -> None:
+    def _retransmit(requests: list[Request], now: float) -> None:
         for request in requests:
             if not request.settled and request.transmissions and not request.blocking:
                 request.presumed_lost, request.due_at = True, now

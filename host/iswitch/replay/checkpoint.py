@@ -244,7 +244,11 @@ def _read_frames(
     read = LogRead(session, sessions, starts, units_for(field.frame_bytes))
     session.wait_until(read.done)
     images, overwritten = read.data[read.index, : field.frame_bytes], read.overwritten[read.index]
-    found.update((key, image) for key, image, gone in zip(missing.tolist(), images, overwritten.tolist()) if not gone)
+    found.update(
+        (key, image)
+        for key, image, is_overwritten in zip(missing.tolist(), images, overwritten.tolist())
+        if not is_overwritten
+    )
     return np.array([all(key in found for key in row) for row in keys.tolist()], np.bool_)
 
 

@@ -77,7 +77,7 @@ class ReplayClient:
 
     A *ticket* puts operations of several clients in a fixed order. Each table has a ticket, which begins at 1 and rises
     by one with each request that adds, samples, updates or limits. A request with a ticket waits until the table has the
-    same one. With the same seeds, a whole training is then reproducible. With ticket 0 the switch serves requests as
+    same one. With the same seeds, a complete training run is then reproducible. With ticket 0 the switch serves requests as
     they come.
     """
 
@@ -203,7 +203,7 @@ class ReplayClient:
         return added
 
     def tickets(self, transitions: int) -> int:
-        """Return how many tickets an `extend` of so many transitions takes: one for each datagram."""
+        """Return how many tickets an `extend` of `transitions` transitions takes: one for each datagram."""
         return -(-transitions // self._writer.items_per_datagram)
 
     def flush(self) -> None:
@@ -268,7 +268,7 @@ class ReplayClient:
         ticket : int
             0, or the ticket of the table to wait for.
         min_adds : int
-            Wait until so many items were ever added to the table.
+            Items that must have been added to the table, overwritten ones included, before it is sampled.
         normalize : {"batch", "table"}
             Divide weights by the largest weight of the batch, or by that of the lowest priority in the table, which is
             known to an eighth.
@@ -410,17 +410,16 @@ class ReplayClient:
         Parameters
         ----------
         min_size : int
-            Sampling waits until the table has so many items.
+            Items that the table must hold before sampling starts.
         samples_per_insert : float
             Sampled items for each added item, below 65536. 0: no limit.
         max_insert_lag : int or None
-            Sampling waits if the adds are behind that ratio by more than so many sampled items. None: two of the
-            largest requests.
+            Samples by which adds may lag behind the ratio; beyond that, sampling waits. None: two of the largest
+            requests.
         max_insert_lead : int or None
-            Adding waits if the adds are ahead of that ratio by more than so many sampled items. None: two of the
-            largest requests.
+            Samples by which adds may lead the ratio; beyond that, adding waits. None: two of the largest requests.
         max_times_sampled : int
-            An item that was sampled so often gets priority 0. 0: never.
+            Times an item may be sampled before its priority becomes 0; 0: no limit.
         ticket : int
             0, or the ticket of the table to wait for.
 

@@ -57,12 +57,12 @@ class ItemsPin(Pin):
         self.unit = min(self.unit, unit)
 
     def truncate(self, items: int) -> None:
-        """Forget all items but the first `items`."""
+        """Drop all items but the first `items`."""
         del self.first_units[items:]
 
 
 class LogSpace:
-    """The log of one session, as its only writer knows it.
+    """The log of one session, as its only writer records it.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class LogSpace:
         self.end = written + 2**32
         """The first unit that is not written."""
         self.oldest = self.end - (written - oldest) % 2**32
-        """The switch may overwrite all units before this one, as far as it was told."""
+        """The switch may overwrite all units before this one, according to the last WRITE."""
         # What a former client of the session left. Items are numbered from `capacity` on.
         self._former = Pin(self.oldest, adds + capacity - 1) if self.oldest != self.end else None
         self._pending: list[ItemsPin] = []  # of items that have no number yet

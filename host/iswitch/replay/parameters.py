@@ -84,7 +84,8 @@ class Parameters:
             self.log.space.unpin_parameters()
             raise MemoryExhaustedError(
                 f"{full}. Parameters of {len(data)} bytes take {units * UNIT_BYTES} of a log of {session.config.log_bytes} bytes, and three versions "
-                "should fit: build the switch with a larger `log_bytes`, give parameters a client of their own, or send them in another way"
+                "should fit: build the switch with a larger `log_bytes`, give parameters a client of their own, or transfer them outside "
+                "the replay service"
             ) from None
         self.log.flush()
         body = np.array((start % 2**32, units, version, 0), PUBLISH)

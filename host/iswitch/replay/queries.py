@@ -18,8 +18,8 @@ __all__ = ["Queries", "Query"]
 
 _BACKOFF_CAP_S = 0.25
 _FIRST_WINDOW, _SMALLEST_WINDOW, _LARGEST_WINDOW = 8.0, 1.0, 256.0
-# A query is presumed lost when so many queries sent after it are answered (RFC 5681), and so many round trips have
-# passed (RFC 8985).
+# A query is presumed lost when `_REORDERING` queries sent after it are answered (RFC 5681), and
+# `_REORDERING_ROUND_TRIPS` round trips have passed (RFC 8985).
 _REORDERING = 3
 _REORDERING_ROUND_TRIPS = 1.25
 
@@ -30,7 +30,7 @@ class Query:
     Parameters
     ----------
     kind : Kind
-        What is asked for.
+        Kind of the request.
     table : int
         The table it is about.
     count : int
@@ -81,7 +81,7 @@ class Queries:
     window : float
         The most queries in flight.
     retransmissions : int
-        Queries that were sent again because they, or their replies, were presumed lost.
+        Queries that were retransmitted because they, or their replies, were presumed lost.
     """
 
     def __init__(self, *, session: int, token: int):
@@ -107,7 +107,7 @@ class Queries:
         self._queue.append(query)
 
     def cancel(self, queries: list[Query]) -> None:
-        """Forget queries whose replies are no longer needed."""
+        """Drop queries whose replies are no longer needed."""
         cancelled = set(map(id, queries))
         self._queue = deque(query for query in self._queue if id(query) not in cancelled)
         self._in_flight = {tag: query for tag, query in self._in_flight.items() if id(query) not in cancelled}

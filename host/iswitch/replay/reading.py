@@ -220,7 +220,7 @@ class TransitionRead:
             self._frames_read[units] = LogRead(self.session, np.concatenate(sessions), positions, units)
 
     def _assemble(self) -> None:
-        """Put the stacks together, and spread all fields over the items that were asked for."""
+        """Put the stacks together, and spread all fields over the requested items."""
         used = dict.fromkeys(self._frames_read, 0)  # of each size, places that belong to the fields before
         for name, units in self._sizes.items():
             field, frames = self.layout.spec[name], self._frames_read[units]

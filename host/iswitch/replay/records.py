@@ -46,7 +46,7 @@ class Field:
     shape : int or tuple of int
         Shape of the array in one transition; () for a number.
     dtype : data-type
-        Type of its elements. Python objects are not possible.
+        Type of its elements, not object.
     stacked : int
         Number of frames if the first axis is a stack of frames, else 0. Each distinct frame is sent and stored once,
         however many transitions contain it.
@@ -54,7 +54,7 @@ class Field:
     Raises
     ------
     TypeError
-        If the type holds Python objects.
+        If the type is or contains object.
     ValueError
         If the first axis of a stacked field is not `stacked` long.
     """
@@ -67,7 +67,7 @@ class Field:
         object.__setattr__(self, "shape", self.axes)
         object.__setattr__(self, "dtype", self.wire_dtype)
         if self.wire_dtype.hasobject:
-            raise TypeError("a Field's dtype must be plain numbers, not Python objects")
+            raise TypeError("a Field's dtype must be numeric, not object")
         if self.stacked and (len(self.axes) < 2 or self.axes[0] != self.stacked):
             raise ValueError(
                 f"a stacked Field's shape must begin with the number of its frames, {self.stacked}, not be {self.shape}: move that axis "

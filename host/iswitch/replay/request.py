@@ -1,4 +1,4 @@
-"""One ordered request: what it asks for, how far it is, and what became of it."""
+"""One ordered request: its contents, progress and outcome."""
 
 import math
 
@@ -8,7 +8,7 @@ from iswitch.wire.replay import SAMPLES_PER_FRAGMENT, Fate, Kind
 __all__ = ["FIRST_WAIT_S", "Request"]
 
 FIRST_WAIT_S = 0.0002
-"""Seconds until a request that has to wait is sent again for the first time."""
+"""Seconds until a request that has to wait is first retransmitted."""
 
 
 class Request:
@@ -17,7 +17,7 @@ class Request:
     Parameters
     ----------
     kind : Kind
-        What the request asks for; one of `iswitch.wire.replay.ORDERED`.
+        Kind of the request; one of `iswitch.wire.replay.ORDERED`.
     table : int
         The table it is about.
     count : int
@@ -41,7 +41,7 @@ class Request:
     fragments : dict of int to bytes
         Rows of the answer, by fragment. Only a SAMPLE has more than fragment 0.
     reported : bool
-        The caller knows that the request was cancelled.
+        True once the cancellation was reported to the caller.
     """
 
     __slots__ = (
@@ -101,7 +101,7 @@ class Request:
         self.first_order = self.last_order = 0  # its first and last place among all transmissions of the channel
         self.sent_at, self.due_at = -math.inf, -math.inf
         self.ahead_answers = 0  # times that it was answered AHEAD
-        self.presumed_lost = False  # it is sent again before its time-out
+        self.presumed_lost = False  # it is retransmitted before its time-out
         self.awaits_answer = False
         self.blocking = False  # nothing behind it is sent
         self.wait_reason: Fate | None = None

@@ -29,9 +29,9 @@ logger = logging.getLogger("iswitch")
 _FIRST_OPEN_S, _LONGEST_OPEN_S = 0.02, 0.25
 """Pauses between two transmissions of an OPEN."""
 _QUEUE_LENGTH = 64
-"""If so many ordered requests wait to be sent, `submit` waits."""
+"""The most ordered requests that wait to be sent; `submit` waits until there is room."""
 _BURSTS = 64
-"""`poll` receives at most so many bursts of datagrams before it sends again."""
+"""The most bursts that `poll` receives before it sends."""
 _KEEPALIVE_S = SESSION_SILENT_US / 1e6 / 4
 _DATA = version_type(Type.DATA)
 _CLOSED = "closed"
@@ -385,7 +385,7 @@ class Session:
         return True
 
     def _update_status(self, status: Status) -> None:
-        """Take over what an answer says about the table, unless a later answer came before."""
+        """Record the table state of an answer, unless a later answer came before."""
         if (ahead := serial_distance(status.adds, self.adds % 2**32)) > 0:
             self.adds += ahead
         if serial_distance(status.ticket, self.status.ticket) >= 0:

@@ -38,7 +38,7 @@ class Statistics:
     saturated : int
         Priorities of this client that were too large for the switch.
     retransmissions : int
-        Requests that this client sent again.
+        Requests that this client retransmitted.
     window : int
         The most requests that change nothing that this client has in flight.
     delay_s : float

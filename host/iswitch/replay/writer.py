@@ -195,7 +195,7 @@ class Writer:
             if request.fate == Fate.DONE and request.status:
                 self.acknowledged += request.count
                 if pin:
-                    # Answers before this one cannot say more than the latest.
+                    # The latest answer supersedes earlier ones.
                     behind = (self.session.adds - request.status.adds) % 2**32
                     self.log.space.acknowledge(pin, self.session.adds - behind + self.session.config.capacity - 1)
             else:

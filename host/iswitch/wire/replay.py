@@ -44,7 +44,7 @@ __all__ = [
 
 ROW_BYTES = 8
 UNIT_BYTES = 64
-"""Logs and records are counted in units of so many bytes."""
+"""Bytes of a unit, in which logs and records are counted."""
 PAYLOAD_BYTES = 1408
 """The most that a DATA or a WRITE carries: 22 units, so that the packet fits an MTU of 1,500 bytes."""
 BODY_BYTES = ROW_BYTES + PAYLOAD_BYTES
@@ -54,11 +54,12 @@ SAMPLES_PER_FRAGMENT = 160
 ALL_FRAGMENTS = 0xFFFF
 """The set of all fragments of an answer."""
 SESSION_SILENT_US = 10_000_000
-"""If all sessions are in use, the switch gives a new client a session that has been silent for so long."""
+"""If all sessions are in use, the switch gives a new client a session that has been silent for this time, in
+microseconds."""
 
 
 class Kind(IntEnum):
-    """What a request asks for. Kinds in `ORDERED` change something; each such request is executed once, in the order of
+    """Kind of a request. Kinds in `ORDERED` change something; each such request is executed once, in the order of
     its number."""
 
     OPEN = 0
@@ -146,8 +147,8 @@ WRITE = np.dtype([("start", "<u4"), ("oldest", "<u4")])
 ADD_ROW = np.dtype([("priority", "<u4"), ("reserved", "<u4")])
 """Precedes the record of each item in an ADD."""
 SAMPLE = np.dtype([("items", "<u4"), ("reserved", "<u4"), ("stride", "<u8"), ("seed", "<u8", 2)])
-"""`items`: wait until so many items were ever added. `stride`: 2^64 / count, rounded down, for a stratified sample; else
-0."""
+"""`items`: items that must have been added, overwritten ones included, before the service samples. `stride`: 2^64 /
+count, rounded down, for a stratified sample; else 0."""
 UPDATE_ROW = np.dtype([("item", "<u4"), ("priority", "<u4")])
 SAMPLED_ROW = UPDATE_ROW
 PUBLISH = np.dtype([("start", "<u4"), ("units", "<u4"), ("version", "<u4"), ("reserved", "<u4")])
@@ -155,8 +156,8 @@ LIMITS = np.dtype(
     [("size", "<u4"), ("ratio", "<u4"), ("behind", "<u4"), ("ahead", "<u4"), ("times", "<u4"), ("reserved", "<u4")]
 )
 """Samples wait until the table has `size` items. `ratio`: sampled items for each added item, in units of 2^-16; 0: no
-limit. `behind`, `ahead`: by how many sampled items the adds may differ from that. `times`: the priority of an item that
-was sampled so often becomes 0; 0: never."""
+limit. `behind`, `ahead`: samples by which adds may lag behind that ratio, or lead it. `times`: times an item may be
+sampled before its priority becomes 0; 0: no limit."""
 FETCH_ROW = np.dtype([("item", "<u4"), ("reserved", "<u4")])
 LOAD = np.dtype([("start", "<u4"), ("session", "<u1"), ("reserved", "u1", 3)])
 SHOUT = LOAD

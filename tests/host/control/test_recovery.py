@@ -60,7 +60,7 @@ class Control:
         self.time += seconds
 
 
-def recovery_with(*, member=True, obstacle="", **answers):
+def recovery_with(*, member=True, failure=None, **answers):
     made = Recovery(
         Control(**answers),
         Ring(),
@@ -68,7 +68,7 @@ def recovery_with(*, member=True, obstacle="", **answers):
         job_name="job 1 at here",
         not_a_member_error=lambda reason, remedy: NotAMemberError(f"{reason.name}: {remedy}"),
     )
-    made.obstacle = obstacle
+    made.failure = failure
     return made
 
 
@@ -84,7 +84,7 @@ def test_a_reset_of_another_worker_restarts_the_ring_in_the_new_epoch():
         recovery.confirm(MembershipRejectedError(Reason.EPOCH))
     with pytest.raises(JobResetError, match=r"another worker has reset job 1 at here.*call `sync_state`"):
         recovery.raise_rejected(caught.value.reason)
-    assert recovery.ring.restarts == [NEXT_EPOCH] and recovery.needs_sync and not recovery.obstacle
+    assert recovery.ring.restarts == [NEXT_EPOCH] and recovery.needs_sync and not recovery.failure
 
 
 @pytest.mark.parametrize("reason", [Reason.JOB, Reason.MEMBER, Reason.TOKEN])
@@ -94,21 +94,21 @@ def test_other_rejections_end_the_membership(reason):
         recovery.confirm(MembershipRejectedError(reason))
     with pytest.raises(NotAMemberError, match=f"{reason.name}: call `rejoin`"):
         recovery.raise_rejected(reason)
-    assert recovery.obstacle and recovery._state == {"member": False}
+    assert recovery.failure and recovery._state == {"member": False}
 
 
 def test_rejoin_resets_the_job_if_the_worker_is_a_member():
-    recovery = recovery_with(obstacle="it failed", read=None, renew=MEMBERSHIP, reset=NEXT_EPOCH)
+    recovery = recovery_with(failure="it failed", read=None, renew=MEMBERSHIP, reset=NEXT_EPOCH)
     recovery.rejoin(lambda seconds: pytest.fail("joined"), timeout_s=5)
     assert recovery.control.calls == ["read", "renew", "reset"]
-    assert recovery.ring.restarts == [NEXT_EPOCH] and recovery.needs_sync and not recovery.obstacle
+    assert recovery.ring.restarts == [NEXT_EPOCH] and recovery.needs_sync and not recovery.failure
 
 
 def test_rejoin_follows_the_reset_of_another_worker():
     """Its `renew` or the refusal of its own reset shows the new epoch."""
-    first = recovery_with(obstacle="it failed", read=None, renew=NEXT_EPOCH)
+    first = recovery_with(failure="it failed", read=None, renew=NEXT_EPOCH)
     late = recovery_with(
-        obstacle="it failed", read=None, renew=[MEMBERSHIP, NEXT_EPOCH], reset=RefusedError("late", Reason.EPOCH)
+        failure="it failed", read=None, renew=[MEMBERSHIP, NEXT_EPOCH], reset=RefusedError("late", Reason.EPOCH)
     )
     for recovery in (first, late):
         recovery.rejoin(lambda seconds: pytest.fail("joined"), timeout_s=5)
@@ -116,20 +116,20 @@ def test_rejoin_follows_the_reset_of_another_worker():
 
 
 def test_rejoin_joins_again_if_the_switch_does_not_know_the_worker():
-    recovery = recovery_with(obstacle="it failed", read=None, renew=NotAMemberError("gone"))
+    recovery = recovery_with(failure="it failed", read=None, renew=NotAMemberError("gone"))
     recovery.rejoin(lambda seconds: replace(MEMBERSHIP, token=78), timeout_s=5)
-    assert recovery.ring.membership.token == 78 and recovery._state == {"member": True} and not recovery.obstacle
+    assert recovery.ring.membership.token == 78 and recovery._state == {"member": True} and not recovery.failure
 
 
 def test_rejoin_waits_for_the_switch_and_names_its_time_limit():
     silent = SwitchUnreachableError("no answer")
-    recovery = recovery_with(member=False, obstacle="it failed", read=[silent, silent, None])
+    recovery = recovery_with(member=False, failure="it failed", read=[silent, silent, None])
     recovery.rejoin(lambda seconds: MEMBERSHIP, timeout_s=60)
     assert recovery.control.calls == ["read"] * 3
-    recovery = recovery_with(obstacle="it failed", read=SwitchUnreachableError("no answer"))
+    recovery = recovery_with(failure="it failed", read=SwitchUnreachableError("no answer"))
     with pytest.raises(SwitchUnreachableError, match=r"no answer.*`timeout_s` of 2 s"):
         recovery.rejoin(lambda seconds: MEMBERSHIP, timeout_s=2)
-    assert recovery.obstacle == "it failed"
+    assert recovery.failure == "it failed"
 
 
 def test_without_a_failure_rejoin_asks_nothing():

@@ -136,7 +136,7 @@ def test_integer_out_of_range_wrong():
             "shape must begin with the number of its frames, 3",
         ),
         (lambda: Field((4,), np.uint8, stacked=4), ValueError, "shape must begin"),
-        (lambda: Field((), object), TypeError, "plain numbers"),
+        (lambda: Field((), object), TypeError, "must be numeric, not object"),
         (lambda: Layout({}, 64), ValueError, "a spec must have fields"),
         (lambda: Layout({"log.session": Field((), "u1")}, 64), ValueError, "none of them named"),
         (lambda: Layout({"a": np.float32}, 64), TypeError, r"spec\['a'\] must be a Field"),

@@ -279,7 +279,7 @@ def test_rejoin_pauses_between_its_tries() -> None:
         with Worker(world=1, transport=transport) as worker:
             with worker._keepalive:  # which would meet the same error
                 program.sleep(2)
-                worker._recovery.obstacle = "an earlier collective failed"
+                worker._recovery.failure = "an earlier collective failed"
                 with pytest.raises(SwitchUnreachableError, match="call it again to wait longer"):
                     worker.rejoin(timeout_s=5)
                 return transport.tries
