@@ -106,7 +106,7 @@ class UdpModel:
         return out
 
     def _release(self) -> None:
-        """Return held datagrams that enough others have passed. A network holds none for ever, so each round counts."""
+        """Return held datagrams that enough others have passed. A network holds none forever, so each round counts."""
         waiting = [(left - 1, *rest) for left, *rest in self._held]
         self._held = [held for held in waiting if held[0] > 0]
         for left, *rest in waiting:

@@ -21,11 +21,11 @@ from sim.emulator.engine import Board, BoardError
 from sim.emulator.fabric import Node
 from sim.emulator.faults import Rates
 from sim.emulator.link import parse_link
-from sim.emulator.plan import Plan
+from sim.emulator.port_layout import PortLayout
 from sim.emulator.replay import parse_replay
 from sim.emulator.report import show
 from sim.emulator.report import summary as summarised
-from sim.emulator.tree import parse_leaf, plant
+from sim.emulator.tree import configure_leaves, parse_leaf
 from sim.emulator.wall import SLICE_CYCLES, WallTime
 from sim.frames.client import SWITCH_IP, SWITCH_MAC
 
@@ -211,7 +211,7 @@ def main(
             queue_bytes=queue or roomy_queue_bytes(window, elements),
             replay=parse_replay(replay),
         )
-        plan = Plan(
+        layout = PortLayout(
             bind=bind,
             udp_base=udp_base,
             links=[parse_link(given) for given in link or []],
@@ -240,20 +240,20 @@ def main(
             )
             for count in range(switches)
         ]
-        plant(boards, plan.links, [parse_leaf(given) for given in leaf or []])
-        served = WallTime(plan.build(boards), slice_cycles=slice_cycles)
+        configure_leaves(boards, layout.links, [parse_leaf(given) for given in leaf or []])
+        served = WallTime(layout.build(boards), slice_cycles=slice_cycles)
     except (ValueError, OSError, BoardError, CompileError) as error:
         _fail(console, error)
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
     with served:
         stopping.append(served)
-        found = [_described(node) for node in served.fabric.nodes]
+        found = [_describe_ports(node) for node in served.fabric.nodes]
         for count, (node, described) in enumerate(zip(served.fabric.nodes, found)):
             built, name = node.board.config, f"switch {count}, {described['ip']}" if switches > 1 else "the switch"
             console.print(
                 f"{name} ({node.board.engine}, {built.ports} ports, {built.bus_bits} bits) listens at "
-                f"{', '.join(map(_spoken, described['ports']))}; Ctrl-C ends it",
+                f"{', '.join(map(_format_address, described['ports']))}; Ctrl-C ends it",
                 highlight=False,
                 soft_wrap=True,
             )
@@ -305,7 +305,7 @@ def _addresses(name: str, first: str, parse: Callable[[str], Any], count: int) -
     return list(range(number, number + count))
 
 
-def _described(node: Node) -> dict[str, Any]:
+def _describe_ports(node: Node) -> dict[str, Any]:
     """Return where to find a switch. The address of a port is [host, UDP port], the name of a TAP, or None for a
     link."""
     return {
@@ -315,7 +315,7 @@ def _described(node: Node) -> dict[str, Any]:
     }
 
 
-def _spoken(address: Any) -> str:
+def _format_address(address: Any) -> str:
     return (
         "(a link)"
         if address is None

@@ -21,12 +21,12 @@ class Attachment(Protocol):
     def address(self) -> Any: ...
 
     def fileno(self) -> int:
-        """Return a file descriptor that polls as readable while `take` has frames."""
+        """Return a file descriptor that polls as readable while `receive_frames` has frames."""
 
-    def take(self, most: int) -> list[bytes]:
+    def receive_frames(self, most: int) -> list[bytes]:
         """Return about `most` frames for the switch; the rest stays in the attachment."""
 
-    def give(self, frames: list[bytes]) -> None:
+    def deliver_frames(self, frames: list[bytes]) -> None:
         """Accept frames from the switch, whose FCS is good."""
 
     def close(self) -> None: ...

@@ -62,7 +62,7 @@ class _End:
     def fileno(self) -> int:
         return self._wakeup.fileno()
 
-    def take(self, most: int) -> list[bytes]:
+    def receive_frames(self, most: int) -> list[bytes]:
         self._wakeup.clear()
         frames = [self._out.popleft() for _ in range(min(most, len(self._out)))]
         if self._out:
@@ -93,7 +93,7 @@ class FrameEnd(_End):
         """Return the frames that have come since the last call."""
         return [self._in.popleft() for _ in range(len(self._in))]
 
-    def give(self, frames: list[bytes]) -> None:
+    def deliver_frames(self, frames: list[bytes]) -> None:
         self._in.extend(frames)
         if frames and (arrived := self.arrived):
             arrived()
@@ -114,7 +114,7 @@ class Hosts(_End):
         found = self._hosts[client.address] = Host(lambda payload: self._send(self._card.wrap(payload, client)))
         return found
 
-    def give(self, frames: list[bytes]) -> None:
+    def deliver_frames(self, frames: list[bytes]) -> None:
         called: dict[int, Host] = {}
         for frame in frames:
             found = self._card.unwrap(frame)

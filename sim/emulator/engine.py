@@ -97,7 +97,7 @@ def _load(path: Path) -> ctypes.CDLL:
     except (OSError, AttributeError) as error:
         raise BoardError(f"{path} is not the library of an emulated board: {error}") from error
     if loaded.isw_abi() != ABI:
-        raise BoardError(f"{path} has interface version {loaded.isw_abi()}, and this code speaks {ABI}")
+        raise BoardError(f"{path} has interface version {loaded.isw_abi()}, but this package needs version {ABI}")
     return loaded
 
 
@@ -194,7 +194,7 @@ class Board:
         if not 0 < ranks < 1 << self.config.members:
             raise ValueError(f"parent ranks must be a set of ranks below {self.config.members}, not {ranks!r}")
         if not self.config.uplinks:
-            raise ValueError("parent must be said to a switch with uplinks, not to one without")
+            raise ValueError("parent needs a switch built with uplinks=True")
         self._library.isw_parent(self._open, job, self._port(port), mac, ip, ranks)
 
     def _port(self, port: int) -> int:

@@ -26,7 +26,7 @@ class Node:
 class Fabric:
     """Boards, each with its own configuration, seed and addresses, joined by links.
 
-    The switches have no spanning tree: in a cycle of links they forward flooded frames for ever. `seed` is for the
+    The switches have no spanning tree: in a cycle of links they forward flooded frames forever. `seed` is for the
     links' faults. `pcap` is a folder for one capture per port, `switchSportP.pcap`, or `portP.pcap` of a single switch.
     `epoch_ns` is the fabric's time 0 in nanoseconds from 1970, for the captures.
     """

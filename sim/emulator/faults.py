@@ -137,7 +137,7 @@ class Faults:
         for name, did in happened.items():
             self.counts[name] += did
 
-    def take(self, now_ps: int) -> list[Passed]:
+    def pop_due(self, now_ps: int) -> list[Passed]:
         """Return the frames that have come through by now, in the order of their arrival."""
         for held in [held for held in self._held if held.due_ps <= now_ps]:
             self._held.remove(held)
@@ -149,7 +149,7 @@ class Faults:
 
     @property
     def due_ps(self) -> int | None:
-        """The time of the next `take`, if a frame is in flight."""
+        """The time of the next `pop_due`, if a frame is in flight."""
         times = [held.due_ps for held in self._held] + [waiting.due_ps for waiting in self._waiting[:1]]
         return min(times, default=None)
 

@@ -36,8 +36,8 @@ def boards_of(
     configuration: Mapping[str, Any], config: Config, *, seed: int = 1, engine: str = "verilator"
 ) -> list[Board]:
     """Return the switches, each configured as a leaf where the plan makes it one. The caller closes them."""
-    mac = lambda told: bytes.fromhex(told["mac"].replace(":", ""))
-    ip = lambda told: ipaddress.IPv4Address(told["ip"]).packed
+    mac = lambda entry: bytes.fromhex(entry["mac"].replace(":", ""))
+    ip = lambda entry: ipaddress.IPv4Address(entry["ip"]).packed
     switches = sorted(configuration["switches"].values(), key=lambda switch: switch["number"])
     boards = [
         Board(config, seed=seed + switch["number"], engine=engine, mac=mac(switch), ip=ip(switch))
@@ -60,7 +60,7 @@ def fabric_of(
     configuration: Mapping[str, Any], boards: list[Board], *, scale: float = 1.0, rates: Rates = CABLE, seed: int = 1
 ) -> Fabric:
     """Return the switches and the cables between them that carry traffic. `scale` multiplies the cables' rates."""
-    place = lambda told: (int(told[0]), int(told[1]))
+    place = lambda entry: (int(entry[0]), int(entry[1]))
     links = [
         Link(place(link["places"][0]), place(link["places"][1]), rate_bps=link["bw_gbps"] * 1e9 * scale, rates=rates)
         for link in configuration["links"]

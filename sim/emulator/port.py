@@ -49,10 +49,10 @@ class Port:
             return False
         came = False
         if self.attachment and len(self._pending) < PENDING_FRAMES:
-            for frame in self.attachment.take(PENDING_FRAMES - len(self._pending)):
+            for frame in self.attachment.receive_frames(PENDING_FRAMES - len(self._pending)):
                 self.inbound.put(frame, now_ps)
                 came = True
-        self._pending.extend(self.inbound.take(now_ps))
+        self._pending.extend(self.inbound.pop_due(now_ps))
         if not self._pending:
             return came
         batch = [self._pending.popleft() for _ in range(min(len(self._pending), self.board.room(self.number)))]
@@ -86,12 +86,12 @@ class Port:
 
     def deliver(self, now_ps: int) -> bool:
         """Give the frames that have arrived by now to the attachment. Returns True if there was any."""
-        through = self.outbound.take(now_ps) if self.attachment and self.outbound else []
+        through = self.outbound.pop_due(now_ps) if self.attachment and self.outbound else []
         if self.attachment and through:
             good = [frame for frame, error in through if not error]
             if len(good) < len(through):
                 self.counts["out, bad FCS"] += len(through) - len(good)
-            self.attachment.give(good)
+            self.attachment.deliver_frames(good)
         return bool(through)
 
     def close(self) -> None:

@@ -53,7 +53,7 @@ class _Stop(BaseException):
 
 
 def _ps(seconds: float) -> int | None:
-    """Return seconds as picoseconds, rounded up, so that the time has passed when a wait is over; None for ever."""
+    """Return seconds as picoseconds, rounded up, so that the time has passed when a wait is over; None if they are infinite."""
     return None if seconds == math.inf else max(0, math.ceil(seconds * PS_PER_S))
 
 
@@ -99,11 +99,11 @@ class Program:
 
     def sleep(self, seconds: float) -> None:
         """Compute, or be idle, for that time. Keepalives are sent meanwhile."""
-        self.rest(seconds, lambda: False, "the end of a sleep")
+        self.wait_until(seconds, lambda: False, "the end of a sleep")
 
     # For its transports
 
-    def rest(self, seconds: float, over: Callable[[], object], what: str) -> None:
+    def wait_until(self, seconds: float, over: Callable[[], object], what: str) -> None:
         """Wait for that time, or until a frame has come that makes `over` true."""
         self.demand_turn()
         duration_ps = _ps(seconds)
@@ -111,12 +111,12 @@ class Program:
         while not over() and (until_ps is None or self._time.now_ps < until_ps):
             attended = False
             for keepalive in self._keepalives:
-                attended |= keepalive.look(self._time)
+                attended |= keepalive.serve_if_due(self._time)
             if not attended:  # else: time may have passed
                 times = [keepalive.due_ps for keepalive in self._keepalives if not keepalive.held]
                 self._wait(min(times + ([] if until_ps is None else [until_ps]), default=None), what, listens=True)
 
-    def spend(self, datagrams: int) -> None:
+    def charge_cpu(self, datagrams: int) -> None:
         """Wait for the processor's time for a burst of datagrams."""
         self.demand_turn()
         cost_ps = round((self.machine.burst_us + datagrams * self.machine.datagram_us) * PS_PER_US)
@@ -200,14 +200,14 @@ class Program:
 
 
 class _Keepalive:
-    """An `iswitch.driver.transport.Keepalive`: the program itself calls `serve` while it rests, unless it is `held`."""
+    """An `iswitch.driver.transport.Keepalive`: the program itself calls `serve` while it waits, unless it is `held`."""
 
     def __init__(self, host: Host, serve: Callable[[], float], others: list["_Keepalive"], due_ps: int):
         self._host, self._serve, self._others = host, serve, others
         self.due_ps = due_ps
         self.held = False
 
-    def look(self, time: VirtualTime) -> bool:
+    def serve_if_due(self, time: VirtualTime) -> bool:
         """Call `serve` if it is due. Returns True if it was."""
         if self.held or not (self._host.inbox or time.now_ps >= self.due_ps):
             return False
@@ -240,15 +240,15 @@ class ProgramTransport:
     def send(self, burst: Buffer, segment_bytes: int) -> None:
         view = memoryview(burst).cast("B")
         datagrams = [bytes(view[at : at + segment_bytes]) for at in range(0, len(view), segment_bytes)]
-        self._program.spend(len(datagrams))
+        self._program.charge_cpu(len(datagrams))
         for datagram in datagrams:
             self._host.send(datagram)
 
     def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:
-        self._program.rest(timeout_s, lambda: self._host.inbox, "a datagram")
+        self._program.wait_until(timeout_s, lambda: self._host.inbox, "a datagram")
         length, segment_bytes = burst_of(self._host.inbox, into)
         if length:
-            self._program.spend(-(-length // segment_bytes))
+            self._program.charge_cpu(-(-length // segment_bytes))
         return length, segment_bytes
 
     def start_keepalive(self, serve: Callable[[], float]) -> _Keepalive:

@@ -1,6 +1,6 @@
 """A port as a TAP device: the kernel of this machine, or of one of its network namespaces, attached to the switch.
 
-Whole frames go both ways (IFF_NO_PI: nothing in front of them). The device uses no virtio headers (no IFF_VNET_HDR) and
+Whole frames pass in both directions (IFF_NO_PI: nothing in front of them). The device uses no virtio headers (no IFF_VNET_HDR) and
 grants no offload (TUNSETOFFLOAD), so frames from the kernel have their checksums computed and fit the MTU. See
 linux/Documentation/networking/tuntap.rst.
 """
@@ -24,7 +24,7 @@ FRAME_BYTES_MOST = 65536
 REMEDIES = {
     errno.ENOENT: f"this kernel has no {DEVICE}: load its module (modprobe tun), or show the device to this container",
     errno.ENODEV: f"this kernel has no driver behind {DEVICE}: load its module (modprobe tun)",
-    errno.EACCES: f"{DEVICE} may not be opened: run as root, or be given access to it",
+    errno.EACCES: f"no permission to open {DEVICE}: run as root, or add your user to the group that owns it",
     errno.EPERM: "making a device needs CAP_NET_ADMIN: run as root, or make one before (ip tuntap add dev {name} mode tap user $USER)",
     errno.EBUSY: "another process has it: choose another name",
     errno.EINVAL: "a device of this name exists and is no TAP of one queue: choose another name",
@@ -70,7 +70,7 @@ class Tap:
     def fileno(self) -> int:
         return self._descriptor
 
-    def take(self, most: int) -> list[bytes]:
+    def receive_frames(self, most: int) -> list[bytes]:
         frames: list[bytes] = []
         while len(frames) < most:
             try:
@@ -83,8 +83,8 @@ class Tap:
             self.counts["frames from the kernel"] += 1
         return frames
 
-    def give(self, frames: list[bytes]) -> None:
-        """Implements `Attachment.give`. Frames that the kernel does not accept (the interface is down) are lost, as on
+    def deliver_frames(self, frames: list[bytes]) -> None:
+        """Implements `Attachment.deliver_frames`. Frames that the kernel does not accept (the interface is down) are lost, as on
         an unplugged cable."""
         for frame in frames:
             try:

@@ -69,13 +69,13 @@ def digest(*parts: str) -> str:
     return made.hexdigest()[:24]
 
 
-def made_once(target: Path, make: Callable[[Path], Path], say: str = "") -> Path:
+def made_once(target: Path, make: Callable[[Path], Path], message: str = "") -> Path:
     """Return `target`, and make it unless it exists: `make` works in a folder of its own, from which the result is
     moved. Other processes that need it meanwhile wait."""
     with _alone(target.with_suffix(".lock")):
         if not target.exists():
-            if say:
-                print(say, file=sys.stderr, flush=True)
+            if message:
+                print(message, file=sys.stderr, flush=True)
             with tempfile.TemporaryDirectory(prefix=f"{target.stem}.", dir=target.parent) as work:
                 os.replace(make(Path(work)), target)
     return target

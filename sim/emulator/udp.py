@@ -67,8 +67,8 @@ class UdpSocket:
     def fileno(self) -> int:
         return self.socket.fileno()
 
-    def take(self, most: int) -> list[bytes]:
-        """Implements `Attachment.take`: whole bursts at a time, until there are `most` frames."""
+    def receive_frames(self, most: int) -> list[bytes]:
+        """Implements `Attachment.receive_frames`: whole bursts at a time, until there are `most` frames."""
         frames: list[bytes] = []
         while len(frames) < most:
             try:
@@ -97,8 +97,8 @@ class UdpSocket:
                 self.counts["datagrams in"] += 1
         return frames
 
-    def give(self, frames: list[bytes]) -> None:
-        """Implements `Attachment.give`: sends the frames' payloads to their clients, in bursts where their sizes
+    def deliver_frames(self, frames: list[bytes]) -> None:
+        """Implements `Attachment.deliver_frames`: sends the frames' payloads to their clients, in bursts where their sizes
         allow."""
         per_client: dict[tuple[str, int], list[bytes]] = {}
         for frame in frames:

@@ -81,7 +81,7 @@ class VirtualTime:
         that time have happened then."""
         self._stopped = False
         while True:
-            self._happen()
+            self._handle_due_events()
             if self._stopped:
                 return self.now_ps
             ends = [time_ps for time_ps in (self._due_ps(), until_ps) if time_ps is not None]
@@ -106,7 +106,7 @@ class VirtualTime:
         times = [time_ps for wire in self.fabric.wires() if (time_ps := wire.due_ps) is not None]
         return min(times + [timer[0] for timer in self._timers[:1]], default=None)
 
-    def _happen(self) -> None:
+    def _handle_due_events(self) -> None:
         """Handle all events that are due now, and those that follow from them at once."""
         moved = True
         while moved:

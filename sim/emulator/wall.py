@@ -104,5 +104,5 @@ class WallTime:
         due = [wire.due_ps for wire in self.fabric.wires()]
         seconds = min([IDLE_SECONDS, *(max(0, time_ps - now_ps) / 1e12 for time_ps in due if time_ps is not None)])
         for descriptor, event in self._poll.poll(1000 * seconds):
-            if not event & select.POLLIN:  # an interface that was deleted: it would wake us for ever
+            if not event & select.POLLIN:  # an interface that was deleted: it would wake us forever
                 self._poll.unregister(descriptor)

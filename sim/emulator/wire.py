@@ -65,10 +65,10 @@ class Wire:
         else:
             self._through.append((end_ps, Passed(data, False)))
 
-    def take(self, now_ps: int) -> list[Passed]:
+    def pop_due(self, now_ps: int) -> list[Passed]:
         """Return the frames that have come out by now, in the order of their arrival."""
         if self.faults.active:
-            return self.faults.take(now_ps)
+            return self.faults.pop_due(now_ps)
         frames = []
         while self._through and self._through[0][0] <= now_ps:
             frames.append(self._through.popleft()[1])
@@ -76,7 +76,7 @@ class Wire:
 
     @property
     def due_ps(self) -> int | None:
-        """The time of the next `take`, if a frame is in flight."""
+        """The time of the next `pop_due`, if a frame is in flight."""
         if self.faults.active:
             return self.faults.due_ps
         return self._through[0][0] if self._through else None

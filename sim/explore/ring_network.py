@@ -21,7 +21,7 @@ __all__ = ["DUPLICATE", "LOSS", "REORDER", "LinkExplorer", "LinkState"]
 LOSS, DUPLICATE, REORDER = "loss", "duplicate", "reorder"
 """Faults of a link: its next message may vanish; a message may arrive and stay; any message may be the next.
 
-With `REORDER` a message may be overtaken for ever, which is late delivery.
+With `REORDER` a message may be overtaken forever, which is late delivery.
 """
 
 Link = tuple[Any, ...]

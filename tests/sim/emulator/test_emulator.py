@@ -207,7 +207,7 @@ def test_command_line_of_a_fabric(relay: Path, tmp_path: Path) -> None:
             for number in range(100):
                 sender.sendto(bytes([number]), tuple(ready["ports"][0]))
                 bare.put(bytes([number]), 0)
-            through = [data for data, _ in bare.take(0)]
+            through = [data for data, _ in bare.pop_due(0)]
             assert [receiver.recv(100) for _ in range(2 * len(through))] == [data for data in through for _ in range(2)]
         finally:
             said = ended(process)
@@ -244,10 +244,7 @@ def test_command_line_of_a_fabric(relay: Path, tmp_path: Path) -> None:
         (["--switches", "2", "--tap", "0=a"], "a place must be switch:port, not '0'"),
         (["--switches", "2", "--fault", "0:rx:loss=1"], "a fault must be switch:port:rx|tx:kind=value"),
         (["--switches", "2", "--fault", "2:0:rx:loss=1"], "a fault's switch must be 0 to 1, not '2'"),
-        (
-            ["--switches", "2", "--link", "0:1-1:0", "--fault", "1:0:rx:loss=1"],
-            "the faults of a link are said with the link",
-        ),
+        (["--switches", "2", "--link", "0:1-1:0", "--fault", "1:0:rx:loss=1"], "set the faults of a link in --link"),
     ],
 )
 def test_command_line_of_a_fabric_wrong(relay: Path, arguments: list[str], message: str) -> None:

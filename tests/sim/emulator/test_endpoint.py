@@ -62,11 +62,11 @@ def test_payloads_come_back_to_the_host_that_sent_them(hubs: Callable[[Config, s
 def test_an_end_polls_as_readable_while_it_has_frames_for_the_switch() -> None:
     end = FrameEnd()
     ready = lambda: bool(select.select([end], [], [], 0)[0])
-    assert not ready() and end.take(10) == []
+    assert not ready() and end.receive_frames(10) == []
     for number in range(3):
         end.send(bytes([number]))
-    assert ready() and end.take(2) == [b"\0", b"\1"]
-    assert ready() and end.take(2) == [b"\2"] and not ready()
+    assert ready() and end.receive_frames(2) == [b"\0", b"\1"]
+    assert ready() and end.receive_frames(2) == [b"\2"] and not ready()
     end.close()
     end.close()
 

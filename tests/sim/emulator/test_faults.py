@@ -15,8 +15,8 @@ def passed(faults: Faults, count: int = COUNT) -> list[Passed]:
     out = []
     for frame in frames(count):
         faults.put(frame, 0)
-        out += faults.take(0)
-    return out + faults.take(10**15)
+        out += faults.pop_due(0)
+    return out + faults.pop_due(10**15)
 
 
 def bits_changed(one: bytes, other: bytes) -> int:
@@ -81,23 +81,23 @@ def test_reordered_frames_are_overtaken_by_at_most_three() -> None:
 def test_a_frame_that_nobody_overtakes_goes_after_a_while() -> None:
     faults = Faults(Rates(reorder=1.0))
     faults.put(b"alone", 5)
-    assert faults.take(5) == [] and faults.due_ps == 5 + HOLD_US * PS_PER_US
-    assert faults.take(5 + HOLD_US * PS_PER_US) == [Passed(b"alone", False)] and faults.due_ps is None
+    assert faults.pop_due(5) == [] and faults.due_ps == 5 + HOLD_US * PS_PER_US
+    assert faults.pop_due(5 + HOLD_US * PS_PER_US) == [Passed(b"alone", False)] and faults.due_ps is None
 
 
 def test_delay() -> None:
     faults = Faults(Rates(delay_us=0.0001))
     faults.put(b"one", 0)
     faults.put(b"two", 50)
-    assert faults.due_ps == 100 and faults.take(99) == []
-    assert faults.take(100) == [Passed(b"one", False)] and faults.due_ps == 150
-    assert faults.take(1000) == [Passed(b"two", False)]
+    assert faults.due_ps == 100 and faults.pop_due(99) == []
+    assert faults.pop_due(100) == [Passed(b"one", False)] and faults.due_ps == 150
+    assert faults.pop_due(1000) == [Passed(b"two", False)]
 
 
 def test_an_error_stays_an_error() -> None:
     faults = Faults(Rates(duplicate=1.0))
     faults.put(b"x", 0, True)
-    assert faults.take(0) == [Passed(b"x", True)] * 2
+    assert faults.pop_due(0) == [Passed(b"x", True)] * 2
 
 
 def test_rates_wrong() -> None:

@@ -50,5 +50,5 @@ def test_the_two_directions_have_faults_of_their_own() -> None:
         wire = link.wire(sender, 1)
         for number in range(100):
             wire.put(bytes([number]) * 60, 0)
-        lost.append({number for number in range(100)} - {data[0] for data, _ in wire.take(0)})
+        lost.append({number for number in range(100)} - {data[0] for data, _ in wire.pop_due(0)})
     assert lost[0] and lost[1] and lost[0] != lost[1]

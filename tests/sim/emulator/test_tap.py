@@ -49,9 +49,9 @@ def test_frames_go_both_ways_unchanged_and_padded_to_the_minimum_inwards(tap: Ta
         taken: list[bytes] = []
         deadline = time.monotonic() + 5
         while not taken and time.monotonic() < deadline:
-            taken = ours(tap.take(100))
-        assert taken == [frame.ljust(60, b"\0")] and ours(tap.take(100)) == []
-        tap.give([frame])
+            taken = ours(tap.receive_frames(100))
+        assert taken == [frame.ljust(60, b"\0")] and ours(tap.receive_frames(100)) == []
+        tap.deliver_frames([frame])
         assert raw.recv(2000) == frame
     assert tap.counts["frames to the kernel"] == 1 and tap.counts["frames from the kernel"] >= 1
 
@@ -61,14 +61,14 @@ def test_no_more_frames_are_taken_than_asked_for(tap: Tap) -> None:
         raw.bind((NAME, 0))
         for _ in range(5):
             raw.send(bytes(60))
-    assert [len(tap.take(2)), len(tap.take(2))] == [2, 2]
+    assert [len(tap.receive_frames(2)), len(tap.receive_frames(2))] == [2, 2]
 
 
 def test_a_device_that_is_down_loses_frames_and_counts_them(tap: Tap) -> None:
     subprocess.run(["ip", "link", "set", "dev", NAME, "down"], check=True)
-    tap.take(100)  # what the kernel had said on its own while the device was up
-    assert tap.take(10) == []
-    tap.give([bytes(60)] * 3)
+    tap.receive_frames(100)  # what the kernel had said on its own while the device was up
+    assert tap.receive_frames(10) == []
+    tap.deliver_frames([bytes(60)] * 3)
     assert tap.counts["out, refused by the kernel"] == 3
 
 
@@ -84,7 +84,7 @@ def test_a_device_that_was_deleted_wakes_nobody(tap: Tap, relay: Path) -> None:
             assert not time_of.turn()
             time_of.sleep()
             assert time.monotonic() - begun > IDLE_SECONDS / 2
-            tap.give([bytes(60)])
+            tap.deliver_frames([bytes(60)])
     assert tap.counts["out, refused by the kernel"] == 1
 
 

@@ -17,7 +17,7 @@ from sim.emulator.fabric import Fabric
 from sim.emulator.faults import Rates
 from sim.emulator.link import Link
 from sim.emulator.program import Machine, Program
-from sim.emulator.tree import Leaf, parse_leaf, plant
+from sim.emulator.tree import Leaf, configure_leaves, parse_leaf
 
 LOSSY = Rates(delay_us=1, loss=0.05)
 TWO_LEAVES = [Leaf(1, 0, frozenset({0, 1, 2})), Leaf(2, 0, frozenset({3, 4, 5}))]
@@ -79,7 +79,7 @@ def test_what_is_no_leaf_is_refused(given: str) -> None:
 
 def test_boards_are_told_where_their_parents_are() -> None:
     boards = [Told(number) for number in range(3)]
-    plant(boards, LINKS, [*TWO_LEAVES, Leaf(0, 1, frozenset({0, 1}), job=4)])
+    configure_leaves(boards, LINKS, [*TWO_LEAVES, Leaf(0, 1, frozenset({0, 1}), job=4)])
     assert boards[1].parents == {0: {"port": 3, "mac": boards[0].mac, "ip": boards[0].ip, "ranks": 0b111}}
     assert boards[2].parents[0]["ranks"] == 0b111000
     assert boards[0].parents == {4: {"port": 0, "mac": boards[1].mac, "ip": boards[1].ip, "ranks": 0b11}}
@@ -102,12 +102,12 @@ def test_boards_are_told_where_their_parents_are() -> None:
 )
 def test_what_is_no_tree_is_refused(leaves: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        plant([Told(number) for number in range(3)], LINKS, [parse_leaf(given) for given in leaves])
+        configure_leaves([Told(number) for number in range(3)], LINKS, [parse_leaf(given) for given in leaves])
 
 
 def test_two_links_to_the_parent_are_one_too_many() -> None:
     with pytest.raises(ValueError, match="switch 1 has 2 to switch 0"):
-        plant([Told(number) for number in range(3)], [*LINKS, Link((0, 2), (1, 2))], TWO_LEAVES)
+        configure_leaves([Told(number) for number in range(3)], [*LINKS, Link((0, 2), (1, 2))], TWO_LEAVES)
 
 
 # Jobs
@@ -127,7 +127,7 @@ def run(
     taken = {end for link in links for end in (link.one, link.other)}
     free = {number: [port for port in range(4) if (number, port) not in taken] for number in range(len(boards))}
     try:
-        plant(boards, links, leaves)
+        configure_leaves(boards, links, leaves)
         with Fabric(boards, links, seed=5) as fabric:
             cluster = Cluster(fabric, seed=1)
             for rank in range(workers):

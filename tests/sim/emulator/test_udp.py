@@ -25,7 +25,7 @@ def test_bursts_arrive_as_they_were(sizes: list[int]) -> None:
         card = Card(SWITCH_MAC, SWITCH_IP)
         client = Client(socket.inet_aton("127.0.0.1"), sink.getsockname()[1])
         port = UdpSocket(("127.0.0.1", 0), card)
-        port.give([back(card.wrap(payload, client)) for payload in payloads])
+        port.deliver_frames([back(card.wrap(payload, client)) for payload in payloads])
         assert [sink.recv(65536) for _ in payloads] == payloads
         assert port.counts == {"datagrams out": len(payloads)}
         # And the other way: what a client sends as one burst is taken apart again.
@@ -36,5 +36,7 @@ def test_bursts_arrive_as_they_were(sizes: list[int]) -> None:
             port.address,
         )
         parts = [b"t" * 500] * 9 + [b"end"]
-        assert port.take(100) == [card.wrap(part, client) for part in parts] and port.take(100) == []
+        assert (
+            port.receive_frames(100) == [card.wrap(part, client) for part in parts] and port.receive_frames(100) == []
+        )
         port.close()

@@ -27,8 +27,8 @@ def everything(wire: Wire) -> list[tuple[int, bytes]]:
     """What comes out, each with its time, taken whenever something is due."""
     out = []
     while (due_ps := wire.due_ps) is not None:
-        assert wire.take(due_ps - 1) == []
-        out += [(due_ps, data) for data, _ in wire.take(due_ps)]
+        assert wire.pop_due(due_ps - 1) == []
+        out += [(due_ps, data) for data, _ in wire.pop_due(due_ps)]
     return out
 
 
@@ -67,8 +67,8 @@ def test_a_perfect_wire_takes_no_time() -> None:
     wire = Wire()
     for number in range(2000):
         wire.put(bytes([number & 0xFF]), 5)
-    assert wire.latency_ps == 0 and wire.due_ps == 5 and wire.take(4) == []
-    assert wire.take(5) == [Passed(bytes([number & 0xFF]), False) for number in range(2000)] and wire.due_ps is None
+    assert wire.latency_ps == 0 and wire.due_ps == 5 and wire.pop_due(4) == []
+    assert wire.pop_due(5) == [Passed(bytes([number & 0xFF]), False) for number in range(2000)] and wire.due_ps is None
 
 
 @pytest.mark.parametrize("most", [1, 2, 10])
@@ -93,7 +93,7 @@ def test_faults_are_those_of_the_seed(seed: int) -> None:
     for number in range(1000):
         wire.put(number.to_bytes(60), 0)
         bare.put(number.to_bytes(60), number)
-    assert wire.take(10**12) == bare.take(10**12) and wire.faults.counts == bare.counts
+    assert wire.pop_due(10**12) == bare.pop_due(10**12) and wire.faults.counts == bare.counts
     assert bare.counts["loss"] > 50 and bare.counts["duplicate"] > 50
 
 

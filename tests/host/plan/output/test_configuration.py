@@ -17,7 +17,7 @@ from iswitch.plan.solver.single_tree import plan_single_tree
 from iswitch.plan.topology.generators import leaf_spine, seed_example
 from iswitch.plan.topology.topology import Topology
 from sim.emulator.link import parse_link
-from sim.emulator.tree import parse_leaf, plant
+from sim.emulator.tree import configure_leaves, parse_leaf
 
 
 def racks(count=3, hosts=4, spines=1):
@@ -47,7 +47,7 @@ def test_the_emulated_boards_get_the_parents_of_the_plan(kind, spines):
         [parse_leaf(given) for given in options(arguments, "--leaf")],
     )
     boards = [board(number) for number in range(int(options(arguments, "--switches")[0]))]
-    plant(boards, links, leaves)
+    configure_leaves(boards, links, leaves)
     assert {link.rate_bps for link in links} == {40e9 * 0.01}
     built = Config(
         **{name: int(*options(arguments, f"--{name}")) for name in ("ports", "members", "jobs", "window", "elements")}

@@ -14,11 +14,11 @@ from sim.emulator.tap import Tap
 from sim.emulator.udp import UdpSocket
 from sim.emulator.wire import Wire
 
-__all__ = ["Plan"]
+__all__ = ["PortLayout"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class PortLayout:
     """The command line's request.
 
     The socket of port p of switch s is at `bind`, UDP port `udp_base` + s * ports + p, or any free one with `udp_base`
@@ -90,7 +90,7 @@ class Plan:
             if not switch.isdecimal() or int(switch) >= len(boards):
                 raise ValueError(f"a fault's switch must be 0 to {len(boards) - 1}, not {switch!r}")
             if any(rest.startswith(f"{port}:") for at, port in linked if at == int(switch)):
-                raise ValueError(f"the faults of a link are said with the link, not by {given!r}")
+                raise ValueError(f"set the faults of a link in --link (0:3-2:0,loss=0.01), not with --fault {given!r}")
             asked[int(switch)].append(rest)
         return {
             (switch, port, direction): Wire(Faults(rates, seed=self.seed + switch, port=port, direction=direction))
