@@ -1,4 +1,4 @@
-"""Whether a frame is well formed, and whether its sender is who it says: the first check that fails."""
+"""Whether a frame is well formed, and whether its sender is the member that it claims to be."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -37,7 +37,7 @@ class FrameKind(data.Struct):
     """What a frame is: its type, and whether its job `is_leaf`, that is, has a parent here.
 
     `parent_reply`: an acknowledgement or a notice from the parent. `parent_result`: a result from the parent, to be
-    installed. At most one of the types is 1; what the switch is not built for is 0.
+    installed. At most one of the types is 1; a type for which the switch is not built is 0.
     """
 
     control: 1
@@ -52,11 +52,11 @@ class FrameKind(data.Struct):
 
 
 class Checks(wiring.Component):
-    """Checks a frame by the table of docs/protocol.md section 3, down to what needs a slot.
+    """Checks a frame by the table of docs/protocol.md section 3, except the rules that need a slot.
 
     `kind` is combinational. `fault`, `outcome` and `payload` follow the inputs by 1 cycle; one frame per cycle, without
-    stalls. With `fault`, `outcome` names the first check that fails. A control message that passes goes on to
-    membership. `payload` is the length of the elements in bytes, at four an element.
+    stalls. With `fault`, `outcome` names the first check that fails. A valid control message goes on to membership.
+    `payload` is the length of the elements in bytes, at four an element.
     """
 
     def __init__(self, config: Config):
@@ -158,7 +158,8 @@ class Checks(wiring.Component):
             (payload_good, Outcome.LENGTH),
         ]
         if self.config.uplinks:
-            # Who sends for several sends partial sums, and names nobody else; a parent is where it was said to be.
+            # A sender with several ranks sends uplinks only, and an uplink names only its sender's ranks. A frame from
+            # the parent must have the configured address.
             named_ranks = frame.members | scan.tainted
             ring_checks += [
                 (

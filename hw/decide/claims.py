@@ -1,4 +1,4 @@
-"""The rules of claims as logic; the truth is `sim/model/decide/claims.py`."""
+"""The rules of claims; golden model: `sim/model/decide/claims.py`."""
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
@@ -13,10 +13,10 @@ __all__ = ["ClaimDecision", "Claims"]
 
 
 class ClaimDecision(data.StructLayout):
-    """What becomes of a claim.
+    """The outcome of a claim, and what the switch does with it.
 
     `grants`: a GRANT of `base` to `members` goes to `receivers`. `write`: the job's claims change. `waits`: the members
-    for whom the claimant waits.
+    for which the claimant waits.
     """
 
     def __init__(self, config: Config):
@@ -35,16 +35,16 @@ class ClaimDecision(data.StructLayout):
 
 
 class Claims(wiring.Component):
-    """Decides a CLAIM; for a contribution or a receipt it says to which members the seq is granted.
+    """Decides one CLAIM. For a contribution or a receipt, looks up the members to which its seq is granted.
 
-    In three steps, because S + 1 grants are kept: comparisons of serial numbers, what follows of all of them, the
-    decision. The first two end in registers, the third is combinational. Latency 2 cycles; the inputs are held for
-    three. Nothing stalls.
+    Because a job keeps S + 1 grants, this takes three steps: differences of serial numbers, their consequences, the
+    decision. The first two end in registers, the third is combinational. Latency 2 cycles; hold the inputs for three.
+    One frame in 3 cycles, without stalls.
 
-    `at` is the weights of a claim, or the seq to look up; `k` is the claim's number. `covered`: the update that owns the
-    seq is known; it is granted to the set `granted`. `behind` is the set of live members that may not hold everything
-    granted. `row_next` is the row after the `decision`, `age` that of the claim in updates. A switch without
-    asynchronous jobs has none of this. Source: `sim/model/decide/claims.py`.
+    `at` is the seq of a claim's weights, or the seq to look up; `k` is the claim's number. `covered`: `at` belongs to a
+    kept grant, whose members are `granted`. `behind`: live members that have not acknowledged every granted result.
+    `row_next` is the claims row after `decision`. `age` is the age of the claim's weights in updates. The component is
+    empty if `config.staleness` is 0. Source: `sim/model/decide/claims.py`.
     """
 
     def __init__(self, config: Config):
@@ -76,7 +76,7 @@ class Claims(wiring.Component):
         m.d.comb += bit.eq(1 << self.member)
         waiting, holding_grants = Signal(self.config.members), []
 
-        # Serial distances, modulo 2^32 and signed (RFC 1982), and to whom they apply.
+        # Serial distances, modulo 2^32 and signed (RFC 1982), and the members to which they apply.
         ahead, beyond, beyond_acknowledged = Signal(signed(32)), Signal(signed(32)), Signal(signed(32))
         m.d.comb += [
             ahead.eq(self.k - Array(row.last)[self.member]),
@@ -87,7 +87,7 @@ class Claims(wiring.Component):
         m.d.comb += minus_segments.eq(0 - job.segments)
         at_or_after, owns, valid, lacks = [], [], [], []
         for k, grant in enumerate(kept):
-            # It owns what is 0 to M - 1 ahead of its base: -M < distance <= 0, modulo 2^32.
+            # A grant owns the seqs 0 to M - 1 ahead of its base: -M < distance <= 0, modulo 2^32.
             distance = Signal(signed(32), name=f"distance_{k}")
             m.d.comb += distance.eq(grant.base - self.at)
             valid.append(grant.valid & (job.staleness >= k))
@@ -109,7 +109,7 @@ class Claims(wiring.Component):
             waiting.eq(row.waiting | bit),
         ]
 
-        # What follows: age, the newest kept grant of the sender, and whether enough wait.
+        # Consequences: age, the newest kept grant of the sender, and whether enough members wait.
         enough, old = Signal(), Signal()
         age, granted, mine, own = (
             Signal(range(len(kept) + 1)),

@@ -40,7 +40,7 @@ __all__ = ["Core", "Trace"]
 
 
 class Trace(data.Struct):
-    """The outcome of a frame, with the fields that identify the frame, for an observer."""
+    """The outcome of a frame and the header fields that identify it, for simulation."""
 
     outcome: Outcome
     port: 4
@@ -50,22 +50,22 @@ class Trace(data.Struct):
 
 
 class Core(wiring.Component):
-    """Decides frames one at a time: exactly one outcome and one verdict for each, in order.
+    """Takes one frame's headers at a time and gives exactly one outcome and one verdict for each, in order.
 
-    Latency from headers to verdict, and cycles until the next headers are taken:
+    Latency from headers to verdict, and cycles until the next headers are accepted:
 
     - 2 and 2 for an ordinary frame;
-    - 3 and 4 for a request for the replay service;
-    - 5 and 6 for a contribution, a receipt or a claim; 5 and 9 while somebody waits to join an asynchronous job;
-    - for a control message, and for a frame whose sender waits for a member that is evicted, those of `Membership`.
+    - 3 and 4 for a request to the replay service;
+    - 5 and 6 for a contribution, a receipt or a claim; 5 and 9 while a member waits to join an asynchronous job;
+    - as long as the procedure of `Membership` takes for a control message, and for a frame that causes an eviction.
 
-    Back-pressure: `headers` stall while a verdict or a reply is not taken. A verdict with a reply and that reply are
-    offered together, each while the other's receiver is ready; so a receiver must stay ready until it is served, as a
-    `SkidBuffer` and the `ReplyComposer` do. A Join or Leave for the parent in `parents` follows the frame that caused
-    it. After a reset the core takes no headers until all tables are erased, the `MacTable` among them.
+    Back-pressure: `headers` stalls while a verdict or a reply cannot be accepted. A verdict and its reply are offered
+    in the same cycle, each only while the other's receiver is ready. So a receiver that is ready must stay ready until
+    it accepts an item, as `SkidBuffer` and `ReplyComposer` do. A Join or Leave for the parent in `parents` follows the
+    frame that caused it. After a reset the core accepts no headers until the tables and the `MacTable` are erased.
 
-    `decided` with `trace`, `claimed` with `age`, and `stats` report the cycle before. Source:
-    `sim/model/tree_switch.py`, docs/protocol.md.
+    `decided` with `trace`, `claimed` with `age`, and `stats` describe the previous cycle. Golden model:
+    `sim/model/tree_switch.py`. Rules: docs/protocol.md, section 3.
     """
 
     def __init__(self, config: Config):
@@ -175,7 +175,7 @@ class Core(wiring.Component):
             verdict.length.eq(held.headers.arrival.scan.length),
         ]
 
-        # In an asynchronous job: whom a claim or a newcomer waits for, and whether this is a boundary.
+        # Asynchronous jobs: the members for which a claim or a joining member waits, and whether this is a boundary.
         claim, has_joining = Signal(), Signal()
         late_members, silent_awaited, join_waiting = (
             Signal(config.members),
@@ -211,7 +211,7 @@ class Core(wiring.Component):
                 with m.If(membership.erased & forwarder.wiped):
                     m.next = "IDLE"
             with m.State("IDLE"):
-                # The route of an ordinary frame comes while the next headers are taken.
+                # The route of an ordinary frame is valid while the next headers are accepted.
                 m.d.comb += [
                     self.headers.ready.eq(~ordinary | self.verdicts.ready),
                     rows.job.eq(upcoming.job),
@@ -231,7 +231,7 @@ class Core(wiring.Component):
                     m.d.sync += [held.headers.eq(self.headers.payload), held.now_us.eq(self.now_us)]
                     m.next = "READ_ROWS"
             with m.State("READ_ROWS"):
-                # The rows are here; checks and differences are registered.
+                # The rows are valid; checks and differences are registered.
                 m.next = "COMPARE"
                 with m.If(~held.headers.ours):
                     m.d.sync += ordinary.eq(1)
@@ -272,7 +272,7 @@ class Core(wiring.Component):
                 ]
                 m.next = "ISSUE"
             with m.State("ISSUE"):
-                # A notice that cannot be verdict_taken on at once holds the frame back; nothing is decided twice.
+                # The frame stalls here until its notice is accepted; nothing is decided twice.
                 m.d.comb += [
                     self.verdicts.valid.eq(~sends_reply | self.replies.ready),
                     self.replies.valid.eq(sends_reply & self.verdicts.ready),
@@ -322,8 +322,8 @@ class Core(wiring.Component):
                     with m.If(has_joining):
                         m.next = "READ_ACKNOWLEDGED"
             with m.State("READ_ACKNOWLEDGED"):
-                # The row of what is held shows the frame's own receipt in the next cycle, and what follows of it in the
-                # one after.
+                # The row of acknowledged seqs includes this frame's in the next cycle; `claims.behind` follows one
+                # cycle later.
                 m.next = "CHECK_LATE"
             with m.State("CHECK_LATE"):
                 m.next = "ADMIT"
@@ -331,8 +331,8 @@ class Core(wiring.Component):
                     m.d.sync += self.stats[Stat.EVICTED].eq(1)
                     m.next = "EVICT"
             with m.State("ADMIT"):
-                # At a boundary of an asynchronous job those who wait are let in; they lack nothing below the next
-                # update.
+                # At a boundary of an asynchronous job the switch admits all joining members. They lack no result
+                # below the base of the next update.
                 m.d.sync += join_waiting.eq(0)
                 m.next = "IDLE"
                 with m.If(~claims.behind.any()):
@@ -346,7 +346,7 @@ class Core(wiring.Component):
                     ]
                     m.d.sync += self.stats[Stat.ADMITTED].eq(1)
             with m.State("MEMBERSHIP"):
-                # The membership machine has the tables until it answers; departures hand out operations on the way.
+                # `Membership` uses the tables until it answers; departures emit operations meanwhile.
                 m.d.comb += [
                     tables.control.eq(1),
                     membership.active.eq(1),

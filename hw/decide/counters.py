@@ -1,4 +1,4 @@
-"""The registers: what the switch is, and a counter for everything that happens to a frame."""
+"""The registers: constants of the design, and counters of outcomes and events."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
@@ -33,8 +33,7 @@ if STALENESS_MAX >= BANK:
 
 
 def sweep(m, depth: int, swept):
-    """Return a pointer that goes round `depth` words for ever; set `swept` when it has been at all of them since the
-    reset."""
+    """Return a pointer that cycles through `depth` words. `swept` rises after its first full pass since the reset."""
     walk = Signal(range(depth), name="walk")
     m.d.sync += walk.eq(Mux(walk == depth - 1, 0, walk + 1))
     with m.If(walk == depth - 1):
@@ -43,11 +42,12 @@ def sweep(m, depth: int, swept):
 
 
 class ChoiceBank(wiring.Component):
-    """`choices` counters of 32 bits, which wrap; in a cycle of `happens` the one at `choice` counts. `value` shows the
-    one at `address` 1 cycle later, with every event before that cycle; read it as often as you like.
+    """`choices` counters of 32 bits, which wrap; in a cycle of `happens` the one at `choice` counts.
 
-    One thing happens in a cycle, so the counters are words of a memory. It is wiped after a reset: until `wiped`, which
-    takes `choices` cycles, nothing may happen nor be read.
+    `value` shows the one at `address` 1 cycle later, with every event before that cycle. Reads have no side effect.
+
+    At most one counter counts in a cycle, so the counters are words of a memory. The memory is wiped after a reset:
+    until `wiped`, which takes `choices` cycles, nothing may count nor be read.
     """
 
     def __init__(self, choices: int):
@@ -81,20 +81,21 @@ class ChoiceBank(wiring.Component):
 
 
 class EventBank(wiring.Component):
-    """Counters of 32 bits, which wrap; event k, of `event_bits[k]` bits, is added to the k-th in every cycle. `value`
-    shows the one at `address` 1 cycle later, with every event before that cycle; read it as often as you like.
+    """Counters of 32 bits, which wrap; event k, of `event_bits[k]` bits, is added to the k-th in every cycle.
 
-    Any of them may happen at once. The lower bits of each counter are registers; the upper ones are words of a memory,
-    which a walk visits one a cycle. It sees by the highest of the lower bits, and by what that was before, whether they
-    have gone round, which they cannot do between two visits more than once. After a reset it is wiped: until `wiped`,
-    one more cycle than there are counters, nothing may be read.
+    `value` shows the one at `address` 1 cycle later, with every event before that cycle. Reads have no side effect.
+
+    All events may happen in the same cycle. The low bits of each counter are registers; the high bits are words of a
+    memory, which a sweep visits one a cycle. The sweep detects a wrap of the low bits by their highest bit, which
+    changes from 1 to 0 at most once between two visits. After a reset the memory is wiped: until `wiped`, one more
+    cycle than there are counters, nothing may be read.
     """
 
     def __init__(self, event_bits: Sequence[int]):
         if len(event_bits) < 2 or min(event_bits) < 0:
             raise ValueError(f"EventBank event_bits must be at least 2 widths, not {event_bits!r}")
         self.event_bits = event_bits
-        # Between two visits, and until the second is seen in the memory.
+        # Enough bits for the events between two visits, and until the second visit is in the memory.
         self.low_bits = ceil_log2((len(event_bits) + 1) * (2 ** max(event_bits) - 1)) + 1
         super().__init__(
             {
@@ -120,7 +121,7 @@ class EventBank(wiring.Component):
             if bits:
                 m.d.sync += count.eq(count + self.events[f"{k}"])
             low.append(count)
-        # A visit takes two cycles, to look and to write.
+        # A visit takes two cycles, one to read and one to write.
         top, before, visited = Signal(), Signal(above), Signal(range(depth))
         m.d.sync += [
             top.eq(Array(count[-1] for count in low)[walk]),
@@ -136,7 +137,7 @@ class EventBank(wiring.Component):
             put.data.high.eq(Mux(self.wiped, before.high + (before.seen & ~top), 0)),
             get.addr.eq(self.address),
         ]
-        # One of each eight is chosen before the edge, of these one behind it.
+        # One counter of each eight is selected before the edge, and one of these after it.
         groups = [low[first : first + BANK] for first in range(0, depth, BANK)]
         lower = Array(Signal(self.low_bits, name=f"lower_{k}") for k in range(len(groups)))
         upper, number = Signal(above), Signal(range(len(groups) + 1))
@@ -147,13 +148,12 @@ class EventBank(wiring.Component):
 
 
 class Counters(wiring.Component):
-    """Banks of counters and what is constant, behind one address.
+    """Banks of counters and constants, behind one address.
 
     `port_events[port][k]` and `stats[k]` count in every cycle, `outcome` in the cycle of `decided`, `age` in that of
-    `claimed`, `fate` in that of `fated`; what happens is registered first, for it comes from the ends of long paths.
-    `value` shows the register at `address` 1 cycle later, with all that happened before the cycle before that one.
-    Until `wiped`, after a reset, nothing may be read, `decided`, `claimed` or `fated`; it takes a cycle for each
-    counter of the largest bank.
+    `claimed`, `fate` in that of `fated`; events are registered first, because they end critical paths. `value` shows
+    the register at `address` 1 cycle later, with every event up to two cycles before. Until `wiped`, after a reset,
+    nothing may be read, `decided`, `claimed` or `fated`; it takes a cycle for each counter of the largest bank.
     """
 
     def __init__(self, config: Config):
@@ -186,8 +186,11 @@ class Counters(wiring.Component):
         shown = []
 
         def show(firsts: Iterable[int], registers: int, value):
-            """The value, one cycle late itself, where the address is one of so many registers from one of `firsts`,
-            multiples of so many, a power of two."""
+            """Add `value` to what the registers show, where `address` selects one of a group.
+
+            A group has as many `registers`, a power of two, and begins at one of `firsts`, multiples of that number.
+            `value` itself follows `address` by 1 cycle.
+            """
             chosen = Signal(name=f"chosen_{len(shown)}")
             m.d.sync += chosen.eq(
                 Cat(self.address[ceil_log2(registers) :] == first // registers for first in firsts).any()
@@ -209,7 +212,7 @@ class Counters(wiring.Component):
             about = {register: getattr(c.replay, register.name.lower()) for register in ReplayRegister}
             show([Register.REPLAY], 2 * BANK, self._constant(m, about, 2 * BANK, "about"))
 
-        # One of several things: numbered as their registers are, so that the lower bits of an address are the number.
+        # Outcomes, ages and fates are numbered as their registers are, so the lower bits of an address are the number.
         outcomes = self._choice(m, banks, "outcomes", OUTCOMES, self.decided, self.outcome + Register.OUTCOMES)
         show(range(Register.OUTCOMES, Register.OUTCOMES + OUTCOMES, BANK), BANK, outcomes)
         if c.staleness:

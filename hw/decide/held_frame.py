@@ -1,4 +1,4 @@
-"""The frame that the core decides, and what has been found out about it, in registers."""
+"""The frame under decision, and the results of the rules, in registers."""
 
 from dataclasses import dataclass
 
@@ -16,22 +16,22 @@ __all__ = ["HeldFrame"]
 
 @dataclass(frozen=True)
 class HeldFrame:
-    """The registers of the core for one frame.
+    """The frame under decision, in registers that the parts of the core share.
 
     Parameters
     ----------
     config
         What the switch is built for.
     headers, now_us
-        The frame, and the time of its arrival: a decision that waits must not change with the time.
+        The headers, and the time at which they were accepted: a decision that waits must not change with the time.
     parent
-        The parent of the frame's job, a cycle after the job's row was pointed at.
+        The parent of the frame's job, valid with the job's row.
     kind
-        What the checks say that the frame is, from the second cycle on.
+        The kind of the frame, from the checks; valid from the second cycle on.
     decision, claim
-        What the ring decided about it, or the rules of claims.
+        The decisions of the ring and of the claims.
     keeps_slot
-        The slot stays as it is: the decision sends again what is there.
+        The slot keeps its row, because its content is only sent again.
     """
 
     config: Config

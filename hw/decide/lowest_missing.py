@@ -1,4 +1,4 @@
-"""How far behind the slowest live member of a job is."""
+"""The lowest seq whose result a live member may lack."""
 
 from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
@@ -17,12 +17,12 @@ def lower(a: Value, b: Value) -> Value:
 
 
 class LowestMissing(wiring.Component):
-    """Finds the lowest seq whose result some live member may lack.
+    """Finds the lowest seq whose result a live member may lack.
 
-    Live members lack results within 4W of each other's, so a few bits of each one's distance from `member` suffice.
-    `member` itself is taken as `gain` ahead of what `acknowledged` says; `gain` is not negative. Latency 3 cycles from
-    `acknowledged`, `live` and `member`, 2 from `gain`; one result per cycle, without stalls. Source: `lowest` of
-    `sim/model/decide/tree.py`.
+    Live members lack results within 4W of each other's, so a few bits of each distance from `member` determine the
+    minimum. `member` itself is taken as `gain` ahead of what `acknowledged` says; `gain` is not negative. Latency 3
+    cycles from `acknowledged`, `live` and `member`, 2 from `gain`; one result per cycle, without stalls. Source:
+    `lowest_acknowledged` of `sim/model/decide/tree.py`.
     """
 
     def __init__(self, config: Config):
@@ -55,7 +55,7 @@ class LowestMissing(wiring.Component):
             member_is_live.eq(self.live.bit_select(self.member, 1)),
             own.eq(Mux(member_is_live, self.gain[:bits], nearest)),
         ]
-        # Of the others by fours in one cycle, of all in the next.
+        # The minimum of each four in one cycle, of all in the next.
         fours = combine_pairs(lower, combine_pairs(lower, distances))
         least_of = [Signal(signed(bits), name=f"least_of_{k}") for k in range(len(fours))]
         m.d.sync += [one.eq(value) for one, value in zip(least_of, fours, strict=True)]

@@ -19,7 +19,7 @@ NOTICES = {
 
 
 def build_reply(m, held: HeldFrame, reply, outcome, *, job, membership, control):
-    """Drive `reply` with an acknowledgement, if the frame is a `control` message, else with a notice of the `outcome`."""
+    """Fill in `reply`: the acknowledgement of a `control` message, or else a notice of the `outcome`."""
     frame = held.frame
     exists = (frame.job < held.config.jobs) & (job.state != JobState.NONE)
     m.d.comb += [
@@ -43,8 +43,10 @@ def build_reply(m, held: HeldFrame, reply, outcome, *, job, membership, control)
 
 
 def build_parent_request(m, held: HeldFrame, reply, *, job, leaves, requests_parent, reports):
-    """Make the reply one to the parent instead: a Join, or if the switch `leaves` a Leave (`requests_parent`), or a receipt
-    (`reports`)."""
+    """Address the reply to the parent, if `requests_parent` or `reports` is 1.
+
+    `requests_parent`: the reply is a Leave if the switch `leaves`, otherwise a Join. `reports`: the reply is a receipt.
+    """
     parent, report = held.parent, held.decision.report
     request_body = Signal(layout(CONTROL))
     m.d.comb += [

@@ -1,4 +1,4 @@
-"""The ring's rules as combinational logic; the truth is `sim/model/decide/ring.py`."""
+"""The rules of the ring; golden model: `sim/model/decide/ring.py`."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
@@ -16,11 +16,11 @@ __all__ = ["Report", "Ring", "RingDecision", "RingRequest"]
 
 
 class RingRequest(data.Struct):
-    """What the ring has to know of a contribution or a receipt.
+    """The fields of a contribution, a receipt, an uplink or a result of the parent that the ring decides on.
 
-    In an asynchronous job `requires_all` is 1 and `boundary` is 0, and `covered` says that the seq belongs to a granted
-    update. In trees the frame may be an `uplink`, or a result from the parent to `install`. `ranks` and `tainted_ranks`
-    say whose elements it brings, and whose were rejected.
+    In an asynchronous job `requires_all` is 1 and `boundary` is 0, and `covered` is 1 if the seq belongs to a granted
+    update. In trees the frame may be an `uplink`, or a result from the parent to `install`. `ranks` contribute the
+    elements; the elements of `tainted_ranks` were rejected.
     """
 
     receipt: 1
@@ -41,7 +41,7 @@ class RingRequest(data.Struct):
 
 
 class Report(data.Struct):
-    """A receipt to the parent: no member lacks a result below `seq - behind`; with `want` the result of `seq` is wanted."""
+    """A receipt to the parent: no member lacks a result before `seq - behind`; with `want`, one wants that of `seq`."""
 
     seq: SEQ_BITS
     behind: 16
@@ -49,12 +49,12 @@ class Report(data.Struct):
 
 
 class RingDecision(data.StructLayout):
-    """What becomes of a contribution or a receipt.
+    """The outcome of a contribution or a receipt, and what the switch does with it.
 
-    `advance`: the sender says to hold more than before. `slot_write`: the slot becomes `slot_next`. `works`: the
-    aggregator has an `operation` to do. `first`: the sum begins with it; `emit`: the sum leaves after it; `resend`: the stored result goes
-    to the sender; `completes`: the slot does. In trees, `up`: what leaves goes to the parent; `reports`: a receipt,
-    `report`, goes to the parent.
+    `advance`: the sender acknowledges more results than before. `slot_write`: the slot becomes `slot_next`. `works`:
+    the aggregator carries out `operation`. `first`: the sum begins with it. `emit`: the sum leaves after it. `resend`:
+    the stored result goes to the sender. `completes`: this frame completes the slot. In trees, `up`: the sum goes to
+    the parent instead of the members. `reports`: the receipt `report` goes to the parent.
     """
 
     def __init__(self, config: Config):
@@ -78,21 +78,22 @@ class RingDecision(data.StructLayout):
 
 
 class Ring(wiring.Component):
-    """Decides one contribution or receipt, from the rows of its job and its slot and what the members acknowledged.
+    """Decides one contribution or receipt from its job's and slot's rows and from what the members acknowledged.
 
-    It is the longest logic in the switch, so it takes four steps: differences of serial numbers and times, what follows
-    of each alone, what follows of several, and the decision. The first three end in registers, the fourth is
-    combinational. Latency 3 cycles, one frame in 4 cycles: the inputs are held for four. `is_leaf` and `request.length`
-    may come in the second, `request.covered` and `granted`, the members to whom an asynchronous job granted the seq, in
-    the third. `decision`, `evicts` and `late` are valid in the fourth. Nothing stalls.
+    This is the longest logic of the core, so it takes four cycles: (1) differences of serial numbers and times, (2) the
+    consequences of one difference, (3) the consequences of several, (4) the decision. Steps 1 to 3 end in registers;
+    step 4 is combinational. Hold all inputs for four cycles. Exceptions: `is_leaf` and `request.length` are read from
+    the second cycle on; `granted` and `request.covered` are read in the third. `decision`, `evicts` and `late` are
+    valid in the fourth. Latency 3 cycles; one frame in 4 cycles, without stalls.
 
-    `silent`, one cycle after `heard`, is the set of members that the switch has not heard from for as long as the job
-    allows. `evicts`: the sender waits for some of them, the set `late`.
+    `granted`: the members to which an asynchronous job granted the seq. `low`: the first seq whose result the sender
+    lacks. `silent`: the members from which nothing has arrived for `evict_us`; valid 1 cycle after `heard`. `evicts`:
+    the sender waits for at least one silent member; `late` is the set of those members.
 
-    In trees, with `is_leaf`, the switch sends up what it completes. `lowest` is the lowest seq whose result some live member lacks, 4
-    cycles after `acknowledged` and the job's row; while a member `departs`, no message counts for it. A leaf sends its
-    parent a receipt for a member's, and for a repeat of which it can only wait. Source:
-    `sim/model/decide/ring.py` and `tree.py`.
+    In trees, the slot that a frame completes goes to the parent if `is_leaf`. A leaf also `reports` to its parent if a
+    receipt or a retransmission gives the aggregator no operation. `lowest` is the lowest seq whose result a live member
+    lacks, 4 cycles after `acknowledged` and the job's row. While a member `departs`, what the frame acknowledges does
+    not count for `lowest`. Source: `sim/model/decide/ring.py` and `tree.py`.
     """
 
     def __init__(self, config: Config):
@@ -164,8 +165,8 @@ class Ring(wiring.Component):
             rejects.eq(Mux(uplink, request.ranks == 0, request.tainted & ~job.mode)),
         ]
 
-        # Second, what each of these says with the slot. It `opens` for a later lap, or `grows`. From here on a frame's
-        # kind is in registers.
+        # Second, the consequences of each difference. The slot `opens` for a later lap or `grows`. From here on the
+        # frame's kind is in registers.
         after = decision.slot_next
         leaf, receipt, installs = self.is_leaf if uplinks else Const(0), Signal(), Signal()
         m.d.sync += [receipt.eq(request.receipt), installs.eq(installing)]
@@ -189,7 +190,7 @@ class Ring(wiring.Component):
             grows.members.eq(Mux(opens, 0, slot.members) | Mux(rejects, 0, bit)),
             grows.expected.eq(Mux(opens, job.live & ~Mux(early, job.admitted, 0), slot.expected)),
             grows.requires_all.eq(Mux(installs, ~opens & slot.requires_all, request.requires_all)),
-            count.eq(Mux(opens, 0, tally) + (~rejects & bit.any())),  # who adds is not in the slot
+            count.eq(Mux(opens, 0, tally) + (~rejects & bit.any())),  # the sender is not in the slot yet
         ]
         advances, advance_too_far, beyond_ring, next_lap, is_async, opens_update = (
             Signal(name=name)
@@ -219,7 +220,7 @@ class Ring(wiring.Component):
             closes.eq(
                 is_complete(slot.expected, slot.arrived, has_enough(slot.requires_all, tally, job.threshold, overdue))
             ),
-            # A result does not say them, and may have opened the slot.
+            # A result does not carry boundary and requires_all, and may have opened the slot.
             other_format.eq(
                 ~opens
                 & (
@@ -232,8 +233,7 @@ class Ring(wiring.Component):
             other_length.eq(~opens & (request.length != slot.length)),
         ]
 
-        # Third, what follows of several: who is expected then, whether those are all there, and what speaks against the
-        # frame.
+        # Third: the expected members, whether all have arrived, and the reasons to refuse the frame.
         awaits = Mux(opens_update, self.granted, expected)
         (
             full,
@@ -276,15 +276,15 @@ class Ring(wiring.Component):
             any_granted.eq(self.granted.any()),
             out_of_window.eq(~installs & (behind_bad | advance_too_far) | (~receipt & beyond_ring)),
             stale.eq((ahead < 0) | (same & (slot.state == SlotState.EMPTY))),
-            # Whoever opens a slot within its window holds the result on the lap before.
+            # A sender that opens a slot inside its window already holds the result of the previous lap.
             slot_held.eq(opens & result_held),
             not_expected.eq(is_async & (opens | collecting) & ~(awaits & bit).any()),
             repeated.eq(~opens & ~installs & (already_arrived | ~collecting)),
-            # Nobody opened the slot that the next lap of an asynchronous job has granted.
+            # The receipt wants the result of a granted segment whose slot no member has opened.
             wants_unopened_lap.eq(request.want & is_async & request.covered & next_lap),
         ]
 
-        # Fourth, the decision, and the slot as it will be.
+        # Fourth: the decision, and the next row of the slot.
         closed = Mux(leaf, SlotState.SENT_UP, SlotState.COMPLETE)
         waits = Signal()
         m.d.comb += [
@@ -364,7 +364,7 @@ class Ring(wiring.Component):
                 decision.outcome.eq(Mux(already_arrived, Outcome.DUPLICATE, Outcome.LATE)),
                 decision.resend.eq(stored),
             ]
-            # SET_H may have made enough of what an open slot already has, or its time is over: a repeat ends it.
+            # If SET_H lowered the threshold, or the deadline has passed, a retransmission completes the open slot.
             with m.If(collecting & closes):
                 m.d.comb += [
                     decision.works.eq(1),

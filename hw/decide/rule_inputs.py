@@ -1,4 +1,4 @@
-"""The inputs of the rules: what checks, ring and claims have to know of a frame."""
+"""The inputs of the rules: the fields of a frame that checks, ring and claims decide on."""
 
 from amaranth.hdl import Array, Mux
 
@@ -11,9 +11,9 @@ __all__ = ["connect_inputs"]
 
 
 def connect_inputs(m, held: HeldFrame, parents, *, rows, checks, ring, claims):
-    """Connect the held frame and the rows that it points at to the components with the rules.
+    """Connect the held frame and its rows to checks, ring and claims.
 
-    `parents` has the parent of each job; that of the frame's job comes with the job's row.
+    Combinational, except the parent of the frame's job, which is registered and so valid with the job's row.
     """
     frame, scan, request, kind = held.frame, held.headers.arrival.scan, ring.request, checks.kind
     format, asynchronous = format_of(frame), rows.job_row.segments.any()

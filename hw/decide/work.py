@@ -14,9 +14,9 @@ __all__ = ["build_work"]
 def build_work(m, held: HeldFrame, *, rows, membership, admitted, lowest) -> Signal:
     """Return the operation for the aggregator, combinationally.
 
-    It is on the slot as the ring decided that it will be, or as it stays, or on the one that `membership` completes without a
-    frame. The members `admitted` receive the result, too. `lowest` is the seq from which on some member lacks results. A
-    claim's operation is a GRANT.
+    Its slot is the next row from the ring, or the present row if that only is sent again, or the slot that
+    `membership` completes without a frame. The members `admitted` receive the result, too. `lowest` is the lowest seq
+    whose result a member lacks. A claim's operation is a GRANT.
     """
     work = Signal(Work(held.config))
     _build_sum(m, held, work, rows, membership, admitted, lowest)
@@ -95,7 +95,7 @@ def _build_sum(m, held: HeldFrame, work, rows, membership, admitted, lowest):
 
 
 def _build_grant(m, held: HeldFrame, work, job):
-    """Drive `work` with a frame without elements, which keeps the order of results."""
+    """Make the GRANT: a result without elements, so that it keeps its place in the order of results."""
     claim = held.claim
     m.d.comb += [
         work.operation.eq(Operation.GRANT),

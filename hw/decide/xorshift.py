@@ -13,7 +13,7 @@ DEFAULT_SEED = 0x9E3779B97F4A7C15
 class Xorshift64(wiring.Component):
     """Steps xorshift64 (Marsaglia, 2003, shifts 13, 7, 17) once for each `draw`; `value` is the state after that step.
 
-    It steps on demand and not with the clock, so that a model gives the same numbers. `value` is combinational and
+    It steps with `draw` and not with the clock, so that a model gives the same numbers. `value` is combinational and
     stays until the end of the cycle in which `draw` is 1; one number per cycle. Not a cryptographic generator:
     docs/protocol.md section 6. Source: `sim/model/decide/random.py`.
     """

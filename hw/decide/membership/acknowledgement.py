@@ -15,7 +15,7 @@ __all__ = ["Acknowledgement"]
 
 
 class Acknowledgement(wiring.Component):
-    """Fills in the `body`, with the `reason` that procedures gave, and the rows of the job and the member after them.
+    """Fills in the `body` from the `reason` of the procedures and the rows of the job and the member after them.
 
     At a leaf, a Join that it would grant itself is refused with the reason that its parent gave. Combinational.
     Source: docs/protocol.md section 4, ACK.

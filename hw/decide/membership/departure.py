@@ -16,15 +16,16 @@ LOWEST_CYCLES = 4
 
 
 class Departure(wiring.Component):
-    """Takes the member out of the job: it is live or joining no more, owns no rank and claims nothing.
+    """Takes the member out of the job: it is no longer live or joining, owns no rank and claims nothing.
 
-    The slots have to be swept then, for none waits for the member any more. If only members are left that were admitted
-    but have no state yet, the job ends instead. At a leaf which its parent knows, the parent has to release the
-    switch first: nothing is written, and `requests_parent` says, in the cycle of `done`, that a Leave has to go up. The member's
-    own Leave stays without an answer; its repeats are the timer of the switch's.
+    The slots have to be swept afterwards, because none waits for the member any more. If only members are left that
+    were admitted but have no state yet, the job ends instead. At a leaf which its parent knows, the parent has to
+    release the switch first: nothing is written, and `requests_parent` says, in the cycle of `done`, that a Leave has
+    to go up. The switch does not answer the member's own Leave; its retransmissions also trigger those of the switch.
 
     The rows of job and member must be here in the cycle of `start`. Takes 1 cycle, with uplinks 5. Procedure: see
-    `procedure_ports`. Source: `remove_member` of `sim/model/decide/command.py`; `sim/model/tree_switch.py`.
+    `procedure_ports`. Source: `remove_member` of `sim/model/decide/command.py`; `is_last_leave` of
+    `sim/model/tree_member.py`.
     """
 
     def __init__(self, config: Config):
@@ -47,7 +48,7 @@ class Departure(wiring.Component):
             *write_back(tables, "roster", "entry", *(["status"] if uplinks else [])),
         ]
         withdraw_claims(m, tables.claims_row, tables.claims_next, bit)
-        # What the job's row says, a cycle later.
+        # Conditions of the job's row, a cycle later.
         last_member, parent_knows = Signal(), Signal()
         m.d.sync += last_member.eq((remaining & ~job.admitted) == 0)
         if uplinks:

@@ -1,4 +1,4 @@
-"""Which entry of its job a Join gets."""
+"""The search for the entry that a Join receives."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -26,7 +26,7 @@ class EntrySearch(wiring.Component):
     With `done` and the reason DONE, `entry` is the index that the Join gets, and `own` says that the sender has it
     already. An entry is free, or it yields: a pending one always, and while the job forms that of a `silent` member. In
     a tree a rank belongs to one member. If an entry that yields has a rank that the Join brings, the entry is cleared,
-    and the search begins again. `tree_closed`: nobody joins a tree that runs.
+    and the search begins again. `tree_closed`: a running tree accepts no Join.
 
     Takes 4 cycles and one for each entry, once more for each entry that is cleared. Procedure: see `procedure_ports`.
     Source: docs/protocol.md section 4, the order of a Join's checks; section 7, ranks.
@@ -150,7 +150,7 @@ class EntrySearch(wiring.Component):
                 with m.If(own_found):
                     m.d.comb += self.entry.eq(own)
                 with m.Elif(self.request.has_token):
-                    # The confirmation of an entry that no longer exists comes late, and is nobody's first Join.
+                    # The confirmation names an entry that no longer exists, so it creates none.
                     m.d.comb += self.reason.eq(Reason.TOKEN)
                 with m.Elif(self.tree_closed | rank_is_taken | rank_not_allowed):
                     m.d.comb += self.reason.eq(Reason.MEMBER)

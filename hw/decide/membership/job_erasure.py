@@ -10,10 +10,11 @@ __all__ = ["JobErasure"]
 
 
 class JobErasure(wiring.Component):
-    """Erases a job and all its entries. What a creator and new members write once may stay, for nobody reads it.
+    """Erases a job and all its entries. The fields that only a creator and a new member write may stay, because no
+    logic reads them.
 
-    After a reset, which clears no memory, it erases all jobs without a `start`. Takes a cycle for each entry. Procedure:
-    see `procedure_ports`.
+    After a reset, which clears no memory, it erases all jobs without a `start`. Takes a cycle for each entry.
+    Procedure: see `procedure_ports`.
     """
 
     def __init__(self, config: Config):

@@ -19,18 +19,18 @@ REJECT_BASE = 58 + 127
 
 
 class Join(wiring.Component):
-    """Finds the sender's entry (`EntrySearch`), and gives it one, or confirms the one that it has.
+    """Finds the sender's entry (`EntrySearch`), and creates it or confirms it.
 
     A sender without an entry gets one, pending, with a random token. The job is created if it does not exist; then the
-    ring has to be emptied. A sender that has an entry is told its token again. If the Join carries that token, a pending
-    member becomes live, or in a job that runs, joining. In the cycle of `grants`, the sender has the entry `entry` and
-    the token `token`.
+    ring has to be emptied. A sender that has an entry receives its token again. If the Join carries that token, a
+    pending member becomes live, or in a job that runs, joining. In the cycle of `grants`, the sender has the entry
+    `entry` and the token `token`.
 
-    `binding` tells the ports where the new member is, and at a leaf that creates a job where its parent is. `draw` takes
-    the number at `random`: for epoch and first seq, for a token, for the nonce at the parent.
+    `binding` announces the new member's port and address, and at a leaf that creates a job those of its parent. `draw`
+    takes the number at `random`: for epoch and first seq, for a token, for the nonce at the parent.
 
-    Takes what the search takes, and 3 cycles for an entry of the sender's own, 2 for a new one, 2 more for a new job, and 3
-    more for that at a leaf. Procedure: see `procedure_ports`. Source: `sim/model/decide/join.py`.
+    Takes what the search takes, and 3 cycles for an entry of the sender's own, 2 for a new one, 2 more for a new job,
+    and 3 more for that at a leaf. Procedure: see `procedure_ports`. Source: `sim/model/decide/join.py`.
     """
 
     def __init__(self, config: Config):
@@ -79,7 +79,7 @@ class Join(wiring.Component):
             search.tree_closed.eq(tree_closed),
         ]
 
-        # What follows of the sender's own row, a cycle after it is here.
+        # Conditions of the sender's own row, a cycle after the row is valid.
         other_token, all_joined, live = Signal(), Signal(), Signal(config.members)
         confirms = request.has_token
         m.d.comb += live.eq(job.live | bit)
@@ -141,7 +141,7 @@ class Join(wiring.Component):
         return m
 
     def _settings_and_sender(self):
-        """Return what a creator and a new member say; `settings_write` and `sender_write` alone store it."""
+        """Return the fields that a creator and a new member set; only `settings_write` and `sender_write` store them."""
         settings, frame = self.request.headers.body, self.request.headers.frame
         created, sender = self.tables.settings_next, self.tables.sender_next
         limit = REJECT_BASE - settings.fraction
@@ -188,7 +188,7 @@ class Join(wiring.Component):
             ]
 
     def _take_entry(self, m, bit):
-        """The sender's entry becomes pending; if it was another member's, that one is live no more."""
+        """Make the sender's entry pending; if another member owned it, that member is no longer live."""
         tables, entry, frame = self.tables, self.tables.entry_next, self.request.headers.frame
         job, row = tables.job_row, tables.member_row
         m.d.comb += [
@@ -229,7 +229,7 @@ class Join(wiring.Component):
         ]
 
     def _confirm(self, m, bit, live, all_joined):
-        """A pending member becomes live while the job forms, and afterwards joining."""
+        """Make a pending member live while the job forms, and afterwards joining."""
         tables, job, row = self.tables, self.tables.job_row, self.tables.member_row
         m.d.comb += [
             tables.entry_write.eq(1),

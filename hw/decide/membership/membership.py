@@ -1,4 +1,4 @@
-"""Who takes part in a job: control messages, eviction, the parent's replies, and the read-out of the registers."""
+"""Membership of jobs: control messages, eviction, the parent's replies, and the read-out of the registers."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -39,15 +39,15 @@ class Membership(wiring.Component):
     `victim`. Membership has the tables meanwhile, and after a reset until it has `erased` all jobs. `completed` offers
     each slot that completes without a frame, which the tables point at then, and with it `admitted` joins.
 
-    The answer: `member` and `token` for the header of an acknowledgement, its `body`, and the `reason` in that.
-    In a tree a leaf sends no acknowledgement if not `answers`. `unknown`: the parent's reply changed nothing.
+    The answer: `member` and `token` for the header of an acknowledgement, its `body`, and the `reason` in that. In a
+    tree a leaf sends no acknowledgement if not `answers`. `unknown`: the parent's reply changed nothing.
     `requests_parent`: a Join has to go to the `parent`, or a Leave if `requests_leave`.
 
     A sequencer starts one procedure after another: Join, Command, Departure, SlotCompletion, RingReset, JobErasure,
-    ParentReply, RegisterRead. `active` to `done`: a departure takes 4 cycles for each slot, a Reset and a new job one for
-    each slot, and at most 12 more; a Read takes 13, all else at most as many as there are entries, and 12. Only
-    `completed` waits for anybody. Source: docs/protocol.md section 4, `sim/model/decide/join.py`, `command.py`; in a tree section 7,
-    `sim/model/tree_switch.py`.
+    ParentReply, RegisterRead. `active` to `done`: a departure takes 4 cycles for each slot, a Reset and a new job one
+    for each slot, and at most 12 more; a Read takes 13, all else at most as many as there are entries, and 12. Only
+    `completed` can stall. Source: docs/protocol.md section 4, `sim/model/decide/join.py`, `command.py`; in a tree
+    section 7, `sim/model/tree_switch.py`.
     """
 
     def __init__(self, config: Config):
@@ -205,7 +205,7 @@ class Membership(wiring.Component):
                 m.d.sync += [requests_parent.eq(1), self.requests_leave.eq(1), suppresses_ack.eq(1)]
             with m.If(parent_reply.done):
                 m.d.sync += [requests_parent.eq(parent_reply.requests_parent), self.unknown.eq(parent_reply.unknown)]
-            # A leaf joins above when all ranks below it have joined, and repeats that as its members do.
+            # A leaf joins at its parent when all ranks below it have joined, and retransmits when its members do.
             all_ranks = Cat(job.ranks, Const(0, 32 - config.members)) == self.parent.ranks
             joins = (request.action == Action.JOIN) & ~request.from_parent & self.is_leaf
             m.d.comb += [
@@ -230,7 +230,7 @@ class Membership(wiring.Component):
         return m
 
     def _request(self, m):
-        """Return the request. What the headers alone say is in registers, before anything is asked."""
+        """Return the request. The fields that depend on the headers alone are registered before a procedure starts."""
         request, frame, action = Signal(Request(self.config)), self.headers.frame, self.headers.body.action
         known, job_in_range, has_token = Signal(request.action.shape(), reset_less=True), Signal(), Signal()
         m.d.sync += [

@@ -1,4 +1,4 @@
-"""What a leaf's parent says: its answer to a Join or a Leave, and its notices."""
+"""Replies and notices of a leaf's parent."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -23,14 +23,14 @@ WRITES = {
 class ParentReply(wiring.Component):
     """Handles an acknowledgement or a notice from the parent of a leaf's job.
 
-    The acknowledgement of a Join has an index and a token for the switch, or a refusal, which the switch's own members
-    hear from then on. Or it says that the job runs: then the leaf takes over epoch and first seq, and its ring has to be
+    The acknowledgement of a Join has an index and a token for the switch, or a refusal, which the leaf then returns to
+    its members. Or it says that the job runs: then the leaf takes over epoch and first seq, and its ring has to be
     emptied. The acknowledgement of a Leave ends the job here. So does a notice that the parent has no such member. In
-    the cycle of `done`, `unknown` says that the frame is not about this job as it is, and changes nothing;
-    `requests_parent`, that a Join has to go up.
+    the cycle of `done`, `unknown` means that the frame does not match the job's present state and changes nothing;
+    `requests_parent` means that the switch sends a Join to the parent.
 
     The job's row must be here in the cycle of `start`. Takes 1 cycle, or 3 if the job runs from now on. Procedure: see
-    `procedure_ports`. Source: `acknowledged` and `noticed` of `sim/model/tree_switch.py`.
+    `procedure_ports`. Source: `handle_parent_ack` and `handle_parent_notice` of `sim/model/tree_member.py`.
     """
 
     def __init__(self, config: Config):
@@ -45,7 +45,7 @@ class ParentReply(wiring.Component):
         frame, job, status = request.headers.frame, tables.job_row, tables.status_next
         ack = data.View(layout(ACK), request.headers.body.as_value())
         m.d.comb += [tables.job.eq(frame.job), *write_back(tables, "status", "roster")]
-        # What the frame and the row say, a cycle later.
+        # Conditions of the frame and the row, a cycle later.
         acknowledges, of_leave, runs, refused, other_window, other_nonce, other_token, other_epoch, later_epoch = (
             Signal(name=name)
             for name in (
@@ -104,7 +104,7 @@ class ParentReply(wiring.Component):
                             status.up_reason.eq(Reason.DONE),
                             self.requests_parent.eq(1),
                         ]
-                    # The answer to an earlier Join may come late. Epochs only rise, by one at a Reset.
+                    # The answer to an earlier Join may arrive late. Epochs only rise, by one at a Reset.
                     with m.Elif(~other_token & runs & (~job.up_running | later_epoch)):
                         m.d.comb += [
                             tables.status_write.eq(1),

@@ -51,7 +51,7 @@ def limits(config: Config, request) -> list[tuple[Value, Reason]]:
 
 
 def agreement(request, job) -> list[tuple[Value, Reason]]:
-    """Return the rules for a job that exists: a member that joins asks for the settings that its creator chose."""
+    """Return the rules for a job that exists: a joining member must request the creator's settings."""
     settings = request.headers.body
     rules = [
         (settings.key == job.key, Reason.KEY),

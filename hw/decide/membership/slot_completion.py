@@ -18,9 +18,9 @@ __all__ = ["SlotCompletion"]
 class SlotCompletion(wiring.Component):
     """Sweeps all slots of a job, none of which waits for `member` any more, or forces the one that an FBCAST names.
 
-    With `forces_one` in the cycle of `start` it is the latter; a slot that is not open, or waits for all, refuses it. A slot
-    that completes is offered at `completed`, as it will be, while the tables point at it. It is written, and
-    `admitted` joins, in the cycle in which the offer is taken; the offer may wait as long as it likes.
+    With `forces_one` in the cycle of `start` it is the latter; a slot that is not open, or waits for all, refuses it. A
+    slot that completes is offered at `completed`, as it will be, while the tables point at it. It is written, and
+    `admitted` joins, in the cycle in which the offer is accepted; `completed` may stall.
 
     Takes 4 cycles for each slot of a sweep, 3 for an FBCAST, without stalls of `completed`. Procedure: see
     `procedure_ports`. Source: `leave` and `force` of `sim/model/decide/ring.py`.

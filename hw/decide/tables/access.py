@@ -1,4 +1,4 @@
-"""The port of the switch's tables: pointers and writes one way, rows the other."""
+"""The port of the switch's tables: pointers and writes in, rows out."""
 
 from collections.abc import Iterable, Mapping
 
@@ -40,10 +40,10 @@ def fields_of(row: data.StructLayout, *, only: Iterable[str] = (), without: Iter
 
 
 def records(config: Config) -> dict[str, data.StructLayout]:
-    """Return the layouts of the records, which are written whole.
+    """Return the layouts of the records. A write replaces a full record.
 
-    A row of the jobs is `settings` (what the creator said), `status` and `roster` (who takes part). A row of the
-    members is `sender` (whom the entry belongs to) and `entry`.
+    A row of the jobs is `settings` (the creator's settings), `status` and `roster` (the job's members). A row of the
+    members is `sender` (the entry's owner) and `entry`.
     """
     job, member = job_row(config), member_row(config)
     return {
@@ -133,7 +133,7 @@ def connect_writes(m, tables, user):
 
 
 def connect_data(m, tables, user, without: Iterable[str]):
-    """Connect what a user writes at all times, which needs no multiplexer if nobody else writes that record."""
+    """Connect what a user writes at all times, which needs no multiplexer if no other user writes that record."""
     for name, member in user.signature.members.items():
         if member.flow is Out and name.endswith("_next") and name.removesuffix("_next") not in without:
             m.d.comb += assign(getattr(tables, name), getattr(user, name))

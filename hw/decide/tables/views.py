@@ -1,4 +1,4 @@
-"""Jobs, members and slots as registers: what the tables hold, for anybody who reads, without any secret."""
+"""Jobs, members and slots as registers, readable by any station, without keys and tokens."""
 
 from functools import reduce
 from operator import or_
@@ -36,7 +36,7 @@ class Views(wiring.Component):
 
     `viewed`: the address of two cycles before belongs to a view; `value` is 0 where there is no such job, member or
     slot. The views are aligned to their sizes, so that job, member, slot and word of an address are some of its bits.
-    One address a cycle. The records are `iswitch.wire`'s; truth: `sim/model/decide/views.py`.
+    One address a cycle. The records are those of `iswitch.wire`. Source: `sim/model/decide/views.py`.
     """
 
     def __init__(self, config: Config):
@@ -66,7 +66,7 @@ class Views(wiring.Component):
             self.address[WORD_BITS:][:SLOT_BITS],
             self.address[:MEMBER_BITS],
         )
-        # Of the rows that have come: which word, and whose.
+        # The word of the rows that are valid now, and the member to which they belong.
         pointed, before, member_read = Signal.like(self.member), Signal(MEMBER_BITS), Signal(MEMBER_BITS)
         m.d.sync += [self.member.eq(member), pointed.eq(self.member), before.eq(low), member_read.eq(before)]
         word = member_read[:WORD_BITS]
