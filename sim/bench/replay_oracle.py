@@ -46,7 +46,7 @@ class OracleTable:
     def __init__(self, config: Replay) -> None:
         self.config = config
         self.items: list[Item] = []
-        self.draws, self.ticket, self.credit = 0, 1, Fraction(0)
+        self.samples, self.ticket, self.credit = 0, 1, Fraction(0)
         self.size = self.behind = self.ahead = self.times = 0
         self.ratio = Fraction(0)
         self.published = (0, 0, 0, 0)
@@ -94,7 +94,7 @@ class OracleTable:
         ends, slots = np.cumsum(self.priorities()), self.slots()
         positions = [f * int(ends[-1]) // 2**64 for f in fractions(seed, count, stride)]
         found = [slots[leaf] for leaf in np.searchsorted(ends, positions, side="right").tolist()]
-        self.draws += count
+        self.samples += count
         self.credit -= count if self.ratio else 0
         return [(number, item.priority) for number, item in filter(None, found)]
 
@@ -188,7 +188,7 @@ class Oracle:
             "adds": len(table.items),
             "ticket": table.ticket,
             "total": int(table.priorities().sum()),
-            "draws": table.draws,
+            "draws": table.samples,
             "written": len(self.units[session]),
             "oldest": self.oldest[session],
             "version": version,

@@ -5,7 +5,7 @@ never. Actors are incarnations of workers, each with its own nonce. An actor may
 in the network.
 
 Checked at each step: an actor that becomes live has itself received the token of its entry, so a delayed Join makes no
-dead actor a member. An actor that is told that the job runs is live, at its index.
+dead actor a member. An actor that receives *running* is live, at its index.
 
 Checked in each state: if everything in flight is lost, fresh Joins alone fill as many indices as the scenario says,
 unless a crashed actor had confirmed before; that needs a RESET.
@@ -36,7 +36,7 @@ JoinRule = Callable[[Config, Job, Request, Source, Offer, int], Verdict]
 class Actor(NamedTuple):
     """One incarnation of a worker.
 
-    `address` tells machines apart. `wanted`: the index that it asks for. `after`: the actor that must have crashed or left
+    `address` identifies the machine. `wanted`: the index that it requests. `after`: the actor that must have crashed or left
     before this one starts.
     """
 
@@ -71,11 +71,14 @@ class JoinScenario(Scenario):
 
 
 class Knowledge(NamedTuple):
-    """What an actor knows: its token, if any, and whether it was told that the job runs. `gone`: it crashed or left."""
+    """What an actor has recorded: its token, if any, and whether it has received *running*.
+
+    `departed`: it crashed or left.
+    """
 
     token: int = 0
     running: bool = False
-    gone: bool = False
+    departed: bool = False
 
 
 class JoinArrives(NamedTuple):
@@ -150,16 +153,16 @@ class JoinExplorer(Explorer[JoinState]):
                 continue
             yield JoinArrives(number, 0)
             yield from (JoinArrives(*sent) for sent in sorted(state.confirmations) if sent[0] == number)
-            if actor.fate == CRASHES and not knowledge.gone:
+            if actor.fate == CRASHES and not knowledge.departed:
                 yield Crashes(number)
-            if actor.fate == LEAVES and knowledge.running and not knowledge.gone:
+            if actor.fate == LEAVES and knowledge.running and not knowledge.departed:
                 yield SendsLeave(number)
         yield from sorted(state.acks)
         yield from sorted(state.leaves)
 
     def _has_started(self, state: JoinState, actor: int) -> bool:
         after = self.actors[actor].after
-        return after is None or state.actors[after].gone
+        return after is None or state.actors[after].departed
 
     # What it does
 
@@ -172,11 +175,11 @@ class JoinExplorer(Explorer[JoinState]):
             case LeaveArrives():
                 return self._leave(state, event)
         knowledge = state.actors[event.actor]
-        gone = self._knowing(state, event.actor, knowledge._replace(gone=True))
+        departed = self._knowing(state, event.actor, knowledge._replace(departed=True))
         if isinstance(event, Crashes):
-            return gone
+            return departed
         index = next(k for k, entry in enumerate(state.job.entries) if entry.nonce == event.actor + 1)
-        return gone._replace(leaves=gone.leaves | {LeaveArrives(event.actor, index, knowledge.token)})
+        return departed._replace(leaves=departed.leaves | {LeaveArrives(event.actor, index, knowledge.token)})
 
     def _source(self, actor: int) -> Source:
         address = self.actors[actor].address
@@ -204,9 +207,9 @@ class JoinExplorer(Explorer[JoinState]):
         return AckArrives(actor, verdict.token, running)
 
     def _acknowledge(self, state: JoinState, ack: AckArrives) -> JoinState:
-        """Return the state after an acknowledgement: the last one counts, until one says that the job runs."""
+        """Return the state after an acknowledgement: the last one counts, until one is *running*."""
         knowledge = state.actors[ack.actor]
-        if knowledge.gone or knowledge.running:
+        if knowledge.departed or knowledge.running:
             return state
         state = self._knowing(state, ack.actor, Knowledge(ack.token, ack.running))
         is_live = any(
@@ -214,7 +217,7 @@ class JoinExplorer(Explorer[JoinState]):
             for entry in state.job.entries
         )
         if ack.running and not is_live:
-            raise Violation("a worker is told that the job runs and is not a member")
+            raise Violation("a worker receives running and is not a member")
         return state._replace(confirmations=state.confirmations | {(ack.actor, ack.token)})
 
     def _leave(self, state: JoinState, leave: LeaveArrives) -> JoinState:
@@ -230,20 +233,22 @@ class JoinExplorer(Explorer[JoinState]):
 
     def check(self, state: JoinState) -> None:
         """Check that repeated Joins fill the indices, with everything in flight lost. Actors repeat their Leaves."""
-        gone = [k + 1 for k, knowledge in enumerate(state.actors) if knowledge.gone]
+        departed = [k + 1 for k, knowledge in enumerate(state.actors) if knowledge.departed]
         for leave in sorted(state.leaves):
             state = self._leave(state, leave)
-        if any(entry.state == EntryState.LIVE and entry.nonce in gone for entry in state.job.entries):
+        if any(entry.state == EntryState.LIVE and entry.nonce in departed for entry in state.job.entries):
             return
         if state.job.state == JobState.RUNNING and state.leaves:
             return  # an actor left a running job, which admits new members at a boundary only; there is none here
         refused: set[int] = set()
         for _ in range(2 * len(self.actors) + 2):
             for actor in range(len(self.actors)):
-                if self._has_started(state, actor) and not state.actors[actor].gone:
+                if self._has_started(state, actor) and not state.actors[actor].departed:
                     state, is_seated = self._insist(state, actor)
                     refused = refused - {actor} if is_seated else refused | {actor}
-        waiting = [k for k, knowledge in enumerate(state.actors) if self._has_started(state, k) and not knowledge.gone]
+        waiting = [
+            k for k, knowledge in enumerate(state.actors) if self._has_started(state, k) and not knowledge.departed
+        ]
         live = state.job.live.bit_count()
         if live < min(self.scenario.seats, len(waiting)):
             raise Violation("an index stays free forever")

@@ -3,7 +3,7 @@
 The network remembers everything: any frame ever sent may arrive now, again and again, or never. One worker may reset
 the running job at the root, which a leaf learns by a NOTICE, while answers of the earlier epoch remain in the network.
 
-Checked at each step: a worker that is told that the job runs is told the epoch and first seq of the root, where all
+Checked at each step: a worker that receives *running* receives the epoch and first seq of the root, where all
 ranks have joined. No running switch returns to an earlier epoch.
 
 Checked in each state: if everything in flight is lost, fresh Joins of the workers alone make the job run everywhere.
@@ -44,7 +44,7 @@ class TreeJoinScenario(Scenario):
     resets : bool
         Whether worker 0, at the root, may reset the job once.
     states_ranks : bool
-        Whether workers say their ranks. If not, they ask for them as their indices, as if there was no tree.
+        Whether workers state their ranks in `members`; otherwise they request them as indices, as if there was no tree.
     switch : type
         The golden switch; a subclass makes a mutant.
     """
@@ -65,7 +65,7 @@ class SwitchMemory(NamedTuple):
 
 
 class Knowledge(NamedTuple):
-    """What a worker knows. `running`: (epoch, first seq), once it was told."""
+    """What a worker has recorded. `running`: (epoch, first seq), once received."""
 
     member: int = NO_MEMBER
     token: int = 0
@@ -258,12 +258,12 @@ class TreeJoinExplorer(Explorer[TreeJoinState]):
     # What is promised
 
     def _check_running(self, state: TreeJoinState, epoch: int, first_seq: int) -> None:
-        """Check that the job runs as a worker is told."""
+        """Check *running*, as a worker receives it, against the root."""
         root = state.switches[0].job
         if root.state != JobState.RUNNING or not all(state.switches[home].job.live for home in self.homes):
-            raise Violation("a worker is told that the job runs although a rank is missing")
+            raise Violation("a worker receives running although a rank is missing")
         if epoch not in {root.epoch, (root.epoch - state.reset) % 2**16} or first_seq != root.first_seq:
-            raise Violation("a worker is told an epoch that is not the root's")
+            raise Violation("a worker receives an epoch that is not the root's")
 
     def check(self, state: TreeJoinState) -> None:
         """Check that Joins, repeated without losses, tell each worker that the job runs."""
@@ -275,4 +275,4 @@ class TreeJoinExplorer(Explorer[TreeJoinState]):
                 while moving:
                     state, sent = self._arrive(state, FrameArrives(moving.pop(0)))
                     moving += sent
-        raise Violation("a worker is never told that the job runs")
+        raise Violation("a worker never receives running")

@@ -7,7 +7,7 @@ Sets of segments and of workers are bit masks.
 order, or never. That is more than any loss, duplication, reordering and delay can do, so a rule that holds here holds
 under all of them at once. It also keeps messages in flight out of the state: they follow from what each worker holds.
 
-- A result that was sent once can be delivered to each live member ever after.
+- A result that was sent once can be delivered to each live member at any later time.
 - A worker whose lowest missing segment is `low` may have sent, at each earlier `low`, a receipt, and a contribution to
   each segment of its window then. This includes a few messages that it never sent: those with a `low` that it skipped,
   which are true nevertheless, and those for a segment whose result it holds by now, which meet a complete slot or a
@@ -49,7 +49,7 @@ class Contribution(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """A worker's receipt reaches its switch. `wanted`: the segment whose result it asks for, or UNKNOWN."""
+    """A worker's receipt reaches its switch. `wanted`: the segment whose result it requests, or UNKNOWN."""
 
     worker: int
     low: int
@@ -116,7 +116,7 @@ def contributions(worker: int, low: int, end: int, held: int = 0) -> Iterator[Co
 
 
 def receipts(worker: int, low: int, segments: int) -> Iterator[Receipt]:
-    """Return the receipts of a worker that lacks `low`: a plain one, and one that asks for the result it lacks."""
+    """Return the receipts of a worker that lacks `low`: a plain one, and one that requests the result it lacks."""
     yield Receipt(worker, low, UNKNOWN)
     if low < segments:
         yield Receipt(worker, low, low)

@@ -41,8 +41,8 @@ from sim.explore.replay_switch import (
     EXECUTED,
     SKIPPED,
     UNKNOWN,
-    Ask,
     ReplayAnswer,
+    RequestArrives,
     SessionsCore,
     SessionsSwitch,
     execution_mark,
@@ -100,18 +100,18 @@ class SessionExplorer(Explorer[SessionState]):
             yield from self._skippable(number, client)
         yield from sorted(state.answers)
 
-    def _requests(self, core: SessionsCore, number: int, client: ClientState) -> Iterator[Ask]:
+    def _requests(self, core: SessionsCore, number: int, client: ClientState) -> Iterator[RequestArrives]:
         """Return what a client may have sent up to now and that may arrive now."""
         if self._open_may_arrive(core, number, client):
-            yield Ask(number, Kind.OPEN)
+            yield RequestArrives(number, Kind.OPEN)
         for k in range(client.sent):
             yield self._request(number, client, k, EXECUTED)
             if client.skipped >> k & 1:
                 yield self._request(number, client, k, SKIPPED)
 
-    def _request(self, number: int, client: ClientState, k: int, form: int) -> Ask:
+    def _request(self, number: int, client: ClientState, k: int, form: int) -> RequestArrives:
         kind = Kind.SKIP if form == SKIPPED and not self.rules.reuses else self.plans[number][k]
-        return Ask(number, kind, k, form, client.session or 0, (client.base + k) % SERIAL)
+        return RequestArrives(number, kind, k, form, client.session or 0, (client.base + k) % SERIAL)
 
     def _open_may_arrive(self, core: SessionsCore, number: int, client: ClientState) -> bool:
         if self.scenario.delays == ALWAYS:
@@ -148,7 +148,7 @@ class SessionExplorer(Explorer[SessionState]):
                 return state._replace(switch=self.switch.reset(state.switch))
             case SessionFallsSilent(session):
                 return state._replace(switch=self.switch.number(core.silenced(session)))
-            case Ask():
+            case RequestArrives():
                 switch, answers = self.switch.step(state.switch, event)
                 return state._replace(switch=switch, answers=state.answers.union(answers))
         client = state.clients[event.client]
@@ -225,7 +225,7 @@ class SessionExplorer(Explorer[SessionState]):
     def _finish(self, switch: int, number: int, client: ClientState) -> None:
         """Let one client carry out the rest of its plan. The others fall silent if it needs a session."""
 
-        def exchange(ask: Ask) -> bool:
+        def exchange(ask: RequestArrives) -> bool:
             """Send a request, receive its answers, and return whether one of them says DONE."""
             nonlocal switch, client
             switch, answers = self.switch.step(switch, ask)
@@ -234,10 +234,10 @@ class SessionExplorer(Explorer[SessionState]):
             return any(answer.reason == Fate.DONE for answer in answers)
 
         if client.session is None:
-            if not exchange(Ask(number, Kind.OPEN)):
+            if not exchange(RequestArrives(number, Kind.OPEN)):
                 core = self.switch.states[switch]
                 switch = self.switch.number(core.silenced(*core.active()))
-                exchange(Ask(number, Kind.OPEN))
+                exchange(RequestArrives(number, Kind.OPEN))
             if client.session is None:
                 raise Violation("no client is given a session although all are silent")
         while not client.lost and client.low < len(client.answered):

@@ -23,7 +23,7 @@ __all__ = [
     "EXECUTED",
     "SKIPPED",
     "UNKNOWN",
-    "Ask",
+    "RequestArrives",
     "ReplayAnswer",
     "SessionsCore",
     "SessionsSwitch",
@@ -41,7 +41,7 @@ Executed = tuple[tuple[tuple[int, int], ...], ...]
 """For each client, number and form of what was executed, in order."""
 
 
-class Ask(NamedTuple):
+class RequestArrives(NamedTuple):
     """A request reaches the switch. `number` counts from 0 in its client's plan."""
 
     client: int
@@ -95,7 +95,7 @@ class SessionsCore(NamedTuple):
 
 
 def execution_mark(client: int, number: int, form: int) -> int:
-    """Return a number, not 0, that tells executions apart."""
+    """Return a number, not 0, that identifies an execution."""
     return client << 8 | number << 2 | form
 
 
@@ -159,7 +159,7 @@ class SessionsSwitch(ExploredSwitch[SessionsCore, tuple[ReplayAnswer, ...]]):
         core = self.states[number]
         return self.number(core._replace(sessions=self.states[0].sessions, resets=core.resets + 1))
 
-    def transition(self, state: SessionsCore, event: Ask) -> tuple[SessionsCore, tuple[ReplayAnswer, ...]]:
+    def transition(self, state: SessionsCore, event: RequestArrives) -> tuple[SessionsCore, tuple[ReplayAnswer, ...]]:
         dispatcher, client, nonce = self.dispatcher, event.client, event.client + 1
         dispatcher.sessions, dispatcher.executed, dispatcher.gate = list(state.sessions), state.executed, state.gate
         is_open = event.kind == Kind.OPEN

@@ -134,7 +134,7 @@ class RingExplorer(Explorer[RingState]):
     def moved(self, state: RingState, switch: int) -> RingState:
         """Return the state with the switch in another one.
 
-        A worker that thereby became a member begins as one; a worker that is no member holds nothing.
+        A worker that the step made a member begins as one; a worker that is no member holds nothing.
         """
         before, after = self.core(state), self.switch.states[switch]
         if before.ring.live == after.ring.live:

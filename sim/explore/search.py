@@ -153,7 +153,7 @@ class Explorer(ABC, Generic[S]):
 
 
 class Continuation(Generic[S, V]):
-    """One fixed way in which things go on from any state, and what it comes to.
+    """One fixed schedule of events from any state, and what it comes to.
 
     A promise of progress says that some fixed schedule of fresh messages ends well, whatever state it begins in. The
     schedule is a function from a state to the next one. So it ends either in a state that is final or in one that it

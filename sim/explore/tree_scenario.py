@@ -61,7 +61,7 @@ class TreeScenario(Scenario):
 
 
 class Uplink(NamedTuple):
-    """A partial sum of `ranks` reaches the parent. Nobody below the switch lacked a result below `low`."""
+    """A partial sum of `ranks` reaches the parent. No worker below the switch lacked a result below `low`."""
 
     switch: int
     segment: int
@@ -70,7 +70,7 @@ class Uplink(NamedTuple):
 
 
 class LeafReceipt(NamedTuple):
-    """A leaf's receipt reaches its parent. `wanted`: the segment whose result it asks for, or UNKNOWN."""
+    """A leaf's receipt reaches its parent. `wanted`: the segment whose result it requests, or UNKNOWN."""
 
     switch: int
     low: int

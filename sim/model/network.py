@@ -72,7 +72,7 @@ class Network:
                 self.carry(self.peers.get(leaves, leaves), sent, into=leaves in self.peers)
 
     def carry(self, at: End, frame: bytes, *, into: bool) -> None:
-        """Put a frame on its way into a switch's port (`into`), or to the host behind it."""
+        """Put a frame in flight into a switch's port (`into`), or to the host behind it."""
         if not into and at not in self.hosts:
             return
         loss, duplicate, reorder = (self.random.random() < rate for rate in self.rates)

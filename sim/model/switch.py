@@ -1,6 +1,6 @@
 """Golden model of the switch: a frame goes in, frames come out, counters and registers follow.
 
-The model has no clocks and no queues, so nothing is ever dropped on the way out. The frames that one received frame
+The model has no clocks and no queues, so nothing is ever dropped at egress. The frames that one received frame
 causes come in this order: ordinary copies by port; a reply to the ingress port; results, slot by slot, each by port and
 on a port by member, a GRANT like a result. A READ sees all earlier frames and its own `RX_FRAMES`, not its own outcome.
 

@@ -3,8 +3,8 @@
 **Joining.** A Join names in the header's `members` the global ranks that come with it. When all ranks that belong below
 a leaf are live, each further Join from below makes the leaf send its own Join up, with all their ranks: the workers'
 retransmissions carry it through any loss. The root, where all ranks come together, answers *running*. On the way down
-each switch adopts its parent's epoch and first seq, empties its slots and only then tells its members that the job
-runs. Before that it accepts no contribution (FORMING).
+each switch adopts its parent's epoch and first seq, empties its slots and only then reports to its members that the
+job runs. Before that it accepts no contribution (FORMING).
 
 **Leaving.** The last member's Leave is passed up. It is answered (JOB: the job has ended) when the parent has answered,
 because only that member repeats it.
@@ -49,7 +49,7 @@ class Parent(NamedTuple):
 class ParentMembership(NamedTuple):
     """What a leaf is at its parent.
 
-    `running`: the parent has said that the job runs. `reason`: why the parent refused the leaf's last Join.
+    `running`: the parent has reported that the job runs. `reason`: why the parent refused the leaf's last Join.
     """
 
     nonce: int
@@ -234,7 +234,7 @@ class TreeMember(Switch):
     def handle_parent_notice(self, message: Message) -> tuple[Outcome, Frames]:
         """Handle a NOTICE of the parent.
 
-        If the parent does not know this epoch, the leaf asks for the parent's. If the parent does not know this member,
+        If the parent does not know this epoch, the leaf requests the parent's. If the parent does not know this member,
         the job ends here, and its members learn it by NOTICE and join anew.
         """
         number, above = message.job, self.above[message.job]

@@ -20,7 +20,7 @@ class Sums:
     def execute(self, job: int, settings: Settings, work: Work, slot: Slot, payload: bytes) -> int:
         """Execute an operation with a frame's payload, and return how many non-zero terms rounded to zero.
 
-        An installed result is kept as it is, for only the root rounds. An uplink's payload, which is longer than a
+        An installed result is kept as it is, because only the root rounds. An uplink's payload, which is longer than a
         contribution's of the slot, ends with a tail.
         """
         place = job, work.slot

@@ -12,17 +12,17 @@ member's last k, whether it waits, and the last S + 1 grants. The grants serve t
   It is stale if that is all S + 1 of them. No update is numbered anywhere, and nothing is divided.
 - **Expectation.** A slot waits for the members of the grant that covers its seq.
 - **Kept answer.** A granted claim that comes again is answered with the newest kept grant that names its member. The
-  grant is kept long enough: an update whose base is forgotten is complete, so each of its members contributed to it and
+  grant is kept long enough: an update whose base is dropped is complete, so each of its members contributed to it and
   knew of the grant.
 
-That forgotten updates are complete needs no bookkeeping: update u is granted to members that have applied at least
+That dropped updates are complete needs no bookkeeping: update u is granted to members that have applied at least
 u - S updates, so the first u - S are complete. The same bounds the updates in flight to S + 1 without a rule for it. So
 the switch accepts a claim only as far as its sender's receipts go: weights beyond what the sender has acknowledged are
 UNHELD, and the claim comes again when the receipts have come. (A program may be wrong about its weights; its driver
 knows what it holds.)
 
-A claim is refused when it comes or never: the next update changes only by a grant, and a grant takes all that wait. A
-refused claim leaves no trace; if it comes again, it is stale again.
+The switch decides at arrival whether a claim is stale. A waiting claim cannot become stale, because each grant covers
+all waiting claims. A refused claim leaves no state; a retransmission of it is refused again.
 
 Grants are made when a CLAIM comes and at no other time. After a departure or SET_H enough members may wait already: the
 next retransmission of a waiting claim then makes the grant.
@@ -138,8 +138,8 @@ def with_claimant(claims: Claims, member: int, claimant: Claimant) -> Claims:
 def claim(claims: Claims, ring: Ring, *, member: int, k: int, weights: int) -> Verdict:
     """Handle a CLAIM of a live member.
 
-    The law: a claim that is at most S updates old waits until enough members wait, and then all of them are granted the
-    next update. Nothing is granted while a member joins, for the boundary at which it is admitted would never come.
+    Invariant: a claim that is at most S updates old waits until enough members wait, and then all of them are granted the
+    next update. Nothing is granted while a member joins, because the boundary at which it is admitted would never come.
     """
     claimant = claims.claimants[member]
     newer = ahead(k, claimant.k)
@@ -174,7 +174,7 @@ def kept_answer(claims: Claims, member: int) -> Answer | None:
 
 
 def grant(verdict: Verdict, ring: Ring) -> Verdict:
-    """Grant the next update to all members that wait. Every live member receives the GRANT, for each must expect the result."""
+    """Grant the next update to all members that wait. Every live member receives the GRANT, because each expects the result."""
     claims = verdict.claims
     made = Grant(claims.base, waiting_members(claims))
     claims = claims._replace(
@@ -188,7 +188,7 @@ def grant(verdict: Verdict, ring: Ring) -> Verdict:
 def granted_members(claims: Claims, seq: int) -> int | None:
     """Return the live members to which `seq` is granted.
 
-    None if it is granted to no member yet, or its update is forgotten and thus complete.
+    None if it is granted to no member yet, or its update is dropped and thus complete.
     """
     return next((grant.members for grant in claims.grants if 0 <= ahead(seq, grant.base) < claims.segments), None)
 

@@ -18,14 +18,14 @@ __all__ = ["carry_out", "execute", "remove_member"]
 def execute(config: Config, job: Job, request: Request, source: Source) -> Verdict:
     """Execute a command of a live member, or a RESET by key.
 
-    The law: a member numbers its commands, and the last one is executed once. A retransmission of it is acknowledged
-    again and changes nothing, for only the acknowledgement was lost.
+    Invariant: a member numbers its commands, and the last one is executed once. A retransmission of it is acknowledged
+    again and changes nothing, because only the acknowledgement was lost.
     """
     verdict = Verdict(job, Reason.DONE, request.member, request.token)
     if job.state == JobState.NONE:
         return verdict._replace(reason=Reason.JOB)
     if request.action == Action.RESET and request.member == NO_MEMBER:
-        # A worker that is no member may end a job whose key it knows, for its members may all be dead.
+        # A worker that is no member may end a job whose key it knows, because its members may all be dead.
         return verdict._replace(job=NO_JOB) if request.key == job.key else verdict._replace(reason=Reason.KEY)
     entry = job.entries[request.member] if request.member < len(job.entries) else Entry()
     if request.action == Action.LEAVE and entry.state == EntryState.LEFT and request.token == entry.token:

@@ -44,7 +44,7 @@ def join(
 ) -> Verdict:
     """Handle a Join.
 
-    The law: the same Join, by nonce and source, may come any number of times, at any time and in any order. The first
+    Invariant: the same Join, by nonce and source, may come any number of times, at any time and in any order. The first
     one gets an entry and its token, and the one that brings the token back makes its sender live; so a delayed Join
     makes no dead worker a member.
 
@@ -63,7 +63,7 @@ def join(
     for index, entry in enumerate(job.entries):
         if entry.state in OWNED and entry.nonce == request.nonce and entry.source == source:
             return rejoin(job, index, request, now_us, is_closed)
-    if request.token:  # confirms an entry that no longer exists, perhaps nor its job; a first Join has no token
+    if request.token:  # confirms an entry that no longer exists, and possibly its job; a first Join has no token
         return refused._replace(reason=Reason.TOKEN)
     if job.state == JobState.NONE:
         job = create_job(config, request, offer, ranks)
@@ -146,8 +146,8 @@ def create_job(config: Config, request: Request, offer: Offer, ranks: int) -> Jo
 def assign_index(job: Job, wanted: int, ranks: int, now_us: int) -> tuple[int, int] | None:
     """Return the index that a new worker gets and the entries that it replaces, or None.
 
-    The law: an index is the lowest of the worker's ranks, so all indices are ranks that belong here, and a worker that
-    asks for its rank finds it free. A rank belongs to one member. A pending entry yields, because a worker that died
+    Invariant: an index is the lowest of the worker's ranks, so all indices are ranks that belong here, and a worker that
+    requests its rank finds it free. A rank belongs to one member. A pending entry yields, because a worker that died
     before it confirmed must not keep the job from forming. So does a silent one while the job forms; in a running job
     silent members are evicted when others wait for them.
     """
@@ -177,7 +177,7 @@ def lowest_rank(ranks: int) -> int:
 
 
 def confirm(job: Job, index: int) -> Job:
-    """Make a member live, for it knows its token. In a running job it waits for the next boundary."""
+    """Make a member live, because it knows its token. In a running job it waits for the next boundary."""
     bit = 1 << index
     job = with_entry(job, index, job.entries[index]._replace(state=EntryState.LIVE))
     if job.state != JobState.FORMING:

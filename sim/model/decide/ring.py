@@ -34,7 +34,7 @@ def acknowledge(ring: Ring, member: int, seq: int, behind: int) -> Ring | None:
     """Record that a member holds every result below `seq - behind`.
 
     Return None if that is farther ahead than the ring allows any member to be. An older acknowledgement changes
-    nothing, for acknowledgements are cumulative and may arrive late.
+    nothing, because acknowledgements are cumulative and may arrive late.
     """
     progress = ahead(seq - behind, ring.acknowledged[member])
     if progress > len(ring.slots):
@@ -85,9 +85,9 @@ def contribute(
 ) -> Step:
     """Handle a contribution that passed the checks of membership and form.
 
-    The law: a contribution of the slot's own lap is added once; one of the next lap opens the slot if the old result
+    Invariant: a contribution of the slot's own lap is added once; one of the next lap opens the slot if the old result
     is no longer needed; any other changes nothing. A slot sends its result when it is complete, and a retransmission
-    to a complete slot is answered with it, for nothing else heals a lost result.
+    to a complete slot is answered with it, because nothing else heals a lost result.
 
     Parameters
     ----------
@@ -172,13 +172,13 @@ def receipt(
     length: int = 0,
     rules: Rules = RULES,
 ) -> Step:
-    """Handle a receipt: its sender holds every result below `seq - behind`, and with `want` asks for that of `seq`.
+    """Handle a receipt: its sender holds every result below `seq - behind`, and with `want` requests that of `seq`.
 
     Parameters
     ----------
     granted : int, optional
         In an asynchronous job: the live members to which `seq` is granted, if it is. If all of them have left, the
-        result is `length` bytes of zeros in `format`, for no contribution will ever open the slot.
+        result is `length` bytes of zeros in `format`, because no contribution will ever open the slot.
     """
     acknowledged = acknowledge(ring, member, seq, behind)
     if behind > ring.window or acknowledged is None:

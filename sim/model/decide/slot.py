@@ -36,7 +36,7 @@ class Slot(NamedTuple):
     """One slot.
 
     `arrived`: members whose contribution arrived in this lap. `members`: those in the sum. `tainted`: those whose
-    contribution held a number that the format rejects. `expected`: members live when the slot opened, less those that
+    contribution held an element that the format rejects. `expected`: members live when the slot opened, less those that
     left. `length`: bytes of a contribution. `boundary`: the segment is the last of a collective. `requires_all`: the
     slot waits for all expected members, whatever threshold and deadline say. `members_changed`: its completion admitted joining
     members. `opened_us`: when it opened.
@@ -68,7 +68,7 @@ class Contributors(NamedTuple):
 
 
 class Ring(NamedTuple):
-    """One job's slots, and what the switch knows of each member.
+    """One job's slots, and what it has recorded for each member.
 
     `acknowledged[m]`: member m holds every result below this seq, as its cumulative acknowledgements say. `joining`:
     members that wait for the next boundary. `admitted`: members that the last boundary admitted; they take part from

@@ -8,7 +8,7 @@ member it is; the *root* has none. All of them have the same window, epoch and f
 - It closes when no member below is missing. The leaf then sends its accumulators up unrounded and never changes them
   again; neither departures nor late contributions open the slot.
 - It is SENT_UP until the parent's result is installed in it. Meanwhile any retransmission from below makes the leaf
-  send up again: it has no timer of its own, and the workers' timers serve all the way to the root.
+  send up again: it has no timer of its own, and the workers' timers serve up to the root.
 - It is COMPLETE with the root's result, the same bits as everywhere, and from then on is like a slot of `ring.py`.
 
 What a slot *emits* when it closes goes to the parent of a leaf. At the root, and when a result is installed, it goes to
@@ -46,7 +46,7 @@ __all__ = [
 class LeafReceipt(NamedTuple):
     """A receipt that a leaf sends up: all members below hold every result below `seq - behind`.
 
-    `want`: one of them asks for the result of `seq`.
+    `want`: one of them requests the result of `seq`.
     """
 
     seq: int
@@ -147,7 +147,7 @@ def contribute(
     index = seq % len(ring.slots)
     before = ring.slots[index]
     if leaf and before.seq == seq and before.state == SlotState.COMPLETE:
-        # A result that opened the slot did not say these.
+        # A result that opened the slot did not carry these.
         boundary, requires_all = before.boundary, before.requires_all
     step = flat.contribute(
         ring,

@@ -1,4 +1,4 @@
-"""Tells ordinary frames, malformed frames and messages apart. Sections 1 to 3 of `docs/protocol.md`, up to `TYPE`."""
+"""Classify frames as ordinary, malformed or messages. Sections 1 to 3 of `docs/protocol.md`, up to `TYPE`."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""Records of what a frame says, as they pass from the parser to the rules and to the composer of frames."""
+"""Records of the fields of a frame, as they pass from the parser to the rules and to the composer of frames."""
 
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ class Message(NamedTuple):
     """A valid iswitch frame of a type that the switch handles.
 
     `payload`: what follows the header. `reason`: the header's `count`, which is the reason in a NOTICE. Of a REQUEST to
-    the replay service only `type` and `source` mean anything, for its header is another.
+    the replay service only `type` and `source` mean anything, because its header is another.
     """
 
     type: Type

@@ -151,7 +151,7 @@ def uplink(format: int, stored: Stored) -> np.ndarray:
 def accumulate_uplink(format: int, stored: Stored | None, payload: np.ndarray, *, first: bool) -> Stored:
     """Return a slot's accumulators after an uplink of the same format, as `uplink` made it.
 
-    Nothing is rejected, for the leaf has checked each contribution.
+    Nothing is rejected, because the leaf has checked each contribution.
     """
     if FORMATS[Format(format)].arithmetic is not Arithmetic.WINDOW:
         return accumulate(format, stored, payload, fraction=0, limit=0, include=True, first=first)[0]

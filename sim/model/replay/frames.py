@@ -2,8 +2,9 @@
 
 An ANSWER repeats kind, session, table, seq and token of its request. `count` is how many rows follow the STATUS, and
 `ticket` is 0. Answers to faults repeat what there was, even a kind that does not exist. The answer to an OPEN has the
-index that was given, and the token as sent. A cached answer has kind and table of the request that was executed,
-whatever repeats its number, so a SKIP is told whether the SAMPLE was executed.
+index that was given, and the token as sent. A cached answer keeps the kind and table of the executed
+request, even if a request of another kind repeats its number. So the answer to a SKIP shows whether the SAMPLE was
+executed.
 """
 
 from collections.abc import Sequence
@@ -88,7 +89,7 @@ def answer(request: Request, shown: bytes, rows: Sequence[tuple[int, int]] = (),
 
 
 def answers(request: Request, kept: CachedAnswer) -> list[bytes]:
-    """Return all ANSWERs to a request: of sampled rows the fragments that it asks for, perhaps none; else one."""
+    """Return all ANSWERs to a request: of sampled rows the fragments that it requests, possibly none; else one."""
     request = request._replace(kind=kept.kind, table=kept.table)
     if kept.kind != Kind.SAMPLE or not kept.rows:
         return [answer(request, kept.status, kept.rows)]

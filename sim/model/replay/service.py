@@ -227,7 +227,7 @@ class Service(Dispatcher):
             adds=table.adds % SERIAL,
             ticket=table.ticket,
             total=table.total,
-            draws=table.draws % SERIAL,
+            draws=table.samples % SERIAL,
             done=effect.done,
             stale=effect.stale,
             written=session.written,

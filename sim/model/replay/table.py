@@ -58,7 +58,7 @@ class Table:
         self.slots = Slots(capacity=config.capacity, priority_bits=config.priority_bits, generation_bits=32 - self.bits)
         self.times = [0] * self.capacity
         self.buckets = [self.capacity, *[0] * 255]
-        self.adds = self.draws = self.credit = 0
+        self.adds = self.samples = self.credit = 0
         self.ticket = 1
         self.limits, self.published = Limits(), Published()
 
@@ -160,7 +160,7 @@ class Table:
             sampled = self.slots.sample(fraction)
             assert sampled is not None
             rows.append((self.item(sampled.handle), sampled.priority))
-        self.draws += count
+        self.samples += count
         self.credit -= count * RATIO_ONE if self.limits.ratio else 0
         return rows
 

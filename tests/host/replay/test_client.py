@@ -105,7 +105,7 @@ def test_sampled_transitions_are_those_that_were_added(spec, faults):
         assert tuple(client.update_priority([1, 64], [1, 2])) == (1, 1)
     table = served(network).tables[0]
     assert (
-        table.draws == 1 + 2 + 160 + 161 + 512
+        table.samples == 1 + 2 + 160 + 161 + 512
         and table.adds == 50
         and not any(place.open for place in served(network).sessions)
     )

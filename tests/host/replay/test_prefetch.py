@@ -57,7 +57,7 @@ def test_the_loop_of_a_learner():
                 break
         client.flush()
         table = net.switch.service.tables[0]
-        assert 21 * 32 <= table.draws <= 24 * 32
+        assert 21 * 32 <= table.samples <= 24 * 32
 
 
 def test_a_prefetching_client_can_add_the_items_it_waits_for():

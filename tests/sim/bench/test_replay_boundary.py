@@ -107,7 +107,7 @@ class Careless(GoldenBoard):
     def run(self, max_cycles):
         ran = super().run(max_cycles)
         table = self.switch.service.tables[0]
-        if table.draws == 32:
+        if table.samples == 32:
             table.slots.tree.update(7, 1 << 19)
         return ran
 

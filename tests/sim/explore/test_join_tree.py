@@ -36,7 +36,7 @@ def in_order_of_arrival(job, wanted, ranks, now_us):
 def test_indices_in_order_of_arrival_keep_out_a_worker_that_asks_for_its_rank(monkeypatch):
     """A leaf that came first has been given the index that a worker at the root asks for."""
     monkeypatch.setattr(join, "assign_index", in_order_of_arrival)
-    with pytest.raises(Violation, match="never told that the job runs"):
+    with pytest.raises(Violation, match="never receives running"):
         TreeJoinExplorer(TreeJoinScenario(*RIGHT["two at a leaf and one at the root"][1:], states_ranks=False)).run()
 
 
@@ -75,11 +75,7 @@ class Gullible(TreeSwitch):
 @pytest.mark.mutant
 @pytest.mark.parametrize(
     ("switch", "promise"),
-    [
-        (Hasty, "a rank is missing"),
-        (AsksOnce, "never told that the job runs"),
-        (Gullible, "returns to an earlier epoch"),
-    ],
+    [(Hasty, "a rank is missing"), (AsksOnce, "never receives running"), (Gullible, "returns to an earlier epoch")],
 )
 def test_mutant_is_found(switch, promise):
     with pytest.raises(Violation, match=promise):
