@@ -55,7 +55,7 @@ _PENDING_PERIOD_S = 0.01
 """While a vector is pending, the keepalive thread serves the stream at least this often, because `push` can add one
 while the thread sleeps."""
 _QUIET_S = 1.0
-"""After this time without a frame, a waiting call asks the switch for the cause."""
+"""After this time without a frame, a waiting call queries the switch for the cause."""
 _BACKLOG, _BACKLOG_BYTES = 16, 1 << 26
 _UNBOUNDED = 2**24
 _TRANSFER_S = 3.0
@@ -231,7 +231,7 @@ class AsyncWorker(JobWorker):
 
     @property
     def segments(self) -> int:
-        """Segments in an update: those of the vector, then those of the trailer that says whose vectors they are."""
+        """Segments in an update: those of the vector, then those of the trailer that names the workers in it."""
         return self._stream.segments
 
     @property
@@ -459,7 +459,7 @@ class AsyncWorker(JobWorker):
     # Weights of a joining worker
 
     def _copy_state(self, arrays: Sequence[np.ndarray], note: np.ndarray, *, job: int, joining_rank: int) -> None:
-        """Meet the other end of a state transfer in a synchronous job of two. Raises the errors of `Worker`."""
+        """Copy the state between the two ends of a transfer, in a synchronous job of two. Raises the errors of `Worker`."""
         sends = joining_rank != self.rank
         with Worker(
             self.address,
@@ -621,7 +621,7 @@ class AsyncWorker(JobWorker):
         return True
 
     def _inquire(self) -> None:
-        """Ask the switch why nothing comes. Record a MismatchError if the workers' vectors differ in size.
+        """Query the switch for the reason why nothing comes. Record a MismatchError if the workers' vectors differ in size.
 
         Raises SwitchUnreachableError.
         """

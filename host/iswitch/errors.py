@@ -36,7 +36,7 @@ class RecoverableError(IswitchError):
     compute it again.
 
     If `Worker(...)` itself raises such an error, there is no worker yet: make a new Worker. An AsyncWorker has no
-    `rejoin`; each subclass says what its program does.
+    `rejoin`; see each subclass for its remedy.
     """
 
 
@@ -73,7 +73,7 @@ class JobResetError(RecoverableError):
 
 
 class NotAMemberError(RecoverableError):
-    """The switch does not know this worker: the worker left or was evicted, the job was ended, or the switch restarted.
+    """The switch has no record of this worker: the worker left or was evicted, the job was ended, or the switch restarted.
 
     A Worker calls `rejoin`, then `sync_state`. In place of an AsyncWorker, make a new one with elastic=True.
     """

@@ -38,7 +38,7 @@ __all__ = ["Worker"]
 _MODES = {"quarantine": Mode.QUARANTINE, "propagate": Mode.PROPAGATE}
 _BACKLOG_WINDOWS = 16
 _QUIET_S = 1.0
-"""After this time without a result, a collective asks the switch for the cause."""
+"""After this time without a result, a collective queries the switch for the cause."""
 
 logger = logging.getLogger("iswitch")
 
@@ -301,7 +301,7 @@ class Worker(JobWorker):
         JobResetError
             If another worker resets the job.
         NotAMemberError
-            If the switch does not know this worker.
+            If the switch has no record of this worker.
         MismatchError
             If the workers' arrays differ in size or number format.
         NoContributionError
@@ -459,7 +459,7 @@ class Worker(JobWorker):
         RefusedError
             If the switch refuses the reset.
         NotAMemberError
-            If the switch does not know this worker; then call `rejoin`.
+            If the switch has no record of this worker; then call `rejoin`.
         SwitchUnreachableError
             If the switch does not answer for `switch_timeout_s`.
         """
@@ -634,6 +634,6 @@ class Worker(JobWorker):
         return self._stall
 
     def _inquire(self, elements: int, format: Format) -> None:
-        """Ask the switch why no result comes. Raises MismatchError, SwitchUnreachableError."""
+        """Query the switch for the reason why no result comes. Raises MismatchError, SwitchUnreachableError."""
         with self._recovery.query():
             self._current_stall(elements, format).check()

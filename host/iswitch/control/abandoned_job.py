@@ -73,7 +73,7 @@ class AbandonedJobWatch:
         self._answered_at = -math.inf  # when the switch's last answer came
         self._gap_s = _LONGEST_GAP_S
         self._next_look = 0.0
-        self._vanished = 0
+        self._retries_job_ended = 0
         self._last_refusal: tuple[int, Reason] | None = None  # epoch and reason; the same refusal again is final
 
     def look(self) -> JobView:
@@ -173,8 +173,8 @@ class AbandonedJobWatch:
                     return
                 raise RefusedError(self._message(job, refusal, blocking), reason) from None
             self.control.transport.sleep(self._gap_s / _LOOKS_PER_GAP)
-        self._vanished += 1
-        if self._vanished > _MAX_RETRIES_JOB_ENDED:
+        self._retries_job_ended += 1
+        if self._retries_job_ended > _MAX_RETRIES_JOB_ENDED:
             raise refusal
 
     def check(self, rank_taken: bool) -> None:

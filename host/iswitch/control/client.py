@@ -20,7 +20,7 @@ _CANCEL_TIMEOUT_S = 0.2
 
 
 class JobRunningError(RefusedError):
-    """The job is running, and the worker did not ask to join a running job (`elastic`)."""
+    """The job is running, and the worker did not request to join a running job (`elastic`)."""
 
 
 class Control(RegisterReader):
@@ -108,7 +108,7 @@ class Control(RegisterReader):
                     self._require_done(answer, f"let a worker join job {membership.job}")
                     self.granted = membership = self._with_grant(membership, answer)
                     standing = Standing(int(answer.body["standing"]))
-                    if standing != Standing.LIVE:  # the first answers say whether the job was running before
+                    if standing != Standing.LIVE:  # the first answers show whether the job was running before
                         self.joined_running_job = state != JobState.FORMING
                 if self.joined_running_job and not elastic:
                     raise JobRunningError(
@@ -184,7 +184,7 @@ class Control(RegisterReader):
         Raises
         ------
         NotAMemberError
-            If the switch does not know the member any more.
+            If the switch no longer has a record of the member.
         SwitchUnreachableError
             If the switch does not answer.
         """
@@ -232,7 +232,7 @@ class Control(RegisterReader):
         Returns
         -------
         bool
-            False if the switch did not confirm it, because it does not answer or does not know the member.
+            False if the switch did not confirm it, because it does not answer or has no record of the member.
         """
         try:
             return self._command(Action.LEAVE, membership, timeout_s).reason == Reason.DONE

@@ -14,7 +14,7 @@ class Severity(IntEnum):
     NORMAL = 0
     """Normal operation."""
     NOTABLE = 1
-    """Happens now and then where packets get lost, workers wait, or a job has ended."""
+    """Happens occasionally where packets get lost, workers wait, or a job has ended."""
     FAULT = 2
     """A fault that needs attention."""
 

@@ -252,7 +252,7 @@ def awaited_ranks(control: RegisterReader, job: JobView, progress: dict[int, int
     """Find the ranks that keep a job from making progress.
 
     While the job forms, these are the ranks that have not joined. In a running job, these are the ranks that have not
-    contributed to the oldest segment to which others have contributed. If the whole ring is full of results, these are
+    contributed to the oldest segment to which others have contributed. If all slots of the ring hold results, these are
     the ranks that have not acknowledged the oldest result. Reads the ring up to that segment.
 
     Parameters

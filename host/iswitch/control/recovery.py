@@ -81,7 +81,7 @@ class Recovery:
         MembershipRejectedError
             If the rejection is valid.
         NotAMemberError
-            If the switch does not know this worker.
+            If the switch has no record of this worker.
         SwitchUnreachableError
             If the switch does not answer.
         """
@@ -104,7 +104,7 @@ class Recovery:
         JobResetError
             If another worker has reset the job.
         NotAMemberError
-            If the switch does not know this worker.
+            If the switch has no record of this worker.
         """
         if reason == Reason.EPOCH:
             self.ring.restart(self._renewed)
@@ -114,7 +114,10 @@ class Recovery:
                 "workers to the same step, then go on"
             ) from None
         self._state["member"] = False
-        self.failure = f"the switch does not know this worker as a member of {self.job_name}. Call `rejoin`, then `sync_state`, or make a new Worker"
+        self.failure = (
+            f"the switch has no record of this worker as a member of {self.job_name}. Call `rejoin`, then `sync_state`, or make "
+            "a new Worker"
+        )
         raise self._not_a_member_error(reason, REMEDY) from None
 
     # The worker resets the job, or joins it again
@@ -125,7 +128,7 @@ class Recovery:
         Raises
         ------
         NotAMemberError
-            If the switch does not know this worker.
+            If the switch has no record of this worker.
         RefusedError
             If the switch forbids the reset.
         SwitchUnreachableError

@@ -83,7 +83,7 @@ class RegisterReader(Exchange):
         if magic != MAGIC or version != VERSION:
             raise IswitchError(
                 f"{self.address} answers as {magic:#010x}, version {version}, but an iswitch of version "
-                f"{VERSION} says {MAGIC:#010x}: use a driver of the switch's version"
+                f"{VERSION} answers as {MAGIC:#010x}: use a driver of the switch's version"
             )
         return Config(
             ports=ports,

@@ -4,8 +4,8 @@ In a synchronous job, `Worker.sync_state` copies the state of the most advanced 
 
 In an asynchronous job the other workers do not stop for a joining worker. The joining worker sends its request in the
 trailer of a vector of zeros, which becomes part of an update as any other vector does. So all workers read the request
-at the same update, and agree on the one that answers. The two then meet in a synchronous job of their own, whose number
-the joining worker has chosen among the free ones.
+at the same update, and agree on the one that answers. The two then copy the state in a synchronous job of their own,
+whose number the joining worker has chosen among the free ones.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ begins, and the digest of those updates."""
 
 
 class Broadcaster(Protocol):
-    """A worker of the job in which sender and joining worker meet."""
+    """A worker of the job that connects sender and joining worker."""
 
     def broadcast(self, buffer: np.ndarray, root: int = 0) -> np.ndarray: ...
 

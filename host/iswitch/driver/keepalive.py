@@ -23,8 +23,8 @@ class KeepaliveThread:
 
     `with keepalive:` suspends the thread. It then neither wakes up nor takes the interpreter's lock, so that it costs a
     collective nothing: the socket leaves the epoll set. Where there is no epoll, the thread wakes up once and waits. An
-    error of the function does not end the thread, which calls it again a moment later: if the error lasts, the next
-    collective meets it.
+    error of the function does not end the thread, which calls it again a moment later: if the error persists, the
+    next collective raises it.
 
     Parameters
     ----------

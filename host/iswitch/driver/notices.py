@@ -11,7 +11,7 @@ _NOTICE = version_type(Type.NOTICE)
 
 
 class MembershipRejectedError(Exception):
-    """The switch does not know this member, or the job is in another epoch.
+    """The switch has no record of this member, or the job is in another epoch.
 
     The driver raises this error within the package only: a worker turns it into NotAMemberError or JobResetError.
 

@@ -283,7 +283,8 @@ class Ring:
     # Sending
 
     def _send_new(self, now: float) -> None:
-        """Send all that the window allows. If it allows nothing and others may go on, send a receipt now and then."""
+        """Send all that the window allows. If it allows nothing and other members may go on, send a receipt when many
+        results are not yet acknowledged."""
         ledger = self._ledger
         first = max(ledger.next, ledger.low)
         end = min(ledger.low + self.window.size, self._payloads.size)

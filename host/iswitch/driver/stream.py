@@ -187,7 +187,7 @@ class Stream:
         Raises
         ------
         MembershipRejectedError
-            If the switch does not know this member, or the job is in another epoch.
+            If the switch has no record of this member, or the job is in another epoch.
         MismatchError
             If the members' vectors differ in size or number format.
         """

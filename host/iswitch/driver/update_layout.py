@@ -1,9 +1,9 @@
 """How an update of an asynchronous job is cut into segments: a vector, and behind it a trailer.
 
 The trailer has one entry for each worker. Its segments are int32 whatever the job's format is: each worker fills in its
-own entry and leaves the others zero, so that the sum contains the entries of all workers in the update. An entry says
-how many updates are in the weights that the vector was computed with, and the digest of those updates. So every worker
-learns the age of each vector, and compares the updates that the others received with its own.
+own entry and leaves the others zero, so that the sum contains the entries of all workers in the update. An entry
+holds the number of updates in the weights that the vector was computed with, and the digest of those updates. So every
+worker obtains the age of each vector, and compares the updates that the others received with its own.
 """
 
 from dataclasses import dataclass

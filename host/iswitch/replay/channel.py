@@ -98,8 +98,8 @@ class Channel:
         Returns
         -------
         Fate or None
-            The reason in the answer; None if the answer belongs to no request in flight. Reasons that say that the
-            session or the request is not possible (SESSION, OLD, KIND, TABLE, LENGTH, FULL) leave the request as it is.
+            The reason in the answer; None if the answer belongs to no request in flight. Reasons for which the session
+            or the request is not possible (SESSION, OLD, KIND, TABLE, LENGTH, FULL) leave the request as it is.
         """
         header, status = reply.header, reply.status
         index = (header.seq - self.oldest) % 2**32

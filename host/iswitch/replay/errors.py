@@ -15,7 +15,7 @@ class NoFreeSessionError(IswitchError):
 
 
 class SessionLostError(IswitchError):
-    """The switch does not know this session any more. Either the client was silent for more than 10 s while another
+    """The switch has no record of this session any more. Either the client was silent for more than 10 s while another
     client needed its session, or the switch restarted. The switch may or may not have executed requests that it has not
     acknowledged. To go on, call `ReplayClient.reopen` or make a new client."""
 

@@ -15,7 +15,7 @@ class FrameCache:
     does not have to mark the ends of episodes.
 
     The frames that were written first are evicted first, however often they are found. Otherwise one blank frame that
-    comes again and again would keep the whole log after it.
+    appears repeatedly would keep the complete log after it.
 
     Parameters
     ----------

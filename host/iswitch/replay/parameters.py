@@ -25,8 +25,8 @@ __all__ = ["Parameters"]
 _HEAD = np.dtype([("magic", "<u4"), ("version", "<u4"), ("size", "<u8"), ("digest", "u1", 16), ("reserved", "u1", 32)])
 _MAGIC = 0x50574969  # "iIWP"
 _VERSIONS = 3
-"""So many versions are kept in the log if they fit: the one that is written, the one that is read, and one for slow
-readers."""
+"""Versions that are kept in the log if they fit: the version that is written, the version that is read, and a version for
+slow readers."""
 _BROADCAST_UNITS = PAYLOAD_BYTES // UNIT_BYTES
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05
 """Pauses between two looks for newer parameters."""

@@ -1,4 +1,4 @@
-"""Read records, log units and whole transitions, with as many requests in flight as the network holds. What was
+"""Read records, log units and complete transitions, with as many requests in flight as the network holds. What was
 overwritten in the meantime becomes zeros and is flagged."""
 
 import struct
@@ -144,7 +144,7 @@ class LogRead:
 
 
 class TransitionRead:
-    """Reads whole transitions: first records, then the blobs that they refer to, then the frames.
+    """Reads complete transitions: first records, then the blobs that they refer to, then the frames.
 
     Parameters
     ----------

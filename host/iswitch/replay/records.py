@@ -86,7 +86,7 @@ class Field:
 
     @property
     def size(self) -> int:
-        """Bytes of the whole array."""
+        """Bytes of the complete array."""
         return self.wire_dtype.itemsize * int(np.prod(self.axes, dtype=np.int64))
 
     @property

@@ -116,5 +116,5 @@ class Request:
 
     @property
     def rows(self) -> bytes:
-        """Rows of the whole answer."""
+        """Rows of the complete answer."""
         return b"".join(part for _, part in sorted(self.fragments.items()))

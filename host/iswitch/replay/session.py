@@ -355,7 +355,7 @@ class Session:
         self._heard_at = now
         if fate == Fate.SESSION:
             self._lose(
-                "the switch does not know it any more. Either the client was silent for more than 10 s and another client "
+                "the switch has no record of it any more. Either the client was silent for more than 10 s and another client "
                 "needed the session, or the switch restarted"
             )
         elif fate == Fate.OLD:  # another client has used numbers that this client has not reached

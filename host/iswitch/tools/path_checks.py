@@ -82,7 +82,7 @@ class ProbeTransport(Transport, Protocol):
 
 
 def explain_silence(transport: ProbeTransport) -> Finding:
-    """Return the reason why the switch does not answer, as far as this machine can know it."""
+    """Return the reason why the switch does not answer, as far as this machine can determine it."""
     peer = transport.peer
     if transport.fault:
         return Finding("switch", Mark.BAD, f"cannot be reached: {transport.fault}", transport.remedy)

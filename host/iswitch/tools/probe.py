@@ -55,7 +55,7 @@ class Probe(RealTimeTransport):
 
     @property
     def mtu(self) -> int:
-        """MTU of the path in bytes; 0 if the kernel does not know it."""
+        """MTU of the path in bytes; 0 if the kernel has not determined it."""
         with contextlib.suppress(OSError):
             return int(self._socket.getsockopt(socket.IPPROTO_IP, _IP_MTU))
         return 0
