@@ -111,7 +111,6 @@ class Ring(wiring.Component):
                 "granted": In(config.members),
                 "decision": Out(RingDecision(config)),
                 "low": Out(32),
-                "include": Out(1),
                 "silent": Out(config.members),
                 "evicts": Out(1),
                 "late": Out(config.members),
@@ -293,7 +292,6 @@ class Ring(wiring.Component):
             after.expected.eq(expects),
             decision.emit.eq(full),
             self.late.eq(late),
-            self.include.eq(~rejects),
             decision.first.eq(fresh),
             after.seq.eq(request.seq),
             after.numeric.eq(request.numeric),
@@ -334,7 +332,6 @@ class Ring(wiring.Component):
                     m.d.comb += [
                         decision.works.eq(1),
                         decision.operation.eq(Operation.FORCE),
-                        self.include.eq(0),
                         decision.slot_write.eq(1),
                         after.arrived.eq(0),
                         after.members.eq(0),
@@ -369,7 +366,6 @@ class Ring(wiring.Component):
                 m.d.comb += [
                     decision.works.eq(1),
                     decision.operation.eq(Operation.FORCE),
-                    self.include.eq(0),
                     decision.slot_write.eq(1),
                     after.members.eq(slot.members),
                     after.tainted.eq(slot.tainted),
@@ -393,7 +389,6 @@ class Ring(wiring.Component):
                     decision.outcome.eq(Outcome.ADDED),
                     decision.works.eq(1),
                     decision.operation.eq(Operation.INSTALL_DOWN),
-                    self.include.eq(1),
                     decision.first.eq(1),
                 ]
         with m.If(decision.resend):

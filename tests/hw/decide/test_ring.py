@@ -243,7 +243,6 @@ def check(ring, some):
             "slot_next",
             "works",
             "operation",
-            "include",
             "first",
             "emit",
             "resend",
@@ -271,7 +270,6 @@ def check(ring, some):
             if got["works"]:
                 resend = got["operation"] == Operation.RESEND
                 assert got["resend"] == resend
-                assert resend or got["include"] == (got["operation"] == Operation.CONTRIBUTE)
                 work = Work(
                     Operation(got["operation"]),
                     one.index,
@@ -399,10 +397,7 @@ MUTANTS = [
     ("Mux(decision.emit, closed, SlotState.COLLECTING)", "SlotState.COLLECTING"),
     ("after.members.eq(slot.members), ", ""),
     ("after.tainted.eq(slot.tainted),\n", "\n"),
-    (
-        "self.include.eq(0), decision.slot_write.eq(1),\n                             after.members.eq(slot",
-        "self.include.eq(0),\n                             after.members.eq(slot",
-    ),
+    ("decision.slot_write.eq(1),\n                             after.members.eq(slot", "after.members.eq(slot"),
 ]
 
 

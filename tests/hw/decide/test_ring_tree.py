@@ -251,7 +251,6 @@ def check(ring, some):
             "slot_next",
             "works",
             "operation",
-            "include",
             "first",
             "emit",
             "up",
@@ -284,9 +283,6 @@ def check(ring, some):
                 assert got["operation"] == work.operation, f"{one}: operation"
                 if work.operation not in (Operation.RESEND, Operation.SEND_UP):
                     assert got["first"] == work.first, f"{one}: first"
-                    assert got["include"] == (work.operation in (Operation.CONTRIBUTE, Operation.INSTALL_DOWN)), (
-                        f"{one}: include"
-                    )
                 assert got["up"] == (one.leaf and work.emit and slot.state == SlotState.SENT_UP), f"{one}: up"
             assert one.kind != RESULT or not got["reports"], f"{one}: reports"
             if step.outcome == Outcome.WINDOW or one.kind == RESULT or not near(step.ring):
