@@ -15,7 +15,7 @@ PORT      ?= 27000
 REPLAY    ?=
 # The demos of the replay service
 ACTORS    ?= 4
-LOCKSTEP  ?= 0
+DETERMINISTIC ?= 0
 GAME      ?= Breakout
 # Of the tests: processes, and which part of a tier
 JOBS      ?= 2
@@ -90,9 +90,9 @@ demo: $(DEMO)  ## learn CartPole with WORKERS=4, whose gradients the compiled sw
 watch: $(DEMO)  ## draw an episode with the policy that `make demo` has saved, as build/demo/policy.gif
 	python -m examples.watch build/demo
 
-demo-apex: $(DEMO)  ## learn CartPole with ACTORS=4, whose prioritized replay is in the compiled switch; LOSS=0.05 REORDER=0.05 SEED=1 LOCKSTEP=1
+demo-apex: $(DEMO)  ## learn CartPole with ACTORS=4, whose prioritized replay is in the compiled switch; LOSS=0.05 REORDER=0.05 SEED=1 DETERMINISTIC=1
 	python -m sim.demo_apex --actors $(ACTORS) --seed $(SEED) --loss $(LOSS) --duplicate $(DUPLICATE) --reorder $(REORDER) --corrupt $(CORRUPT) \
-		$(if $(filter-out 0,$(LOCKSTEP)),--lockstep) --out build/demo-apex
+		$(if $(filter-out 0,$(DETERMINISTIC)),--deterministic) --out build/demo-apex
 
 demo-atari: $(TEST)  ## store the frames of GAME=Breakout in the compiled switch, each once, and sample them; LOSS=0.05
 	python -m sim.demo_atari --game $(GAME) --seed $(SEED) --loss $(LOSS) --duplicate $(DUPLICATE) --reorder $(REORDER) --corrupt $(CORRUPT) --out build/demo-atari

@@ -2,7 +2,7 @@
 
 Actors step environments with the newest parameters, and add n-step transitions with priorities of their own to the
 replay table in the switch. The learner samples batches, takes steps of double DQN, updates the priorities, and
-publishes its parameters through the switch. With `--lockstep` all requests have a fixed order, so the same seed samples
+publishes its parameters through the switch. With `--deterministic` all requests have a fixed order, so the same seed samples
 the same transitions and gives the same weights.
 
     make emulator REPLAY=default                                       # in one terminal
@@ -28,10 +28,10 @@ from examples.common.apex_progress import ActorProgress, Learned, LearnerProgres
 from examples.common.command import Folder, Switch, application, check_ranges, parse_addresses
 from examples.common.dqn import DoubleDQN, actor_deltas, priorities_of
 from examples.common.envs import make_envs
-from examples.common.lockstep import Schedule, Start
 from examples.common.networks import DuelingArrays, vector_network
 from examples.common.nstep import NStep, Transition, columns, transition_fields
 from examples.common.replica import Vector
+from examples.common.ticket_order import Schedule, Start
 from iswitch.replay import Batch, Field, ReplayClient
 
 __all__ = [
@@ -94,7 +94,7 @@ class Options:
     evaluation_episodes: Annotated[int, Option(min=1, help="Episodes of an evaluation.")] = 20
     stop_return: Annotated[float, Option(help="The training stops at this mean return of an evaluation.")] = 485.0
     solved_return: Annotated[float, Option(help="Mean return of the final evaluation that solves it.")] = 450.0
-    lockstep: Annotated[bool, Option(help="Execute all requests in a fixed order.")] = False
+    deterministic: Annotated[bool, Option(help="Execute all requests in a fixed order.")] = False
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -118,7 +118,7 @@ class Options:
 
 
 def schedule_of(options: Options, start: Start, tickets_per_add: int) -> Schedule:
-    """Return the order of a training in lockstep."""
+    """Return the deterministic order of a training."""
     return Schedule(
         start=start,
         actors=options.actors,
@@ -239,7 +239,7 @@ def act(
         If the learner does not publish the parameters that this actor needs.
     """
     sampler = Sampler(options, rank)
-    schedule = schedule_of(options, start, replay.tickets(options.add_size)) if options.lockstep else None
+    schedule = schedule_of(options, start, replay.tickets(options.add_size)) if options.deterministic else None
     version, rounds, reported = start.version, 0, time.monotonic()
 
     def progress() -> ActorProgress:
@@ -285,13 +285,13 @@ class _Table:
     def __init__(self, replay: ReplayClient, options: Options, start: Start) -> None:
         self.replay, self.options, self.version = replay, options, start.version
         tickets_per_add = replay.tickets(options.add_size)
-        self.schedule = schedule_of(options, start, tickets_per_add) if options.lockstep else None
+        self.schedule = schedule_of(options, start, tickets_per_add) if options.deterministic else None
         self.samples_sha256 = hashlib.sha256()
         self.sampled = self.overwritten = self._stale = 0
         self._updates: list[Iterable[int]] = []
 
     def set_limits(self) -> None:
-        """Bind samples to adds. In lockstep the schedule does so."""
+        """Bind samples to adds. In deterministic order the schedule does so."""
         if not self.schedule:
             options = self.options
             slack = _SLACK * max(

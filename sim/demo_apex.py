@@ -24,10 +24,11 @@ def main(
     actors: Annotated[int, typer.Option(metavar="N", min=1, max=ACTORS_MAX, help="Number of actors.")] = Options.actors,
     seed: Seed = Options.seed,
     steps: Annotated[int, typer.Option(metavar="N", help="Steps of the learner, at most.")] = Options.steps,
-    lockstep: Annotated[
+    deterministic: Annotated[
         bool,
         typer.Option(
-            "--lockstep", help="Execute all requests in a fixed order, so that the same seed samples the same items."
+            "--deterministic",
+            help="Execute all requests in a fixed order, so that the same seed samples the same items.",
         ),
     ] = False,
     out: Folder = Path("build/demo-apex"),
@@ -42,7 +43,7 @@ def main(
     """
     faults = {"loss": loss, "duplicate": duplicate, "reorder": reorder, "corrupt": corrupt}
     with option_errors():
-        options = Options(actors=actors, seed=seed, steps=steps, lockstep=lockstep)
+        options = Options(actors=actors, seed=seed, steps=steps, deterministic=deterministic)
 
     def demo(addresses: Sequence[str], emulator: Emulator, console: Console) -> bool:
         summary = train(options, addresses, out, check=emulator.check, console=console, notes={"faults": faults})

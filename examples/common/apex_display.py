@@ -147,7 +147,7 @@ def print_results(summary: dict[str, Any], out: Path, console: Console) -> None:
         (
             "switch",
             f"{summary['items_added']:,} transitions added, each exactly once, {sent:.0f} bytes each; stale priorities: "
-            f"{summary['updates_stale']}; duplicate requests: {duplicates:,}, requests told to wait: "
+            f"{summary['updates_stale']}; duplicate requests: {duplicates:,}, requests deferred: "
             f"{', '.join(f'{count:,} ({name})' for name, count in waited.items()) or 0}",
         ),
         (

@@ -12,9 +12,9 @@ from rich.console import Console
 
 from examples.common.apex_display import Display, draw_curves, print_results
 from examples.common.apex_progress import ActorProgress, Learned, LearnerProgress
-from examples.common.lockstep import Start
 from examples.common.processes import Done, LaunchError, ProcessGroup
 from examples.common.replica import Vector
+from examples.common.ticket_order import Start
 from iswitch.replay import Field, ReplayClient, Statistics
 
 __all__ = ["Act", "Learn", "Options", "launch"]

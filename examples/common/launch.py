@@ -26,7 +26,7 @@ __all__ = ["KILL_UPDATE", "Evaluate", "Options", "Train", "launch"]
 _TIMEOUT_S = 60.0
 """Seconds without progress before a collective fails. Long, because the workers share the processors."""
 KILL_UPDATE = 10
-"""Updates before the launcher kills the worker that it is asked to kill."""
+"""Updates before the launcher kills the worker given by --kill."""
 
 
 class Options(Protocol):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from examples.apex import EVALUATION_SEED, STOP, Options, Sampler, act, evaluate, learn, schedule_of
-from examples.common.lockstep import Start
+from examples.common.ticket_order import Start
 from sim.bench.turns import in_turns
 
 spec = importlib.util.spec_from_file_location("fake_replay", Path(__file__).with_name("fake_replay.py"))
@@ -31,7 +31,7 @@ FEW = Options(
     hidden=8,
     evaluation_episodes=2,
 )
-LOCKSTEP = replace(FEW, lockstep=True)
+DETERMINISTIC = replace(FEW, deterministic=True)
 AT_FIRST = Start()
 
 
@@ -49,7 +49,7 @@ def train(options, start=AT_FIRST, capacity=512, **published):
 
 
 def test_the_table_has_what_the_actors_added_and_has_sampled_what_the_learner_took():
-    for options in (FEW, LOCKSTEP):
+    for options in (FEW, DETERMINISTIC):
         table, learned, actors = train(options)
         assert table.adds == sum(actor.items for actor in actors) and [actor.rank for actor in actors] == [0, 1]
         assert (
@@ -61,24 +61,24 @@ def test_the_table_has_what_the_actors_added_and_has_sampled_what_the_learner_to
         assert table.parameters == STOP and table.version == 1 + 48 // 4
 
 
-def test_lockstep_gives_the_same_samples_and_weights_again():
-    first, again = train(LOCKSTEP), train(LOCKSTEP)
+def test_deterministic_order_gives_the_same_samples_and_weights_again():
+    first, again = train(DETERMINISTIC), train(DETERMINISTIC)
     assert first[1].weights_sha256 == again[1].weights_sha256 and first[1].samples_sha256 == again[1].samples_sha256
     assert [replace(point, seconds=0) for point in first[1].curve] == [
         replace(point, seconds=0) for point in again[1].curve
     ]
-    other = train(replace(LOCKSTEP, seed=2))
+    other = train(replace(DETERMINISTIC, seed=2))
     assert other[1].weights_sha256 != first[1].weights_sha256 and other[1].samples_sha256 != first[1].samples_sha256
 
 
-def test_lockstep_does_not_depend_on_where_the_table_was():
-    first, later = train(LOCKSTEP), train(LOCKSTEP, Start(ticket=1000, version=7))
+def test_deterministic_order_does_not_depend_on_where_the_table_was():
+    first, later = train(DETERMINISTIC), train(DETERMINISTIC, Start(ticket=1000, version=7))
     assert first[1].weights_sha256 == later[1].weights_sha256 and later[0].version == first[0].version + 7
 
 
-def test_in_lockstep_requests_are_in_the_order_of_the_schedule():
-    table, _, _ = train(LOCKSTEP)
-    schedule = schedule_of(LOCKSTEP, Start(), 1)
+def test_in_deterministic_order_requests_are_in_the_order_of_the_schedule():
+    table, _, _ = train(DETERMINISTIC)
+    schedule = schedule_of(DETERMINISTIC, Start(), 1)
     expected = (
         {schedule.sample(step): ("sample", "learner") for step in range(48)}
         | {schedule.update(step): ("update", "learner") for step in range(48)}
@@ -93,7 +93,7 @@ def test_in_lockstep_requests_are_in_the_order_of_the_schedule():
     ]
 
 
-def test_without_lockstep_samples_stay_at_the_ratio():
+def test_without_deterministic_order_samples_stay_at_the_ratio():
     ratios = []
     table, learned, _ = train(
         FEW, report=lambda point: ratios.append(point.samples / (point.adds - FEW.learning_starts))
@@ -190,9 +190,9 @@ def test_later_environments_explore_less():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lockstep", [False, True])
+@pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_cartpole_is_solved(seed, lockstep):
-    options = Options(seed=seed, lockstep=lockstep)
+def test_cartpole_is_solved(seed, deterministic):
+    options = Options(seed=seed, deterministic=deterministic)
     _, learned, _ = train(options, capacity=1 << 15)
     assert np.mean(evaluate(learned.weights, options, EVALUATION_SEED)) >= 450

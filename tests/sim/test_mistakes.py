@@ -16,7 +16,7 @@ def made() -> str:
     return text()
 
 
-def test_the_docs_show_what_is_said(made: str) -> None:
+def test_the_docs_show_the_messages(made: str) -> None:
     """Else: `python -m sim.mistakes > docs/mistakes.md`, and read what has changed."""
     assert (DOCS / "mistakes.md").read_text(encoding="utf-8").splitlines() == made.splitlines()
 

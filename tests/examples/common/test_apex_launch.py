@@ -24,7 +24,7 @@ FEW = Options(
     hidden=8,
     evaluation_episodes=2,
 )
-LOCKSTEP = replace(FEW, lockstep=True)
+DETERMINISTIC = replace(FEW, deterministic=True)
 LONG = replace(FEW, steps=120_000)
 
 
@@ -50,11 +50,11 @@ def test_everything_is_added_once(faults, tmp_path):
     assert (tmp_path / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_in_lockstep_a_bad_network_changes_neither_samples_nor_weights(tmp_path):
+def test_in_deterministic_order_a_bad_network_changes_neither_samples_nor_weights(tmp_path):
     found = []
     for faults in (None, Faults(loss=0.05, duplication=0.05, reordering=0.05)):
         with switch(faults) as model:
-            found.append(train(LOCKSTEP, addresses(model), tmp_path))
+            found.append(train(DETERMINISTIC, addresses(model), tmp_path))
     assert (
         found[0]["weights_sha256"] == found[1]["weights_sha256"]
         and found[0]["samples_sha256"] == found[1]["samples_sha256"]

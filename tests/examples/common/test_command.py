@@ -14,7 +14,7 @@ from examples.common.command import Switch, application, check_ranges, parse_add
 class Options:
     num_steps: Annotated[int, Option(help="Steps of a rollout.")] = 8
     gamma: Annotated[float, Option(help="Discount factor.")] = 0.9
-    lockstep: Annotated[bool, Option(help="A fixed order.")] = False
+    ordered: Annotated[bool, Option(help="A fixed order.")] = False
 
     def __post_init__(self) -> None:
         if self.num_steps < 1:
@@ -35,8 +35,8 @@ def call(*arguments, returned=None):
 
 def test_each_field_is_an_option():
     assert call()[2] == [(Options(), "here:1")]
-    code, _, seen = call("--num-steps", "3", "--gamma", "0.5", "--lockstep", "--switch", "there:2")
-    assert code == 0 and seen == [(Options(num_steps=3, gamma=0.5, lockstep=True), "there:2")]
+    code, _, seen = call("--num-steps", "3", "--gamma", "0.5", "--ordered", "--switch", "there:2")
+    assert code == 0 and seen == [(Options(num_steps=3, gamma=0.5, ordered=True), "there:2")]
 
 
 @pytest.mark.parametrize("returned, code", [(None, 0), (True, 0), (False, 1)])

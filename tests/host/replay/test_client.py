@@ -297,7 +297,7 @@ def test_bad_priorities_are_refused_before_anything_is_sent(network, client, val
     assert network.carried["to"] == before
 
 
-# Lockstep
+# Deterministic order
 
 
 def test_small_consecutive_seeds_follow_the_priorities(network, client):

@@ -1,10 +1,10 @@
-"""The order of lockstep: every ticket belongs to one request, and the version that a round needs is published before."""
+"""The deterministic order: every ticket belongs to one request, and the version that a round needs is published before."""
 
 from dataclasses import replace
 
 import pytest
 
-from examples.common.lockstep import Schedule, Start
+from examples.common.ticket_order import Schedule, Start
 
 SMALL = Schedule(
     start=Start(), actors=3, add_size=8, batch_size=16, samples_per_insert=2.0, learning_starts=50, publish_interval=6

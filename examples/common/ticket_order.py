@@ -1,4 +1,4 @@
-"""The order of a training in lockstep: the ticket of each request to the replay table.
+"""The deterministic order of a training: the ticket of each request to the replay table.
 
 In each round every actor adds once, in the order of their ranks. As soon as `learning_starts` items are in the table,
 the learner then takes a whole number of steps; each is a SAMPLE and an UPDATE. In the next round the actors use the
@@ -62,12 +62,12 @@ class Schedule:
         samples = self.actors * self.add_size * self.samples_per_insert
         if samples < self.batch_size or samples % self.batch_size:
             raise ValueError(
-                f"in lockstep actors * add_size * samples_per_insert must be a multiple of batch_size, "
+                f"in deterministic order actors * add_size * samples_per_insert must be a multiple of batch_size, "
                 f"{self.batch_size}, not {samples:g}"
             )
         if self.publish_interval % self.steps:
             raise ValueError(
-                f"in lockstep publish_interval must be a multiple of {self.steps}, the steps of a round, "
+                f"in deterministic order publish_interval must be a multiple of {self.steps}, the steps of a round, "
                 f"not {self.publish_interval}"
             )
 
