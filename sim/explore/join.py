@@ -36,8 +36,8 @@ JoinRule = Callable[[Config, Job, Request, Source, Offer, int], Verdict]
 class Actor(NamedTuple):
     """One incarnation of a worker.
 
-    `address` identifies the machine. `wanted`: the index that it requests. `after`: the actor that must have crashed or left
-    before this one starts.
+    `address` identifies the machine. `wanted`: the index that it requests. `after`: the actor that must have
+    crashed or left before this one starts.
     """
 
     address: int

@@ -10,8 +10,8 @@ __all__ = ["failed_check"]
 def failed_check(job: Job, message: Message) -> Outcome | None:
     """Return the outcome of the first check that a message fails, or None.
 
-    Invariant: the checks are made in the order of the protocol, so the counters show which check a message failed. A frame
-    that fails a check changes nothing.
+    Invariant: the checks are made in the order of the protocol, so the counters show which check a message failed. A
+    frame that fails a check changes nothing.
     """
     if job.state == JobState.NONE:
         return Outcome.JOB

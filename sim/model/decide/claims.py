@@ -138,8 +138,8 @@ def with_claimant(claims: Claims, member: int, claimant: Claimant) -> Claims:
 def claim(claims: Claims, ring: Ring, *, member: int, k: int, weights: int) -> Verdict:
     """Handle a CLAIM of a live member.
 
-    Invariant: a claim that is at most S updates old waits until enough members wait, and then all of them are granted the
-    next update. Nothing is granted while a member joins, because the boundary at which it is admitted would never come.
+    Invariant: a claim that is at most S updates old waits until enough members wait, and then all of them are granted
+    the next update. Nothing is granted while a member joins, because the boundary that admits it would never come.
     """
     claimant = claims.claimants[member]
     newer = ahead(k, claimant.k)
@@ -174,7 +174,10 @@ def kept_answer(claims: Claims, member: int) -> Answer | None:
 
 
 def grant(verdict: Verdict, ring: Ring) -> Verdict:
-    """Grant the next update to all members that wait. Every live member receives the GRANT, because each expects the result."""
+    """Grant the next update to all members that wait.
+
+    Every live member receives the GRANT, because each expects the result.
+    """
     claims = verdict.claims
     made = Grant(claims.base, waiting_members(claims))
     claims = claims._replace(
