@@ -2,8 +2,8 @@
 
 Actors step environments with the newest parameters, and add n-step transitions with priorities of their own to the
 replay table in the switch. The learner samples batches, takes steps of double DQN, updates the priorities, and
-publishes its parameters through the switch. With `--deterministic` all requests have a fixed order, so the same seed samples
-the same transitions and gives the same weights.
+publishes its parameters through the switch. With `--deterministic` all requests have a fixed order, so the same seed
+samples the same transitions and gives the same weights.
 
     make emulator REPLAY=default                                       # in one terminal
     python -m examples.apex --switch 127.0.0.1:27000-27003 --actors 4    # in another
@@ -51,8 +51,8 @@ __all__ = [
 STOP = b"stop"
 """Begins the last version that the learner publishes: actors then end. As the first weight it would be 7.7e31."""
 TRIAL_SEED, EVALUATION_SEED = 2**30, 2**31
-"""First seeds of the episodes by which the learner decides when to stop, and of those of the final evaluation. The seeds
-of the actors' environments are smaller."""
+"""First seeds of the episodes by which the learner decides when to stop, and of those of the final evaluation. The
+seeds of the actors' environments are smaller."""
 _PARAMETERS_TIMEOUT_S = 60.0
 _REPORT_INTERVAL_S = 0.5
 _RECENT_EPISODES = 20

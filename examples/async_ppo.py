@@ -191,7 +191,8 @@ def main(
         raise LaunchError("the workers' weights differ, so they received different updates")
     returns = evaluate(results[0].weights, options)
     console.print(
-        f"mean return {np.mean(returns):.1f} of {len(returns)} unseen episodes, {results[0].updates:,} updates, weights "
+        f"mean return {np.mean(returns):.1f} of {len(returns)} unseen episodes, {results[0].updates:,} updates, "
+        "weights "
         f"sha256 {results[0].weights_sha256[:16]}...",
         highlight=False,
         soft_wrap=True,

@@ -39,10 +39,10 @@ class Switch(wiring.Component):
               +-> Engine ---------+-> replies -> Stamp -------+
         Core -> ReplyComposer ----+
 
-    Store-and-forward at the entry, cut-through from there on. All ports share one pipeline, which takes one bus word per
-    cycle. Only a full memory stalls `rx`; a MAC that cannot wait sets `error` on the frame that it had to truncate.
-    Behind the gate only the aggregator stalls, for a bounded time: until the FIFO of sums has room. A full output queue drops
-    frames and counts them.
+    Store-and-forward at the entry, cut-through from there on. All ports share one pipeline, which takes one bus word
+    per cycle. Only a full memory stalls `rx`; a MAC that cannot wait sets `error` on the frame that it had to truncate.
+    Behind the gate only the aggregator stalls, for a bounded time: until the FIFO of sums has room. A full output queue
+    drops frames and counts them.
 
     Members
     -------

@@ -49,7 +49,8 @@ def main(
         summary = train(options, addresses, out, check=emulator.check, console=console, notes={"faults": faults})
         if not summary["solved"]:
             console.print(
-                f"not solved: the evaluation returned {summary['mean_reward_eval']:.1f}, less than {options.solved_return:g}"
+                f"not solved: the evaluation returned {summary['mean_reward_eval']:.1f}, less than "
+                f"{options.solved_return:g}"
             )
         return bool(summary["solved"])
 

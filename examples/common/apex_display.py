@@ -33,7 +33,8 @@ class Display:
 
     def __enter__(self) -> "Display":
         self.console.print(
-            f"{'step':>11} {'added':>8} {'sampled':>9} {'in table':>8} {'loss':>6} {'actors':>7} {'greedy':>7} {'time':>8}",
+            f"{'step':>11} {'added':>8} {'sampled':>9} {'in table':>8} {'loss':>6} {'actors':>7} {'greedy':>7} "
+            f"{'time':>8}",
             highlight=False,
         )
         if self.console.is_terminal:
@@ -49,7 +50,8 @@ class Display:
         actors = f"{sum(returns) / len(returns):.1f}" if returns else ""
         evaluation = "" if now.mean_return is None else f"{now.mean_return:.1f}"
         return Text(
-            f"{f'{now.step}/{self.steps}':>11} {now.adds:>8,} {now.samples:>9,} {now.size:>8,} {now.loss:>6.2f} {actors:>7} "
+            f"{f'{now.step}/{self.steps}':>11} {now.adds:>8,} {now.samples:>9,} {now.size:>8,} {now.loss:>6.2f} "
+            f"{actors:>7} "
             f"{evaluation:>7} {now.seconds:>6.1f} s"
         )
 
@@ -107,7 +109,8 @@ def draw_curves(summary: dict[str, Any], path: Path) -> None:
         ylabel="return",
         xlim=(0, None),
         ylim=(0, None),
-        title=f"{summary['options']['environment']}: {summary['actors']} actors, {summary['learner_steps']:,} batches of "
+        title=f"{summary['options']['environment']}: {summary['actors']} actors, {summary['learner_steps']:,} "
+        "batches of "
         f"{summary['options']['batch_size']} sampled by the switch",
     )
     above.legend()
@@ -146,7 +149,8 @@ def print_results(summary: dict[str, Any], out: Path, console: Console) -> None:
         ),
         (
             "switch",
-            f"{summary['items_added']:,} transitions added, each exactly once, {sent:.0f} bytes each; stale priorities: "
+            f"{summary['items_added']:,} transitions added, each exactly once, {sent:.0f} bytes each; stale "
+            "priorities: "
             f"{summary['updates_stale']}; duplicate requests: {duplicates:,}, requests deferred: "
             f"{', '.join(f'{count:,} ({name})' for name, count in waited.items()) or 0}",
         ),

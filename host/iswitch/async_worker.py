@@ -241,8 +241,8 @@ class AsyncWorker(JobWorker):
 
     @property
     def ages(self) -> Counter[int]:
-        """By age, the number of this worker's vectors in updates. An age is the number of updates between a vector's weights
-        and its own update."""
+        """By age, the number of this worker's vectors in updates. An age is the number of updates between a vector's
+        weights and its own update."""
         return self._stream.claims.ages.copy()
 
     @property
@@ -358,7 +358,8 @@ class AsyncWorker(JobWorker):
             if self._stream.halted:
                 self._stream.halted = False
                 warnings.warn(
-                    "the job is halted: `push` waits until the client of the switch that halted it resumes it, or until "
+                    "the job is halted: `push` waits until the client of the switch that halted it resumes it, or "
+                    "until "
                     "`iswitch end-job` ends the job",
                     HaltedWarning,
                     stacklevel=3,
@@ -422,8 +423,8 @@ class AsyncWorker(JobWorker):
         """Receive the weights at a joining worker, or send them to joining workers that have requested them.
 
         At a joining worker, the call fills in the state, and `version` becomes that of the sender. At another worker,
-        the call sends the state if this worker was chosen as the sender, and otherwise returns at once. The state goes over UDP by
-        a job of its own, for which the switch needs a free job.
+        the call sends the state if this worker was chosen as the sender, and otherwise returns at once. The state goes
+        over UDP by a job of its own, for which the switch needs a free job.
 
         Parameters
         ----------
@@ -459,7 +460,8 @@ class AsyncWorker(JobWorker):
     # Weights of a joining worker
 
     def _copy_state(self, arrays: Sequence[np.ndarray], note: np.ndarray, *, job: int, joining_rank: int) -> None:
-        """Copy the state between the two ends of a transfer, in a synchronous job of two. Raises the errors of `Worker`."""
+        """Copy the state between the two ends of a transfer, in a synchronous job of two. Raises the errors of
+        `Worker`."""
         sends = joining_rank != self.rank
         with Worker(
             self.address,
@@ -489,7 +491,8 @@ class AsyncWorker(JobWorker):
             except (CollectiveTimeoutError, RefusedError) as failure:
                 if self._transport.now() >= deadline:
                     raise CollectiveTimeoutError(
-                        f"no worker of {self._job_name} has sent its weights within {self.timeout_s:g} s (`timeout_s`): check that the "
+                        f"no worker of {self._job_name} has sent its weights within {self.timeout_s:g} s "
+                        "(`timeout_s`): check that the "
                         "other workers are at work and call `sync_state`, or raise `timeout_s`"
                     ) from failure
         skipped = stream.update_of(int(note["seq"][0]))
@@ -568,8 +571,10 @@ class AsyncWorker(JobWorker):
             return
         if not same:
             self._failure = DivergedError(
-                f"rank {rank} and rank {self.rank} received different updates among the first {version}, as the digest in update {number} "
-                "shows, so their weights differ. Begin again from saved weights, and look for a switch or a link that damages packets"
+                f"rank {rank} and rank {self.rank} received different updates among the first {version}, as the "
+                f"digest in update {number} "
+                "shows, so their weights differ. Begin again from saved weights, and look for a switch or a link "
+                "that damages packets"
             )
             raise self._failure
         self._confirmed[rank] = version
@@ -621,7 +626,8 @@ class AsyncWorker(JobWorker):
         return True
 
     def _inquire(self) -> None:
-        """Query the switch for the reason why nothing comes. Record a MismatchError if the workers' vectors differ in size.
+        """Query the switch for the reason why nothing comes. Record a MismatchError if the workers' vectors differ in
+        size.
 
         Raises SwitchUnreachableError.
         """
@@ -635,7 +641,8 @@ class AsyncWorker(JobWorker):
         if waits_for_last and slot.state == SlotState.COLLECTING and their_size != layout.size:
             self._failure = MismatchError(
                 f"the workers of {self._job_name} push vectors of different sizes: {their_size:,} elements by "
-                f"{format_ranks(slot.arrived)}, and {layout.size:,} by this worker, rank {m.member}. Start all workers with the same `size`"
+                f"{format_ranks(slot.arrived)}, and {layout.size:,} by this worker, rank {m.member}. Start all "
+                "workers with the same `size`"
             )
 
     # Errors
@@ -652,7 +659,8 @@ class AsyncWorker(JobWorker):
         if isinstance(self._failure, MembershipRejectedError):
             if self._failure.reason == Reason.EPOCH:
                 raise JobResetError(
-                    f"another worker has reset {self._job_name}. The workers may have applied different numbers of updates: call `close`, and "
+                    f"another worker has reset {self._job_name}. The workers may have applied different numbers of "
+                    "updates: call `close`, and "
                     "begin again with a new AsyncWorker from saved weights"
                 )
             self._state["member"] = False
@@ -666,9 +674,12 @@ class AsyncWorker(JobWorker):
             risen = unusual_rises(self._counters_at_join, self._control.counters(self.config.ports))
             job = self._control.job(self._stream.membership.job)
         raise self._timeout_error(
-            f"nothing new came from {self._job_name} for {self.timeout_s:g} s (`timeout_s`): this worker's vector waits until "
-            f"{job.threshold} of {job.live} workers have a vector ready. The switch answers, so most likely the other workers do not "
-            "push: they compute, have stopped, or were killed. If they compute for longer than that, raise `timeout_s`. A worker that "
+            f"nothing new came from {self._job_name} for {self.timeout_s:g} s (`timeout_s`): this worker's vector "
+            "waits until "
+            f"{job.threshold} of {job.live} workers have a vector ready. The switch answers, so most likely the "
+            "other workers do not "
+            "push: they compute, have stopped, or were killed. If they compute for longer than that, raise "
+            "`timeout_s`. A worker that "
             "stops for good calls `close`. With `set_threshold`, fewer workers make an update.",
             risen,
         )

@@ -159,7 +159,8 @@ class Config:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "Config":
-        """Return the configuration of which `dataclasses.asdict` has made a dict, also after a conversion to JSON and back."""
+        """Return the configuration of which `dataclasses.asdict` has made a dict, also after a conversion to JSON and
+        back."""
         replay = fields.get("replay")
         return cls(**{**fields, "replay": replay and Replay(**replay)})
 

@@ -73,7 +73,8 @@ class JobResetError(RecoverableError):
 
 
 class NotAMemberError(RecoverableError):
-    """The switch has no record of this worker: the worker left or was evicted, the job was ended, or the switch restarted.
+    """The switch has no record of this worker: the worker left or was evicted, the job was ended, or the switch
+    restarted.
 
     A Worker calls `rejoin`, then `sync_state`. In place of an AsyncWorker, make a new one with elastic=True.
     """
@@ -100,7 +101,8 @@ class CollectiveTimeoutError(RecoverableError, TimeoutError):
 
 
 class MembershipChangedError(RecoverableError):
-    """The next collective must be `sync_state`: joining workers need the state, or the job was reset. Nothing was sent."""
+    """The next collective must be `sync_state`: joining workers need the state, or the job was reset. Nothing was
+    sent."""
 
 
 class MismatchError(IswitchError):

@@ -13,7 +13,8 @@ from iswitch.wire.formats import FORMATS, Arithmetic
 __all__ = ["TAINT_ADVICE", "Reduction", "Update", "format_ranks", "ranks_of", "rejected_values"]
 
 _REMEDY = (
-    "If the values are large, choose a smaller `fraction`, the same on all workers: it admits larger values and rounds small ones more "
+    "If the values are large, choose a smaller `fraction`, the same on all workers: it admits larger values and "
+    "rounds small ones more "
     "coarsely. If they are NaN, look at the loss of that rank"
 )
 TAINT_ADVICE = _REMEDY + '. With on_taint="warn" or "ignore" the worker does not raise TaintedError'
@@ -84,7 +85,8 @@ class Reduction:
 
     def __repr__(self) -> str:
         return (
-            f"Reduction(world={self.world}, segments={len(self.headers)}, missing={self.missing}, tainted={self.tainted}, "
+            f"Reduction(world={self.world}, segments={len(self.headers)}, missing={self.missing}, "
+            f"tainted={self.tainted}, "
             f"retransmissions={self.retransmissions})"
         )
 
@@ -130,8 +132,10 @@ class Reduction:
             )
         if warn_missing:
             warnings.warn(
-                f"the sum of collective {number} lacks {format_ranks(warn_missing)}: the worker has left, the switch evicted it after "
-                "`evict_s` of silence, or a worker lowered the threshold. `Reduction.absent` names these ranks, and `Reduction.counts` "
+                f"the sum of collective {number} lacks {format_ranks(warn_missing)}: the worker has left, the switch "
+                "evicted it after "
+                "`evict_s` of silence, or a worker lowered the threshold. `Reduction.absent` names these ranks, and "
+                "`Reduction.counts` "
                 "gives the number of workers in each segment. The next warning comes when other ranks are missing",
                 MissingWarning,
                 stacklevel=4,

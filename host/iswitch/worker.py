@@ -253,8 +253,8 @@ class Worker(JobWorker):
 
     @property
     def needs_sync(self) -> bool:
-        """True if the next collective must be `sync_state`: the switch has admitted joining workers, perhaps this one, or
-        the job was reset."""
+        """True if the next collective must be `sync_state`: the switch has admitted joining workers, perhaps this one,
+        or the job was reset."""
         return self._recovery.needs_sync
 
     @property
@@ -322,7 +322,8 @@ class Worker(JobWorker):
         return reduction
 
     def _report_problems(self, reduction: Reduction) -> None:
-        """Raise or warn about a result that is in place. A MissingWarning comes each time that other ranks are missing."""
+        """Raise or warn about a result that is in place. A MissingWarning comes each time that other ranks are
+        missing."""
         expects_all = self.threshold == self.world
         missing = reduction.absent if expects_all else ()
         reduction.report_problems(
@@ -583,8 +584,10 @@ class Worker(JobWorker):
                 raise IswitchError(f"this worker cannot call a collective: {recovery.failure}")
             if recovery.needs_sync and not within_sync:
                 raise MembershipChangedError(
-                    "call `sync_state` before the next collective, on all workers: the switch has admitted new workers, which need the "
-                    "state of the job, or the job was reset and the workers may be at different steps (`needs_sync` is then True)"
+                    "call `sync_state` before the next collective, on all workers: the switch has admitted new "
+                    "workers, which need the "
+                    "state of the job, or the job was reset and the workers may be at different steps (`needs_sync` "
+                    "is then True)"
                 )
             if values.size:
                 headers, retransmissions, flagged, self._admitted = self._reduce(values, format, all_members)
@@ -620,7 +623,8 @@ class Worker(JobWorker):
                 raise stall.timeout_error(self._counters_at_join, self.timeout_s, str(error)) from None
             except SwitchUnreachableError as error:
                 raise SwitchUnreachableError(
-                    f"in the middle of a collective of {self._job_name}: {error}. `rejoin(timeout_s=...)` waits for the switch; "
+                    f"in the middle of a collective of {self._job_name}: {error}. `rejoin(timeout_s=...)` waits for "
+                    "the switch; "
                     "then call `sync_state`"
                 ) from None
             recovery.failure = None

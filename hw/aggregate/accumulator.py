@@ -18,8 +18,8 @@ LOOP = Lane.WRITE_AT - Lane.READ_AT + 3
 
 
 class SumWord(data.StructLayout):
-    """One bus word of a result's sums. Elements behind the result's last one have any value. The word is not a `Packet`:
-    without `count` and `error` the FIFO of sums is narrower."""
+    """One bus word of a result's sums. Elements behind the result's last one have any value. The word is not a
+    `Packet`: without `count` and `error` the FIFO of sums is narrower."""
 
     def __init__(self, config: Config):
         super().__init__({"data": config.bus_bits, "last": 1})
@@ -66,7 +66,8 @@ class Accumulator(wiring.Component):
             m.d.sync += past.eq(Cat(bit, past))
             return Cat(bit, past)
 
-        # The output of a block RAM is late in its cycle. Only the selection among blocks stands before the next register.
+        # The output of a block RAM is late in its cycle. Only the selection among blocks stands before the next
+        # register.
         read_address = delayed(beat.address, Lane.READ_AT - 2)
         write_address = delayed(read_address, Lane.WRITE_AT - Lane.READ_AT + 2)
         emits, lasts, alive = (

@@ -33,8 +33,8 @@ class ChecksumInserter(wiring.Component):
     packet, valid : in
         A word of a packet, and whether it is there. Where the complement belongs, the word has zeros.
     complement_at : bus_bits // 32, in
-        With the last word: the 32-bit lane, as a one-hot number, whose upper half is the complement. 0 leaves the packet
-        as it is.
+        With the last word: the 32-bit lane, as a one-hot number, whose upper half is the complement. 0 leaves the
+        packet as it is.
     """
 
     LATENCY = 5

@@ -66,7 +66,8 @@ class Board:
         need = line_rate_mhz(self.config, self.gbps)
         if self.core_mhz < need:
             raise ValueError(
-                f"Board {self.name} core_mhz must be at least {need:.1f}, or frames are lost at line rate, not {self.core_mhz}"
+                f"Board {self.name} core_mhz must be at least {need:.1f}, or frames are lost at line rate, not "
+                f"{self.core_mhz}"
             )
 
 

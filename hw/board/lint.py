@@ -87,12 +87,14 @@ WAIVERS = (
     Waiver(
         "CASEOVERLAP",
         r"Case conditions overlap \(example pattern 0x[\da-f]+\)",
-        "Yosys writes a choice by one of several bits as casez, whose don't-cares overlap; the first one that fits counts, as in the sources",
+        "Yosys writes a choice by one of several bits as casez, whose don't-cares overlap; the first one that fits "
+        "counts, as in the sources",
     ),
     Waiver(
         "WIDTHEXPAND",
         f"{OPERATOR}, but [LR]HS's {NEED} generates \\d+ bits.",
-        "cells of RTLIL extend their shorter operand, and Verilog by the same rule; assignments and pins are not waived",
+        "cells of RTLIL extend their shorter operand, and Verilog by the same rule; assignments and pins are not "
+        "waived",
     ),
     Waiver(
         "WIDTHTRUNC",
@@ -215,7 +217,8 @@ def check_structure(source: Path, top: str) -> None:
         [
             "-q",
             "-p",
-            f"read_verilog -sv {source.name}; hierarchy -check -top {top}; proc; {NO_LATCH}; flatten; opt_clean; check -assert",
+            f"read_verilog -sv {source.name}; hierarchy -check -top {top}; proc; {NO_LATCH}; flatten; opt_clean; "
+            "check -assert",
         ],
         source.parent,
     )

@@ -89,8 +89,8 @@ class HostRequests(wiring.Component):
                 & ~value(echo.eth_src)[0]
             ),
         ]
-        # The type changes from 8 to 0 (RFC 1624). Of the two zeros of ones' complement this gives 0xFFFF, which is right
-        # for a message of zeros only, too.
+        # The type changes from 8 to 0 (RFC 1624). Of the two zeros of ones' complement this gives 0xFFFF, which is
+        # right for a message of zeros only, too.
         total = Signal(17)
         m.d.comb += [
             total.eq(value(echo.checksum) + wire("0800")),

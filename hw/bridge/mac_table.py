@@ -46,9 +46,9 @@ def set_number(mac, bits: int):
 class MacTable(wiring.Component):
     """A cache of stations in sets of four ways. The golden model is `sim/model/bridge/forwarder.py`.
 
-    With `lookup`, the port of `destination` is looked up and `source` is learnt: its own entry is renewed, or else
-    an expired entry is replaced, or else the oldest one, the lowest way first. Group addresses, zero and `own_mac` are
-    not learnt. `known` and `port` are valid from 2 cycles after `lookup`, until 1 cycle after the next; they do not take
+    With `lookup`, the port of `destination` is looked up and `source` is learnt: its own entry is renewed, or else an
+    expired entry is replaced, or else the oldest one, the lowest way first. Group addresses, zero and `own_mac` are not
+    learnt. `known` and `port` are valid from 2 cycles after `lookup`, until 1 cycle after the next; they do not take
     the frame itself into account. `lookup` may be 1 in every other cycle, once `wiped` is 1, a cycle for each set after
     reset.
 

@@ -191,10 +191,10 @@ class Transmitter(wiring.Component):
                 with m.If(is_shortest):
                     m.next = "CLOSE"
             with m.State("CLOSE"):
-                # The word after the one that ended with `count` bytes. With up to 3 bytes it is the gap's first word, and
-                # the terminate was in the column before; with up to 7 the terminate is in its first column; with 8 in
-                # its second. The gap would be 12 bytes less those of the frame in the terminate's column. The deficit
-                # is paid by a whole column as soon as it fills one.
+                # The word after the one that ended with `count` bytes. With up to 3 bytes it is the gap's first word,
+                # and the terminate was in the column before; with up to 7 the terminate is in its first column; with 8
+                # in its second. The gap would be 12 bytes less those of the frame in the terminate's column. The
+                # deficit is paid by a whole column as soon as it fills one.
                 count, columns = Signal(range(BYTES + 1)), Signal(range(2 * GAP_COLUMNS + 1))
                 owed = deficit + count[:2]
                 m.d.comb += [

@@ -54,10 +54,12 @@ class PacketQueue(wiring.Component):
 
     def __init__(self, *, bus_bits: int, depth: int, frame_bytes_max: int, scans_depth: int = 32, uplinks: bool = True):
         require_bus("PacketQueue", bus_bits)
-        # One word stays free, and the first word beyond the longest frame must enter to show that the frame is too long.
+        # One word stays free, and the first word beyond the longest frame must enter to show that the frame is too
+        # long.
         if depth & (depth - 1) or depth * bus_bits // 8 <= frame_bytes_max + bus_bits // 8:
             raise ValueError(
-                f"PacketQueue depth must be a power of two that holds more than a word beside a frame of {frame_bytes_max} bytes, "
+                "PacketQueue depth must be a power of two that holds more than a word beside a frame of "
+                f"{frame_bytes_max} bytes, "
                 f"not {depth!r}"
             )
         self.bus_bytes = bus_bits // 8

@@ -69,8 +69,8 @@ class Parser(wiring.Component):
         )
         control = ours & ((type_of(head) == Type.CONTROL) | (type_of(head) == Type.ACK))
 
-        # The word before completed the header (`headed`), or the place of a control message's body (`bodied`), for which
-        # the item of a control message `waits`.
+        # The word before completed the header (`headed`), or the place of a control message's body (`bodied`), for
+        # which the item of a control message `waits`.
         headed, bodied, ended, waits = Signal(), Signal(), Signal(), Signal()
         shows, free, moves, taken = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [

@@ -20,7 +20,8 @@ class Address(data.Struct):
 
 
 class Parent(data.Struct):
-    """Where the parent of a job is, if the job has one here (`valid`), and the global ranks that join below this switch.
+    """Where the parent of a job is, if the job has one here (`valid`), and the global ranks that join below this
+    switch.
 
     Bytes are in wire order, first byte lowest.
     """

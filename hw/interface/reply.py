@@ -11,8 +11,8 @@ __all__ = ["Reply", "ReplyRoute"]
 
 
 class Reply(data.Struct):
-    """One reply: its destination, our header and, if it `acknowledges` or is a request to a parent, a body. `receipt`: it
-    is a receipt to a parent, whose checksum complement is in `members` instead of `behind`."""
+    """One reply: its destination, our header and, if it `acknowledges` or is a request to a parent, a body. `receipt`:
+    it is a receipt to a parent, whose checksum complement is in `members` instead of `behind`."""
 
     port: 4
     address: Address

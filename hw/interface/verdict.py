@@ -15,8 +15,8 @@ __all__ = ["Verdict", "Work"]
 class Work(data.StructLayout):
     """One operation for the aggregator.
 
-    `include`: add the payload. `first`: overwrite the slot. `write`: store the sum. `emit`: send the sum with the header
-    `result`. `wide`: the payload has 8 bytes an element. `tailed`: a tail follows the payload. `as_is`: the sum
+    `include`: add the payload. `first`: overwrite the slot. `write`: store the sum. `emit`: send the sum with the
+    header `result`. `wide`: the payload has 8 bytes an element. `tailed`: a tail follows the payload. `as_is`: the sum
     is a result of the parent, stored and sent unchanged.
     """
 

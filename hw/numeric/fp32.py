@@ -21,11 +21,11 @@ DISTANCE_MAX = 31
 class Fitter(wiring.Component):
     """Chooses the window of an addition, and the two operands in it.
 
-    With `fit`, the window is that of the larger of the stored float32 and `addend`. `base` is the larger mantissa, `term`
-    the smaller one, `distance` the difference of the exponents, and `negative` the sign of the larger, or + if the two
-    cancel. Without `fit`, the window is given, `base` is all of `stored`, and `term` is the addend's mantissa, or with
-    `whole` all of its bits. `subtract`: the term is subtracted. With `first`, the stored value counts as a zero that
-    changes no sum.
+    With `fit`, the window is that of the larger of the stored float32 and `addend`. `base` is the larger mantissa,
+    `term` the smaller one, `distance` the difference of the exponents, and `negative` the sign of the larger, or + if
+    the two cancel. Without `fit`, the window is given, `base` is all of `stored`, and `term` is the addend's mantissa,
+    or with `whole` all of its bits. `subtract`: the term is subtracted. With `first`, the stored value counts as a zero
+    that changes no sum.
 
     Latency `LATENCY`, one pair per cycle, never stalls. NaN and infinity have exponent 255 in `origin`. Of an infinity
     and a NaN, the NaN is the larger pattern.

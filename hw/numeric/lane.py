@@ -25,11 +25,12 @@ class Lane(wiring.Component):
     which is stored next, in t + WRITE_AT, and `result` in t + RESULT_AT; all are registers. One element per cycle, of
     any format; never stalls. An element must not be read again before it is written, WRITE_AT - READ_AT cycles later.
 
-    `first`: the stored element is ignored. Without `include` the operand is ignored; `first` without `include` stores 0.
+    `first`: the stored element is ignored. Without `include` the operand is ignored; `first` without `include` stores
+    0.
 
-    `window64` rejects an included operand whose biased exponent is `limit` = min(255, 185 - F) or more: the operand adds
-    nothing and sets the poison bit. The result of a poisoned element is NaN, 0x7FC00000. `flushed`: with `valid`, a
-    non-zero term was rounded to 0. `wide` is a 64-bit term of a `window64` sum, without an included operand, and 0
+    `window64` rejects an included operand whose biased exponent is `limit` = min(255, 185 - F) or more: the operand
+    adds nothing and sets the poison bit. The result of a poisoned element is NaN, 0x7FC00000. `flushed`: with `valid`,
+    a non-zero term was rounded to 0. `wide` is a 64-bit term of a `window64` sum, without an included operand, and 0
     otherwise; -2^63 sets the poison bit. `fp32` and `int32` use the low 32 bits of the accumulator; the other bits and
     the poison bit are stored as 0. Numbers that are no format of a job give results without meaning.
 

@@ -53,8 +53,8 @@ class Locator(wiring.Component):
     `window`, `fit`, `whole`: the format is window64, fp32, int32. The other inputs are those of `Lane`. `addend` is the
     operand, or a zero if it is not included or rejected; `hidden` is its hidden bit, `distance` its distance from
     `origin`. `rejects`: an included window64 operand is out of range. `counts`: an included one that is not 0 is in
-    range. The zero in place of an fp32 operand is -0, because x + -0 is x for every x; with `first` it is +0, the sum of
-    no terms.
+    range. The zero in place of an fp32 operand is -0, because x + -0 is x for every x; with `first` it is +0, the sum
+    of no terms.
 
     Latency `LATENCY`, one operand per cycle, never stalls.
     """
@@ -136,8 +136,8 @@ class Aligner(wiring.Component):
     """Shifts a term to its place in the window.
 
     `guard` is the first bit that is shifted out, `sticky` the or of all bits after it, as IEEE 754 rounding needs them.
-    A term has 24 bits; at distance BOTTOM, where nothing is shifted, 32 (an int32). From distance 59 on, a term is below
-    half of bit 0. Latency `LATENCY`, one term per cycle, never stalls.
+    A term has 24 bits; at distance BOTTOM, where nothing is shifted, 32 (an int32). From distance 59 on, a term is
+    below half of bit 0. Latency `LATENCY`, one term per cycle, never stalls.
 
     First by `distance mod 16`, losing nothing, then by one of four constants:
 
@@ -303,8 +303,8 @@ class Rounder(wiring.Component):
         sticky = once(m, "sticky", self.top[:3].any() | self.rest)
         carry = self.sign & ~sticky
         round_up = Mux(carry, guard | mantissa[0], guard & (sticky | mantissa[0]))
-        # Without a hidden bit the sum is a zero, a subnormal (whose exponent is 0 already), or -1 before the carry. From
-        # exponent 254 on, before the hidden bit is added, the number is an infinity.
+        # Without a hidden bit the sum is a zero, a subnormal (whose exponent is 0 already), or -1 before the carry.
+        # From exponent 254 on, before the hidden bit is added, the number is an infinity.
         exponent = once(m, "kept", Mux(mantissa[-1] | self.sign, self.exponent, 0))
         rounded = (Cat(Const(0, 23), exponent[:8]) + mantissa + round_up)[:31]
         with m.If(self.nan):

@@ -69,7 +69,8 @@ class Stages:
             source = Value.cast(fields.get(name, getattr(self._last, name, None)))
             if len(source) > len(Value.cast(register)):
                 raise ValueError(
-                    f"Stages record {record.__name__} has {len(Value.cast(register))} bits for {name}, not {len(source)}"
+                    f"Stages record {record.__name__} has {len(Value.cast(register))} bits for {name}, not "
+                    f"{len(source)}"
                 )
             self._m.d.sync += register.eq(source)
             setattr(this, name, register)

@@ -184,8 +184,8 @@ def verilog(config: Config) -> str:
 def tool(name: str, arguments: list[str], folder: Path, *, seconds: float | None = None) -> None:
     """Run a YoWASP tool, "yosys", "nextpnr-ecp5" or "ecppack", in a folder to which its files are relative.
 
-    Raises RuntimeError with the end of the tool's output if it fails, and subprocess.TimeoutExpired after so many seconds,
-    with the tool stopped.
+    Raises RuntimeError with the end of the tool's output if it fails, and subprocess.TimeoutExpired after so many
+    seconds, with the tool stopped.
     """
     package = "yowasp_" + {"ecppack": "nextpnr-ecp5"}.get(name, name).replace("-", "_")
     function = f"run_{name}".replace("-", "_")

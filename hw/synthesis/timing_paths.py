@@ -3,9 +3,9 @@
 Logic levels between two registers are counted: one for a LUT, one for a carry chain of any length, one for a read of a
 memory made of LUTs, three for a multiplier without registers of its own. The LUTs in front of a carry chain count by
 themselves, so an adder is two levels. Muxes inside a slice (MUXF7, MUXF8) belong to the LUTs that they join, but their
-select input is a level. Paths begin and end at flip-flops, block RAMs, shift registers and registers of multipliers. The
-delay of a block RAM itself, as long as several LUTs, is not counted. No delay is known before placement, and none is
-claimed.
+select input is a level. Paths begin and end at flip-flops, block RAMs, shift registers and registers of multipliers.
+The delay of a block RAM itself, as long as several LUTs, is not counted. No delay is known before placement, and none
+is claimed.
 
 `python -m hw.board.critical_paths` prints them for a board or for one component.
 """
@@ -63,7 +63,8 @@ class Netlist:
         }
 
     def name(self, bit: int) -> str:
-        """Return the name of the register, memory or port where a path begins at this bit, or the name of the signal."""
+        """Return the name of the register, memory or port where a path begins at this bit, or the name of the
+        signal."""
         if bit in self.drivers:
             return self.register(self.drivers[bit][0], bit)
         return plain(self.names.get(bit, f"bit {bit}"))
@@ -90,7 +91,8 @@ class Netlist:
         return self.names.get(bit, "none") if isinstance(bit, int) else "none"
 
     def sources(self, bit: int) -> list[tuple[int, int]]:
-        """Return the bits that this bit is computed from without a register between, each with the levels that it costs."""
+        """Return the bits that this bit is computed from without a register between, each with the levels that it
+        costs."""
         if bit not in self.drivers:
             return []
         name, pin, position = self.drivers[bit]
@@ -164,8 +166,9 @@ def critical_paths(
 ) -> dict[str, list[TimingPath]]:
     """Return for each clock the `most` longest paths that end at different registers, longest first.
 
-    `netlist` is what Yosys' write_json wrote. The bits of one register count as one end. With `ports` the module's ports
-    count as registers of the clock "port". Raises ValueError for a combinational loop, and for cells that are not known.
+    `netlist` is what Yosys' write_json wrote. The bits of one register count as one end. With `ports` the module's
+    ports count as registers of the clock "port". Raises ValueError for a combinational loop, and for cells that are not
+    known.
     """
     flat = Netlist(netlist["modules"][top])
     arrivals = Arrivals(flat)
@@ -221,8 +224,8 @@ def synthesise(
 ) -> tuple[dict[str, Any], dict[str, int]]:
     """Return a component's netlist, with top module `top`, and the number of its cells by type.
 
-    `family` is xc7 or xcup, `route_ps` the delay of a route that Yosys assumes when it compares paths. The files stay in
-    `build/levels/<name>`.
+    `family` is xc7 or xcup, `route_ps` the delay of a route that Yosys assumes when it compares paths. The files stay
+    in `build/levels/<name>`.
     """
     folder = BUILD / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -235,7 +238,8 @@ def synthesise(
             "yosys.log",
             "-p",
             f"read_rtlil top.il; scratchpad -set synth_xilinx.abc9.W {route_ps}; "
-            f"synth_xilinx -family {family} -top top -flatten -noiopad; write_json top.json; tee -q -o stat.json stat -json",
+            f"synth_xilinx -family {family} -top top -flatten -noiopad; write_json top.json; tee -q -o stat.json "
+            "stat -json",
         ],
         folder,
     )

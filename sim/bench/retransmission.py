@@ -149,7 +149,8 @@ def main(
         "loss",
         *(f"{client}: {what}" for client in CLIENTS for what in ("ms", "95%", "again", "drops")),
         "ratio",
-        title=f"{WORLD} workers at {ports} port{'s' * (ports > 1)}, {'UDP sockets in real time' if real else 'virtual time'}",
+        title=f"{WORLD} workers at {ports} port{'s' * (ports > 1)}, "
+        f"{'UDP sockets in real time' if real else 'virtual time'}",
     )
     for column in table.columns[1:]:
         column.justify = "right"
@@ -171,7 +172,8 @@ def main(
             table.add_row(name, f"{chance:.0%}", *row, f"{means[0] / means[1]:.2f}")
     Console(width=120).print(table)
     print(
-        "ms: mean of a sum; 95%: of the sums take less; again: repeats for each contribution; drops: results dropped at a full queue"
+        "ms: mean of a sum; 95%: of the sums take less; again: repeats for each contribution; drops: results dropped "
+        "at a full queue"
     )
 
 

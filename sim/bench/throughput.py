@@ -180,7 +180,8 @@ def exchanged(board: Board, streams: dict[int, list[bytes]], results: Counter[in
             or len(out) - len(passed) != results[port]
         ):
             raise RuntimeError(
-                f"port {port} sent {len(passed)} ordinary frames and {len(out) - len(passed)} others: not what it was to send"
+                f"port {port} sent {len(passed)} ordinary frames and {len(out) - len(passed)} others: not what it "
+                "was to send"
             )
     demand_sound(board)
     had = Counter[int]()

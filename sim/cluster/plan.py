@@ -171,7 +171,8 @@ def main(
         results = train(topology, plan, options, scale=scale)
         weights = "the same weights" if len({digest for _, digest in results}) == 1 else "DIFFERENT weights"
         console.print(
-            f"CartPole over the fabric of {plan.scheme}: mean return {results[0][0]:.1f} after {train_updates} updates; "
+            f"CartPole over the fabric of {plan.scheme}: mean return {results[0][0]:.1f} after {train_updates} "
+            "updates; "
             f"{len(results)} workers with {weights}"
         )
     OUT.parent.mkdir(parents=True, exist_ok=True)

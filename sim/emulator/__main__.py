@@ -65,7 +65,8 @@ def main(
         _option(
             panel=SWITCH,
             metavar="SIZES",
-            help="Build the switch with a replay service: default, or sizes as in iswitch.config.Replay, such as capacity=65536,sessions=8.",
+            help="Build the switch with a replay service: default, or sizes as in iswitch.config.Replay, such as "
+            "capacity=65536,sessions=8.",
         ),
     ] = None,
     switches: Annotated[
@@ -104,7 +105,8 @@ def main(
         _option(
             panel=PORTS,
             metavar="TAP",
-            help="Attach a TAP device to a port, instead of a socket (needs root): 0=isw0 is port 0, 1:0=isw0 is port 0 of "
+            help="Attach a TAP device to a port, instead of a socket (needs root): 0=isw0 is port 0, 1:0=isw0 is "
+            "port 0 of "
             "switch 1. May be repeated.",
         ),
     ] = None,
@@ -113,7 +115,8 @@ def main(
         _option(
             panel=PORTS,
             metavar="LINK",
-            help="Connect two ports: 0:3-2:0 is port 3 of switch 0 with port 0 of switch 2. Properties of the cable may "
+            help="Connect two ports: 0:3-2:0 is port 3 of switch 0 with port 0 of switch 2. Properties of the cable "
+            "may "
             "follow: 0:3-2:0,rate=1e9,loss=0.01. May be repeated.",
         ),
     ] = None,
@@ -122,7 +125,8 @@ def main(
         _option(
             panel=PORTS,
             metavar="LEAF",
-            help="Build a tree of switches: 1-0:0-3,7 makes switch 1 a leaf of switch 0 for ranks 0 to 3 and 7, in job 0; "
+            help="Build a tree of switches: 1-0:0-3,7 makes switch 1 a leaf of switch 0 for ranks 0 to 3 and 7, in "
+            "job 0; "
             "1-0:0-3,7:job=2 does so in job 2. May be repeated.",
         ),
     ] = None,

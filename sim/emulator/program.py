@@ -53,7 +53,8 @@ class _Stop(BaseException):
 
 
 def _ps(seconds: float) -> int | None:
-    """Return seconds as picoseconds, rounded up, so that the time has passed when a wait is over; None if they are infinite."""
+    """Return seconds as picoseconds, rounded up, so that the time has passed when a wait is over; None if they are
+    infinite."""
     return None if seconds == math.inf else max(0, math.ceil(seconds * PS_PER_S))
 
 
@@ -133,7 +134,8 @@ class Program:
             raise self._over
         if threading.current_thread() is not self._thread:
             raise RuntimeError(
-                f"a program in virtual time is one thread, and {threading.current_thread().name} is not that of {self.name}"
+                f"a program in virtual time is one thread, and {threading.current_thread().name} is not that of "
+                f"{self.name}"
             )
 
     def _wait(self, until_ps: int | None, what: str, *, listens: bool) -> None:
@@ -182,7 +184,8 @@ class Program:
         self._turn.release()
         if not self._back.acquire(timeout=PATIENCE_S):
             raise TimeoutError(
-                f"{self.name} has not come back for {PATIENCE_S} s: does it wait for something that is not in virtual time?"
+                f"{self.name} has not come back for {PATIENCE_S} s: does it wait for something that is not in "
+                "virtual time?"
             )
         if self._failure:
             raise self._failure

@@ -1,8 +1,8 @@
 """A port as a TAP device: the kernel of this machine, or of one of its network namespaces, attached to the switch.
 
-Whole frames pass in both directions (IFF_NO_PI: nothing in front of them). The device uses no virtio headers (no IFF_VNET_HDR) and
-grants no offload (TUNSETOFFLOAD), so frames from the kernel have their checksums computed and fit the MTU. See
-linux/Documentation/networking/tuntap.rst.
+Whole frames pass in both directions (IFF_NO_PI: nothing in front of them). The device uses no virtio headers (no
+IFF_VNET_HDR) and grants no offload (TUNSETOFFLOAD), so frames from the kernel have their checksums computed and fit the
+MTU. See linux/Documentation/networking/tuntap.rst.
 """
 
 import errno
@@ -25,7 +25,8 @@ REMEDIES = {
     errno.ENOENT: f"this kernel has no {DEVICE}: load its module (modprobe tun), or show the device to this container",
     errno.ENODEV: f"this kernel has no driver behind {DEVICE}: load its module (modprobe tun)",
     errno.EACCES: f"no permission to open {DEVICE}: run as root, or add your user to the group that owns it",
-    errno.EPERM: "making a device needs CAP_NET_ADMIN: run as root, or make one before (ip tuntap add dev {name} mode tap user $USER)",
+    errno.EPERM: "making a device needs CAP_NET_ADMIN: run as root, or make one before (ip tuntap add dev {name} "
+    "mode tap user $USER)",
     errno.EBUSY: "another process has it: choose another name",
     errno.EINVAL: "a device of this name exists and is no TAP of one queue: choose another name",
 }
@@ -84,8 +85,8 @@ class Tap:
         return frames
 
     def deliver_frames(self, frames: list[bytes]) -> None:
-        """Implements `Attachment.deliver_frames`. Frames that the kernel does not accept (the interface is down) are lost, as on
-        an unplugged cable."""
+        """Implements `Attachment.deliver_frames`. Frames that the kernel does not accept (the interface is down) are
+        lost, as on an unplugged cable."""
         for frame in frames:
             try:
                 os.write(self._descriptor, frame)

@@ -59,7 +59,8 @@ def configure_leaves(boards: Sequence[Board], links: Sequence[Link], leaves: Seq
         ]
         if len(ports) != 1:
             raise ValueError(
-                f"a leaf must have one link to its parent, but switch {leaf.switch} has {len(ports) or 'none'} to switch {leaf.parent}"
+                f"a leaf must have one link to its parent, but switch {leaf.switch} has {len(ports) or 'none'} to "
+                f"switch {leaf.parent}"
             )
         for other in family.values():
             if other.parent == leaf.parent and other != leaf and other.ranks & leaf.ranks:
@@ -76,7 +77,8 @@ def configure_leaves(boards: Sequence[Board], links: Sequence[Link], leaves: Seq
                 )
             if not leaf.ranks <= above.ranks:
                 raise ValueError(
-                    f"what is below a leaf is below its parent, too, but rank {min(leaf.ranks - above.ranks)} of switch {leaf.switch} "
+                    f"what is below a leaf is below its parent, too, but rank {min(leaf.ranks - above.ranks)} of "
+                    f"switch {leaf.switch} "
                     f"is not below switch {above.switch}"
                 )
         parent = boards[leaf.parent]

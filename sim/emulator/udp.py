@@ -26,7 +26,8 @@ _CAUSES = {
     errno.EADDRINUSE: "another program uses this port, perhaps another emulator: end that one, or choose other "
     "ports (`make emulator PORT=28000`, or --udp-base), and set ISWITCH_ADDRESS=127.0.0.1:28000 for the workers",
     errno.EACCES: "only root may open ports below 1024: choose a higher --udp-base",
-    errno.EADDRNOTAVAIL: "this machine has no such address: --bind must be one of its IPv4 addresses (`ip -4 addr`), or 0.0.0.0 for all of them",
+    errno.EADDRNOTAVAIL: "this machine has no such address: --bind must be one of its IPv4 addresses (`ip -4 addr`), "
+    "or 0.0.0.0 for all of them",
 }
 
 
@@ -98,8 +99,8 @@ class UdpSocket:
         return frames
 
     def deliver_frames(self, frames: list[bytes]) -> None:
-        """Implements `Attachment.deliver_frames`: sends the frames' payloads to their clients, in bursts where their sizes
-        allow."""
+        """Implements `Attachment.deliver_frames`: sends the frames' payloads to their clients, in bursts where their
+        sizes allow."""
         per_client: dict[tuple[str, int], list[bytes]] = {}
         for frame in frames:
             found = self.card.unwrap(frame)

@@ -44,13 +44,15 @@ class VirtualTime:
             for port in node.ports:
                 if port.attachment and port.attachment.wall:
                     raise ValueError(
-                        f"virtual time is for ends in this process, not for {port.attachment.address} at {switch}:{port.number}"
+                        f"virtual time is for ends in this process, not for {port.attachment.address} at "
+                        f"{switch}:{port.number}"
                     )
                 if port.outbound:
                     latencies.append(port.outbound.latency_ps)
                     if latencies[-1] < least_ps:
                         raise ValueError(
-                            f"in virtual time a frame out of {switch}:{port.number} must take {least_ps / PS_PER_US:g} us at least, "
+                            f"in virtual time a frame out of {switch}:{port.number} must take "
+                            f"{least_ps / PS_PER_US:g} us at least, "
                             f"not {latencies[-1] / PS_PER_US:g}: give the wire a rate or a delay"
                         )
         self._step_ps = min(latencies)

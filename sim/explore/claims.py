@@ -24,7 +24,8 @@ Checked in each state, if the network loses everything in flight:
 
 - Fresh messages, repeated by timer, bring every result to every live worker, and each live worker gets into an update
   again if enough updates remain.
-- If one worker is silent and that stops the others, the switch has recorded which member they wait for, and can evict it.
+- If one worker is silent and that stops the others, the switch has recorded which member they wait for, and can evict
+it.
 """
 
 from collections.abc import Iterator

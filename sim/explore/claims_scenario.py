@@ -1,4 +1,5 @@
-"""What the explorer of asynchronous jobs varies: sizes, faults, the rules under test, and the events that may happen."""
+"""What the explorer of asynchronous jobs varies: sizes, faults, the rules under test, and the events that may
+happen."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""The messages of workers and the results of the switch, as the explorers of the ring, of trees and of claims share them.
+"""The messages of workers and the results of the switch, as the explorers of the ring, of trees and of claims share
+them.
 
 A *segment* counts from 0; on the wire it is a serial number. `low` is the lowest segment whose result a worker lacks.
 Sets of segments and of workers are bit masks.

@@ -1,4 +1,5 @@
-"""The ring over links that carry messages, with single kinds of faults: a check of the network that remembers everything.
+"""The ring over links that carry messages, with single kinds of faults: a check of the network that remembers
+everything.
 
 Each worker has a link to the switch and one back. Links are first in, first out, and hold at most `room` messages. A
 worker does not repeat what is still in flight, and the switch takes no message whose answer has no room.
@@ -29,7 +30,8 @@ Message = Contribution | Receipt
 
 
 class LinkState(NamedTuple):
-    """`ring`: switch and workers. `up`: per worker, messages to the switch. `down`: segments whose results travel to it."""
+    """`ring`: switch and workers. `up`: per worker, messages to the switch. `down`: segments whose results travel to
+    it."""
 
     ring: RingState
     up: tuple[Link, ...]

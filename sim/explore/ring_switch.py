@@ -94,8 +94,8 @@ class RingCore(NamedTuple):
     """The switch, and what its promises refer to.
 
     `accumulators`: per slot, bit `segment * workers + worker` for each payload in the sum. `results`: per segment, the
-    members of its result, with bit `workers` for the flag `members_changed`, or UNKNOWN. `first_segment`: per worker, the
-    segment at which it became a member.
+    members of its result, with bit `workers` for the flag `members_changed`, or UNKNOWN. `first_segment`: per worker,
+    the segment at which it became a member.
     """
 
     ring: Ring

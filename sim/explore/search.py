@@ -96,7 +96,8 @@ class Explorer(ABC, Generic[S]):
         """Return the state after an event."""
 
     def check(self, state: S) -> None:
-        """Check what a state promises, in particular that everything still ends well if all messages in flight are lost."""
+        """Check what a state promises, in particular that everything still ends well if all messages in flight are
+        lost."""
 
     def canonical(self, state: S) -> S:
         """Return the one state that stands for all that differ from this one by a symmetry of the rules."""

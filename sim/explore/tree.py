@@ -7,7 +7,8 @@ network remembers everything (`messages.py`), so a state is the switches and wha
 - A leaf's uplink of a segment never changes (checked). It may have been sent with each `low` up to the one that the
   leaf knows now, so it can be delivered at any later time. The same holds for a receipt with each such `low`. This
   includes a few messages that were never sent, with a `low` that was skipped or was passed before: true nevertheless,
-  and telling the parent less. (That no leaf is farther behind than a parent assumes is therefore checked when the leaf sends.)
+  and telling the parent less. (That no leaf is farther behind than a parent assumes is therefore checked when the leaf
+  sends.)
 - A result of the parent can be delivered at any later time to each leaf that was its member then.
 - A parent refuses a member that left (MEMBER). A leaf whose last member leaves asks to leave until its parent agrees.
 

@@ -65,6 +65,7 @@ MISTAKES = [
     Mistake(
         "`make emulator` while another emulator runs",
         _ports_in_use,
-        "End the other one, or choose other ports: `make emulator PORT=28000`, and ISWITCH_ADDRESS=127.0.0.1:28000 for the workers.",
+        "End the other one, or choose other ports: `make emulator PORT=28000`, and ISWITCH_ADDRESS=127.0.0.1:28000 "
+        "for the workers.",
     ),
 ]

@@ -110,7 +110,8 @@ MISTAKES = [
     Mistake(
         "Killed one worker (`kill -9`) while the others went on",
         _killed,
-        "Go on: the sums contain the other workers, and `Reduction.absent` names the missing ranks. Start the killed worker again with "
+        "Go on: the sums contain the other workers, and `Reduction.absent` names the missing ranks. Start the killed "
+        "worker again with "
         "`elastic=True`.",
     ),
     Mistake(

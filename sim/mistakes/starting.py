@@ -66,7 +66,8 @@ MISTAKES = [
     Mistake(
         "Started the workers, but no switch; or gave a wrong port",
         _closed_port,
-        "Start the switch (`make emulator`), then the workers. The emulator listens from port 27000 on, a board at 26963. "
+        "Start the switch (`make emulator`), then the workers. The emulator listens from port 27000 on, a board at "
+        "26963. "
         "`iswitch doctor --switch HOST:PORT` checks the whole path.",
     ),
     Mistake(

@@ -128,7 +128,8 @@ class JobTable:
         self.stats[Stat.ADMITTED] += before.state != JobState.FORMING and bool(ring.live & ~before.live)
 
     def send_notice(self, message: Message, reason: Reason, now_us: int) -> Frames:
-        """Return a NOTICE, at most one in an interval, so that an unknown host cannot make the switch flood a network."""
+        """Return a NOTICE, at most one in an interval, so that an unknown host cannot make the switch flood a
+        network."""
         if self.noticed_us is not None and (now_us - self.noticed_us) % 2**32 < NOTICE_INTERVAL_US:
             self.stats[Stat.NOTICES_SUPPRESSED] += 1
             return []

@@ -1,7 +1,7 @@
 """Golden switches connected by links: frames go from port to port until none is left. No clocks, no bandwidth.
 
-Each frame on a link between switches, or to or from a host, may be lost, duplicated or reordered, by a seeded generator.
-With rates of 0 links are first in, first out. A reordered frame waits until no other frame is in flight.
+Each frame on a link between switches, or to or from a host, may be lost, duplicated or reordered, by a seeded
+generator. With rates of 0 links are first in, first out. A reordered frame waits until no other frame is in flight.
 """
 
 import random

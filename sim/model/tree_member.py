@@ -220,7 +220,8 @@ class TreeMember(Switch):
     def adopt_epoch(self, number: int, epoch: int, first_seq: int) -> None:
         """Adopt the epoch of the parent's job, which runs or was reset, and empty the slots.
 
-        Only a later epoch is adopted, because an answer to an earlier Join may come late. Epochs rise by one at a RESET.
+        Only a later epoch is adopted, because an answer to an earlier Join may come late. Epochs rise by one at a
+        RESET.
         """
         job, above = self.jobs[number], self.above[number]
         if above.running and not 0 < (epoch - job.epoch) % 2**16 < 2**15:

@@ -1,4 +1,5 @@
-"""Stands in for `iswitch.AsyncWorker` and its switch: the same methods within one process, and a thread for each worker.
+"""Stands in for `iswitch.AsyncWorker` and its switch: the same methods within one process, and a thread for each
+worker.
 
 Time is simulated: a worker's time passes while it sleeps, and the worker with the earliest time runs. The network takes
 no time. So nothing depends on the scheduler.

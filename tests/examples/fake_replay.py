@@ -1,5 +1,5 @@
-"""Stands in for `iswitch.replay.ReplayClient` and its switch: the same methods within one process. numpy samples in exact
-proportion to the priorities.
+"""Stands in for `iswitch.replay.ReplayClient` and its switch: the same methods within one process. numpy samples in
+exact proportion to the priorities.
 
 Requests wait for their tickets and for limits. Each client has a thread, and one thread runs at a time.
 """

@@ -50,7 +50,8 @@ END_JOB = r"If the job's workers are dead, `iswitch end-job --job 0{key} --switc
     [
         (
             {"rank": 0},
-            rf"rank 0 is taken\. {ALIVE} and is alive\. To go on, give every worker a rank of its own.*{END_JOB.format(key=' --key 5')}",
+            rf"rank 0 is taken\. {ALIVE} and is alive\. To go on, give every worker a rank of its "
+            rf"own.*{END_JOB.format(key=' --key 5')}",
         ),
         (
             {"world": 3},
@@ -65,7 +66,8 @@ END_JOB = r"If the job's workers are dead, `iswitch end-job --job 0{key} --switc
         ({"mode": "propagate"}, r"`mode` is not the job's\..*start all workers with the same `mode`"),
         (
             {"key": 6},
-            rf"the key is not the job's\. {ALIVE}.*use the job's key, or another job number.*{END_JOB.format(key=' --key KEY')}",
+            rf"the key is not the job's\. {ALIVE}.*use the job's key, or another job "
+            rf"number.*{END_JOB.format(key=' --key KEY')}",
         ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

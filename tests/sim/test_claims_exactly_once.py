@@ -30,7 +30,8 @@ class Sum(NamedTuple):
 
 
 class Ledger:
-    """Which vector of which worker was granted to which update, by the workers' own records, and the sums that resulted.
+    """Which vector of which worker was granted to which update, by the workers' own records, and the sums that
+    resulted.
 
     `granted`: per update, by its base, each worker's member index and k. `left`: per update, the workers that left
     before they had contributed everything. `sums`: per segment, its result.

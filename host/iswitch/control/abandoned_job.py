@@ -40,7 +40,8 @@ _LOOKS_PER_GAP = 4
 _GRACE_S = 2.0
 """A member of a running job is alive if it gives a sign of life later than this after the first look."""
 _SETTLE_S = 0.05
-"""Pause between the end of a job and the next Join, in which copies of the RESET that are still in the network arrive."""
+"""Pause between the end of a job and the next Join, in which copies of the RESET that are still in the network
+arrive."""
 _MAX_RETRIES_JOB_ENDED = 3
 """Retries when the job has ended before the worker reads it. After that, the refusal is raised: the switch cannot grant
 the request."""
@@ -216,7 +217,8 @@ class AbandonedJobWatch:
         else:
             warnings.warn(
                 f"job {job.job} at {self.control.address} was left behind: this worker watched its members, "
-                f"{format_ranks(list(self.members))}, for {silent_s:.1f} s, longer than the job's `evict_s` of {job.evict_us / 1e6:g} s, "
+                f"{format_ranks(list(self.members))}, for {silent_s:.1f} s, longer than the job's `evict_s` of "
+                f"{job.evict_us / 1e6:g} s, "
                 "and none of them gave a sign of life. This worker has ended that job and joins a new one",
                 AbandonedJobWarning,
                 stacklevel=6,

@@ -112,7 +112,8 @@ class Control(RegisterReader):
                         self.joined_running_job = state != JobState.FORMING
                 if self.joined_running_job and not elastic:
                     raise JobRunningError(
-                        f"job {membership.job} at {self.address} is running already: join it with elastic=True, or use another "
+                        f"job {membership.job} at {self.address} is running already: join it with elastic=True, or "
+                        "use another "
                         "job number",
                         Reason.MEMBER,
                     )
@@ -170,11 +171,13 @@ class Control(RegisterReader):
         job_name = f"job {membership.job} at {self.address}"
         if answer.body["state"] == JobState.FORMING:
             return CollectiveTimeoutError(
-                f"{job_name} waits for {membership.world} workers, of which {answer.body['live']} have joined {within}: "
+                f"{job_name} waits for {membership.world} workers, of which {answer.body['live']} have joined "
+                f"{within}: "
                 "start the others, with the same address, job and key"
             )
         return CollectiveTimeoutError(
-            f"{job_name} is running and has not admitted this worker {within}. A running job admits workers when a collective "
+            f"{job_name} is running and has not admitted this worker {within}. A running job admits workers when a "
+            "collective "
             f"ends: check that its {answer.body['live']} workers call collectives, and that this worker's rank is free"
         )
 
@@ -198,7 +201,8 @@ class Control(RegisterReader):
         if (renewed.token, renewed.member) != (membership.token, membership.member):
             self.leave(renewed, timeout_s=_CANCEL_TIMEOUT_S)  # after the end of the job, the Join was a new one
             raise NotAMemberError(
-                f"job {membership.job} at {self.address} has ended, and a new job has its number: call `rejoin`, then `sync_state`, or make a "
+                f"job {membership.job} at {self.address} has ended, and a new job has its number: call `rejoin`, "
+                "then `sync_state`, or make a "
                 "new Worker"
             )
         return renewed

@@ -51,7 +51,8 @@ COUNTERS: dict[str, Counter] = {
         Severity.NOTABLE,
         "control messages refused: a Join with other parameters than the job's, a wrong key or token "
         "(or keys that `iswitch doctor` checked); and claims with weights that are too old",
-        "read the error of the worker that could not join; if the claims of one worker are refused each time, raise `staleness`",
+        "read the error of the worker that could not join; if the claims of one worker are refused each time, raise "
+        "`staleness`",
     ),
     "DUPLICATE": Counter(
         Severity.NOTABLE,
@@ -65,7 +66,8 @@ COUNTERS: dict[str, Counter] = {
     ),
     "STALE": Counter(
         Severity.NOTABLE,
-        "contributions for an earlier lap of the ring, and claims older than the last one: packets delayed for long, or a "
+        "contributions for an earlier lap of the ring, and claims older than the last one: packets delayed for long, "
+        "or a "
         "desynchronised worker",
         "if the count rises, make new Workers: one worker repeats a collective that all others have finished",
     ),
@@ -78,7 +80,8 @@ COUNTERS: dict[str, Counter] = {
     "UNHELD": Counter(
         Severity.NOTABLE,
         "claims with weights for which their sender has sent no receipt: the receipt was lost or overtaken",
-        "if the count rises, a worker claims with weights that it does not have: use this package's driver, or see section 3 of "
+        "if the count rises, a worker claims with weights that it does not have: use this package's driver, or see "
+        "section 3 of "
         "docs/protocol.md",
     ),
     "SLOT_HELD": Counter(
@@ -94,7 +97,8 @@ COUNTERS: dict[str, Counter] = {
     ),
     "JOB": Counter(
         Severity.NOTABLE,
-        "frames for a job that does not exist: it was ended, or its number is wrong (or they are from `iswitch doctor`)",
+        "frames for a job that does not exist: it was ended, or its number is wrong (or they are from `iswitch "
+        "doctor`)",
         "if the count rises, stop the workers of the job that was ended",
     ),
     "EPOCH": Counter(
@@ -305,8 +309,8 @@ COUNTERS: dict[str, Counter] = {
 
 
 def counter_entry(name: str) -> Counter:
-    """Return what a counter means, by its name: `LENGTH`, `port2.RX_ERROR` or `replay.DONE`. Raises KeyError if there is
-    no such counter."""
+    """Return what a counter means, by its name: `LENGTH`, `port2.RX_ERROR` or `replay.DONE`. Raises KeyError if there
+    is no such counter."""
     return COUNTERS[name if name in COUNTERS else name.rpartition(".")[2]]
 
 

@@ -59,8 +59,8 @@ def _close(
 class JobWorker(ABC):
     """A member of a job, from its Join until it leaves.
 
-    It leaves at the latest when the interpreter exits or SIGTERM ends the process. Between the program's calls, a thread
-    answers the switch. A subclass joins within `_joined`, and calls `_start_keepalive` at the end of that block.
+    It leaves at the latest when the interpreter exits or SIGTERM ends the process. Between the program's calls, a
+    thread answers the switch. A subclass joins within `_joined`, and calls `_start_keepalive` at the end of that block.
 
     Parameters
     ----------
@@ -174,8 +174,8 @@ class JobWorker(ABC):
 
     @abstractmethod
     def _serve(self) -> float:
-        """Handle what has come and send what is due. The thread calls this when something has come, or after the number of
-        seconds that the last call returned. Return the seconds until the next call."""
+        """Handle what has come and send what is due. The thread calls this when something has come, or after the number
+        of seconds that the last call returned. Return the seconds until the next call."""
 
     def _nonce(self) -> int:
         """Return a random number that identifies one Join."""
@@ -225,7 +225,8 @@ class JobWorker(ABC):
         """Raise NotAMemberError if the worker is closed, or belongs to the parent of this process."""
         if os.getpid() != self._owner_pid:
             raise NotAMemberError(
-                f"this worker belongs to process {self._owner_pid}, and this is its child: make a {type(self).__name__} in each "
+                f"this worker belongs to process {self._owner_pid}, and this is its child: make a "
+                f"{type(self).__name__} in each "
                 "process, after the fork"
             )
         if not self._finalizer.alive:
@@ -233,11 +234,12 @@ class JobWorker(ABC):
 
     @contextmanager
     def _exclusive_call(self) -> Iterator[None]:
-        """Raise IswitchError if another thread is in such a context. It surrounds calls that all workers must make in the
-        same order."""
+        """Raise IswitchError if another thread is in such a context. It surrounds calls that all workers must make in
+        the same order."""
         if not self._one_call.acquire(blocking=False):
             raise IswitchError(
-                f"another thread is using this worker, {self!r}: all workers must make the same calls in the same order, so "
+                f"another thread is using this worker, {self!r}: all workers must make the same calls in the same "
+                "order, so "
                 "call a worker from one thread only, or hold a lock of your own around each call"
             )
         try:
@@ -253,7 +255,8 @@ class JobWorker(ABC):
 
     def _not_a_member_error(self, reason: Reason, remedy: str) -> NotAMemberError:
         return NotAMemberError(
-            f"this worker is no longer a member of {self._job_name} (reason {reason.name}). Possible causes: `iswitch end-job` ended the "
+            f"this worker is no longer a member of {self._job_name} (reason {reason.name}). Possible causes: "
+            "`iswitch end-job` ended the "
             "job, the switch restarted, or the switch evicted this worker after `evict_s` of silence. To go "
             f"on, {remedy}"
         )

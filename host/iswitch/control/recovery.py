@@ -69,7 +69,8 @@ class Recovery:
     # The switch rejects a frame of this worker
 
     def confirm(self, rejection: MembershipRejectedError) -> None:
-        """Check at the switch whether a rejection belongs to the present epoch. The network may have delayed an earlier one.
+        """Check at the switch whether a rejection belongs to the present epoch. The network may have delayed an earlier
+        one.
 
         Returns
         -------
@@ -110,12 +111,14 @@ class Recovery:
             self.ring.restart(self._renewed)
             self.failure, self.needs_sync = None, True
             raise JobResetError(
-                f"another worker has reset {self.job_name}, and the collective in progress is lost: call `sync_state`, which brings all "
+                f"another worker has reset {self.job_name}, and the collective in progress is lost: call "
+                "`sync_state`, which brings all "
                 "workers to the same step, then go on"
             ) from None
         self._state["member"] = False
         self.failure = (
-            f"the switch has no record of this worker as a member of {self.job_name}. Call `rejoin`, then `sync_state`, or make "
+            f"the switch has no record of this worker as a member of {self.job_name}. Call `rejoin`, then "
+            "`sync_state`, or make "
             "a new Worker"
         )
         raise self._not_a_member_error(reason, REMEDY) from None
@@ -187,7 +190,8 @@ class Recovery:
             except SwitchUnreachableError as error:
                 if transport.now() >= deadline:
                     raise SwitchUnreachableError(
-                        f"{error}. `rejoin` gave up after its `timeout_s` of {timeout_s:g} s; call it again to wait longer"
+                        f"{error}. `rejoin` gave up after its `timeout_s` of {timeout_s:g} s; call it again to wait "
+                        "longer"
                     ) from None
                 transport.sleep(_LEAST_STEP_S)
         self.needs_sync = True

@@ -60,7 +60,8 @@ def refusal_message(
     if refusal.reason == Reason.MEMBER and (taken := _what_is_taken(job, refusal, request, members)):
         meaning = taken
         remedy = (
-            "give every worker a rank, and every program a `job` number of its own; a worker that comes back to a running job needs "
+            "give every worker a rank, and every program a `job` number of its own; a worker that comes back to a "
+            "running job needs "
             "elastic=True"
             if job.state != JobState.FORMING
             else "give every worker a rank of its own, 0 to world - 1, or rank=None to let the switch choose"

@@ -28,16 +28,19 @@ class Refusal(NamedTuple):
 REFUSALS: dict[Reason, Refusal] = {
     Reason.JOB: Refusal(
         "there is no such job",
-        "check the job number: the job has ended, the switch was restarted, or the switch has fewer `jobs`; if this worker was "
+        "check the job number: the job has ended, the switch was restarted, or the switch has fewer `jobs`; if this "
+        "worker was "
         "in the job, call `Worker.rejoin`, or make a new AsyncWorker",
     ),
     Reason.EPOCH: Refusal(
         "the job was reset meanwhile", "call `Worker.rejoin`, then `sync_state`, or make a new AsyncWorker"
     ),
     Reason.MEMBER: Refusal(
-        "the rank is taken, out of range, not one of those below this switch, or not a live member; or the job is a tree of "
+        "the rank is taken, out of range, not one of those below this switch, or not a live member; or the job is a "
+        "tree of "
         "switches that is running",
-        "give every worker its own rank from 0 to world - 1, or rank=None to let the switch choose; no worker can join a running "
+        "give every worker its own rank from 0 to world - 1, or rank=None to let the switch choose; no worker can "
+        "join a running "
         "tree, so end its job at the root and start all workers",
     ),
     Reason.TOKEN: Refusal("the token is not the member's", "make a new Worker or AsyncWorker"),
@@ -61,7 +64,8 @@ REFUSALS: dict[Reason, Refusal] = {
     ),
     Reason.ELEMENTS: Refusal(
         "`elements` is not the job's, or above the limit of the switch or of its tree of switches",
-        "start all workers with the same `elements`, in a tree `iswitch.config.Config(...).uplink_elements`, or leave it out",
+        "start all workers with the same `elements`, in a tree `iswitch.config.Config(...).uplink_elements`, or "
+        "leave it out",
     ),
     Reason.MODE: Refusal("`mode` is not the job's", "start all workers with the same `mode`"),
     Reason.DEADLINE: Refusal(
@@ -78,14 +82,16 @@ REFUSALS: dict[Reason, Refusal] = {
         "start all workers with the same `staleness`, at most 7",
     ),
     Reason.SEGMENTS: Refusal(
-        "`segments` is not the job's (a Worker in an AsyncWorker's job, or vectors of another `size`), or the switch has no "
+        "`segments` is not the job's (a Worker in an AsyncWorker's job, or vectors of another `size`), or the switch "
+        "has no "
         "asynchronous jobs, as in a tree of switches",
         "start all workers of one class and with vectors of the same `size`, each at the same switch",
     ),
     Reason.HALTED: Refusal("the job is halted", RESUME),
     Reason.ACTION: Refusal(
         "the switch does not know this action, or its place in a tree of switches forbids it",
-        "in a tree of switches, reset a job at the root; halt a job or complete a segment by force only in jobs of one switch; "
+        "in a tree of switches, reset a job at the root; halt a job or complete a segment by force only in jobs of "
+        "one switch; "
         "otherwise use a driver of the switch's version",
     ),
 }

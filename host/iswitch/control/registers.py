@@ -75,8 +75,8 @@ class RegisterReader(Exchange):
         return values[:count]
 
     def config(self) -> Config:
-        """Return what the switch was built with. Raises IswitchError if the address is not that of an iswitch, or if the
-        switch has another version of the protocol."""
+        """Return what the switch was built with. Raises IswitchError if the address is not that of an iswitch, or if
+        the switch has another version of the protocol."""
         magic, version, ports, bus_bits, members, jobs, window, elements = self.registers(
             Register.MAGIC, REGISTERS_PER_READ
         )
@@ -96,7 +96,8 @@ class RegisterReader(Exchange):
         )
 
     def replay(self) -> Replay | None:
-        """Return what the replay service was built with, as the registers report it; None if there is no such service."""
+        """Return what the replay service was built with, as the registers report it; None if there is no such
+        service."""
         values = self.registers(Register.REPLAY, len(ReplayRegister))
         built: dict[str, Any] = {register.name.lower(): value for register, value in zip(ReplayRegister, values)}
         return Replay(**built) if any(values) else None

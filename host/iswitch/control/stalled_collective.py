@@ -82,9 +82,11 @@ class StalledCollective:
         verb = "sum" if len(slot.arrived) > 1 else "sums"
         dtype = FORMATS[self.format].element.name
         return MismatchError(
-            f"the workers of {self.job_name} do not call the same collective: {format_ranks(slot.arrived)} {verb} {theirs}, and this "
+            f"the workers of {self.job_name} do not call the same collective: {format_ranks(slot.arrived)} {verb} "
+            f"{theirs}, and this "
             f"worker, rank {self.ring.membership.member}, sums {self.elements:,} {dtype} elements. All workers must "
-            "call the same collectives, on arrays of the same size and dtype, in the same order: compare the programs, correct them, "
+            "call the same collectives, on arrays of the same size and dtype, in the same order: compare the "
+            "programs, correct them, "
             "and start all workers again"
         )
 
@@ -126,7 +128,8 @@ class StalledCollective:
         message = (
             f"no result for {timeout_s:g} s (`timeout_s`) in a collective of {self.job_name}: {progress}. "
             f"{live} of {m.world} workers are members; the switch answers, so {cause}. If a worker computes "
-            "for longer than that, raise `timeout_s`. To go on, call `rejoin`, then `sync_state`, on all workers. To go on "
+            "for longer than that, raise `timeout_s`. To go on, call `rejoin`, then `sync_state`, on all workers. To "
+            "go on "
             f"without a worker that hangs, end its process: {next_step}."
         )
         return CollectiveTimeoutError("\n".join([message, *rise_lines(rises)]), rises)

@@ -88,7 +88,8 @@ def pack_arrays(arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def unpack_arrays(arrays: Sequence[np.ndarray], values: np.ndarray) -> None:
-    """Fill the arrays with the bytes of a vector that `pack_arrays` returned for arrays of the same shapes and types."""
+    """Fill the arrays with the bytes of a vector that `pack_arrays` returned for arrays of the same shapes and
+    types."""
     at = 0
     for array in arrays:
         octets = values.view(np.uint8)[at : at + array.nbytes]
@@ -118,7 +119,8 @@ def free_job(control: Control, jobs: int) -> int:
         if control.job(job).state == JobState.NONE:
             return job
     raise IswitchError(
-        f"all {jobs} jobs of the switch are in use, and a joining worker needs a free job until it has the weights: end a job with "
+        f"all {jobs} jobs of the switch are in use, and a joining worker needs a free job until it has the weights: "
+        "end a job with "
         "`iswitch end-job`, or build the switch with more `jobs`"
     )
 

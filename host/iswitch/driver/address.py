@@ -89,7 +89,8 @@ def resolve(address: str) -> tuple[str, int]:
     except socket.gaierror as error:
         if error.errno == socket.EAI_AGAIN:
             raise SwitchUnreachableError(
-                f"the host name {host!r} cannot be looked up, because no name server answers: pass the IPv4 address of the "
+                f"the host name {host!r} cannot be looked up, because no name server answers: pass the IPv4 address "
+                "of the "
                 "switch, or check /etc/resolv.conf"
             ) from error
         raise _unknown_host_error(host) from error

@@ -53,7 +53,8 @@ def wire_type_of(array: np.ndarray, op: str, own: Format) -> tuple[Format, np.dt
     if plain == np.int32:
         if op == "mean":
             raise ValueError(
-                'op must be "sum" for int32, because a mean of integers is not an integer: sum, then divide, or pass float32'
+                'op must be "sum" for int32, because a mean of integers is not an integer: sum, then divide, or pass '
+                "float32"
             )
         return Format.INT32, INT
     if plain != np.float32:
@@ -162,7 +163,8 @@ def buffer_octets(buffer: bytes | bytearray | memoryview | np.ndarray) -> np.nda
         )
     if buffer.dtype.hasobject:
         raise TypeError(
-            "buffer must have a numeric dtype, not object: pass `pickle.dumps(objects)`, padded to one length on all workers"
+            "buffer must have a numeric dtype, not object: pass `pickle.dumps(objects)`, padded to one length on all "
+            "workers"
         )
     return np.ascontiguousarray(buffer).reshape(-1).view(np.uint8)
 

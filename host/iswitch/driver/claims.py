@@ -124,7 +124,8 @@ class Claims:
         self.send(now)
 
     def send(self, now: float) -> None:
-        """Send the claim for the next vector, if it is due. A claim or its answer may be lost, so the claim is repeated."""
+        """Send the claim for the next vector, if it is due. A claim or its answer may be lost, so the claim is
+        repeated."""
         if self._claimed is None:
             self._claimed, self._waiting = self._waiting, None
             if self._claimed is None:

@@ -84,8 +84,8 @@ class KeepaliveThread:
                     self._lock.release()
 
     def stop(self) -> None:
-        """End the thread, also if the caller has suspended it, and wait for its end. Close the transport afterwards, not
-        before."""
+        """End the thread, also if the caller has suspended it, and wait for its end. Close the transport afterwards,
+        not before."""
         if self._stopped:
             return
         self._stopped = True

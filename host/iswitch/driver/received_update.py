@@ -77,6 +77,7 @@ class ReceivedUpdate:
                 payloads.last[:] = bodies[which][0]
             else:
                 raise MismatchError(
-                    "a result differs in size or number format from this worker's vectors: all workers of a job must push vectors "
+                    "a result differs in size or number format from this worker's vectors: all workers of a job must "
+                    "push vectors "
                     "of the same length and format"
                 )

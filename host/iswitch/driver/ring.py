@@ -122,7 +122,8 @@ class Ring:
         self._restart_idle_timer()
 
     def _longest_timeout_s(self) -> float:
-        """Return the longest time-out. A retransmission makes the switch look at a deadline, so it must not be later."""
+        """Return the longest time-out. A retransmission makes the switch look at a deadline, so it must not be
+        later."""
         limits_s = [self._cap_s]
         if self.partial:
             limits_s.append(_PARTIAL_TIMEOUT_S)
@@ -428,7 +429,8 @@ class Ring:
             element = FORMATS[Format(int(format_flags[0]) & _FORMAT_MASK)].element
             raise MismatchError(
                 f"a result has {size // 4} {element.name} elements, which does not fit "
-                "this worker's array: all workers of a job must call the same collectives, on arrays of the same size and dtype, in the "
+                "this worker's array: all workers of a job must call the same collectives, on arrays of the same "
+                "size and dtype, in the "
                 "same order"
             )
         self._headers[which] = headers

@@ -1,13 +1,14 @@
-"""One member's end of an asynchronous job: the window, retransmission, receipts. `docs/protocol.md`, "Asynchronous jobs".
+"""One member's end of an asynchronous job: the window, retransmission, receipts. `docs/protocol.md`, "Asynchronous
+jobs".
 
 The stream has no thread and waits for nothing but the transport, which also provides the clock. Its owner calls `serve`
 when a frame has come or the time that `serve` has returned is over. `claims.py` brings the program's vectors into
 updates, `received_update.py` puts the results of an update together; this module sends, receives, and keeps time.
 
 Segments are named by their *position*, counted from the seq with which this member began: update u has the positions
-from u * M on, with M segments in an update. A member requests a result that it lacks by one of two messages. If the update
-contains its vector, the member retransmits its contribution: if the slot is complete, the switch answers with the
-result. Otherwise the member sends a receipt with the flag `want`.
+from u * M on, with M segments in an update. A member requests a result that it lacks by one of two messages. If the
+update contains its vector, the member retransmits its contribution: if the slot is complete, the switch answers with
+the result. Otherwise the member sends a receipt with the flag `want`.
 """
 
 import math
@@ -156,7 +157,8 @@ class Stream:
         """
         if vector.version > self.updates_complete:
             raise ValueError(
-                f"a vector's version must be at most {self.updates_complete}, the updates that are complete, not {vector.version!r}"
+                f"a vector's version must be at most {self.updates_complete}, the updates that are complete, not "
+                f"{vector.version!r}"
             )
         self.claims.submit(vector)
 

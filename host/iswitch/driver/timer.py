@@ -120,7 +120,8 @@ class RetransmissionTimer:
         return max(self.floor_s / 2, self.delay_s or 0.0)
 
     def add_delay(self, delay_s: float) -> None:
-        """Record the delay of a contribution that was sent once, in a collective that has results. Ends the doubling."""
+        """Record the delay of a contribution that was sent once, in a collective that has results. Ends the
+        doubling."""
         self._results.add(delay_s)
         self._backoff = 1
 

@@ -36,8 +36,8 @@ class Transport(Protocol):
     A *burst* is a buffer of UDP payloads of equal size, end to end; the last may be shorter (the unit of UDP GSO and
     GRO).
 
-    The driver does not distinguish UDP from an emulator in the same process or from a recording, nor this machine's time
-    from a simulated one: it waits, reads the clock and draws random numbers by its transport only.
+    The driver does not distinguish UDP from an emulator in the same process or from a recording, nor this machine's
+    time from a simulated one: it waits, reads the clock and draws random numbers by its transport only.
     """
 
     def burst_segments(self, segment_bytes: int) -> int:

@@ -4,8 +4,8 @@ A channel has no thread, no socket and no clock. Its owner passes replies to `ha
 what `due` returns after each reply, after each `put`, and at the time that `wake_at` returns. The switch executes
 requests in the order of `put`.
 
-The channel detects a lost request by three signs: a later request is answered AHEAD; a later request is answered, so that
-only the answer of this one can be lost; or its time-out expires. Of several lost requests, the oldest is
+The channel detects a lost request by three signs: a later request is answered AHEAD; a later request is answered, so
+that only the answer of this one can be lost; or its time-out expires. Of several lost requests, the oldest is
 retransmitted first. After a time-out nothing behind the request is sent before the request is answered.
 """
 
@@ -197,8 +197,8 @@ class Channel:
         return (self.timer.delay_s or 0.0) / 4
 
     def _retransmit_after_ahead(self, now: float) -> None:
-        """Retransmit the requests whose copies were all answered AHEAD: the earlier request that they waited for has now
-        been executed."""
+        """Retransmit the requests whose copies were all answered AHEAD: the earlier request that they waited for has
+        now been executed."""
         self._retransmit(
             [request for request in self._in_flight if request.ahead_answers >= request.transmissions], now
         )

@@ -1,8 +1,8 @@
 """Checkpoints: the items of a table as a file, while other clients add and sample.
 
-A file is numpy's .npz without pickled objects. It holds each item as it was at one moment, but not all items at the same
-moment. Items that were overwritten while the table was read are left out. Each frame is in the file once. Limits and
-parameters are not in it: the program sets them again.
+A file is numpy's .npz without pickled objects. It holds each item as it was at one moment, but not all items at the
+same moment. Items that were overwritten while the table was read are left out. Each frame is in the file once. Limits
+and parameters are not in it: the program sets them again.
 """
 
 import json
@@ -92,7 +92,8 @@ class Checkpoint:
         with np.load(path, allow_pickle=False) as file:
             if "about" not in file or (about := json.loads(file["about"].tobytes()))["format"] != _FORMAT:
                 raise ValueError(
-                    f"a checkpoint must be a file that `save` of this version has written, but {os.fspath(path)!r} is not"
+                    f"a checkpoint must be a file that `save` of this version has written, but {os.fspath(path)!r} "
+                    "is not"
                 )
             spec = {
                 name: Field(tuple(shape), dtype, stacked) for name, (shape, dtype, stacked) in about["spec"].items()
@@ -231,8 +232,8 @@ def _read_frames(
     blobs: np.ndarray | None,
     found: dict[int, np.ndarray],
 ) -> np.ndarray:
-    """Read the frames of a stacked field that are not in `found`, and add them to it. Return for each record whether all
-    its frames are there, bool of shape (n,)."""
+    """Read the frames of a stacked field that are not in `found`, and add them to it. Return for each record whether
+    all its frames are there, bool of shape (n,)."""
     field = layout.spec[name]
     if blobs is not None and layout.blob and name in (layout.blob.names or ()):
         positions = np.ascontiguousarray(blobs[:, : layout.blob.itemsize]).view(layout.blob)[name][:, 0]

@@ -76,9 +76,9 @@ class ReplayClient:
     SessionLostError if the session is lost.
 
     A *ticket* puts operations of several clients in a fixed order. Each table has a ticket, which begins at 1 and rises
-    by one with each request that adds, samples, updates or limits. A request with a ticket waits until the table has the
-    same one. With the same seeds, a complete training run is then reproducible. With ticket 0 the switch serves requests as
-    they come.
+    by one with each request that adds, samples, updates or limits. A request with a ticket waits until the table has
+    the same one. With the same seeds, a complete training run is then reproducible. With ticket 0 the switch serves
+    requests as they come.
     """
 
     def __init__(
@@ -305,8 +305,8 @@ class ReplayClient:
         min_adds: int = 0,
         normalize: Normalize = "batch",
     ) -> Prefetch:
-        """Return an endless iterator over batches that samples ahead. A SAMPLE that has to wait lets this client's other
-        requests pass.
+        """Return an endless iterator over batches that samples ahead. A SAMPLE that has to wait lets this client's
+        other requests pass.
 
         Parameters
         ----------
@@ -442,7 +442,8 @@ class ReplayClient:
         self._session.wait_served([request])
         if request.fate == Fate.RANGE:
             raise ValueError(
-                f"max_times_sampled must fit the counters that the switch was built with (`times_bits`), not {max_times_sampled!r}"
+                "max_times_sampled must fit the counters that the switch was built with (`times_bits`), not "
+                f"{max_times_sampled!r}"
             )
         assert request.status is not None
         return request.status.ticket
@@ -575,11 +576,13 @@ class ReplayClient:
         checkpoint = Checkpoint.load(path)
         if checkpoint.layout.spec != self._layout.spec:
             raise ValueError(
-                f"a checkpoint must have the fields of this client's spec, but {os.fspath(path)!r} has {checkpoint.layout.spec}"
+                f"a checkpoint must have the fields of this client's spec, but {os.fspath(path)!r} has "
+                f"{checkpoint.layout.spec}"
             )
         if not append and (adds := self._session.read_status().adds):
             raise ValueError(
-                f"{adds} items were added to table {self._session.table} before: restart the switch, or restore with append=True"
+                f"{adds} items were added to table {self._session.table} before: restart the switch, or restore with "
+                "append=True"
             )
         chosen = np.flatnonzero(checkpoint.shares(clients) == part)[-self.config.capacity :]
         with self._writer.frame_cache.enlarged(self.config.log_units):

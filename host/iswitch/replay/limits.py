@@ -64,12 +64,15 @@ class Limits:
                 raise ValueError(f"{name} must be 0 to {2**32 - 1}, not {value!r}")
         if self.min_size > config.capacity:
             raise ValueError(
-                f"min_size must be at most the table's capacity, {config.capacity}, or nothing is ever sampled, not {self.min_size!r}"
+                f"min_size must be at most the table's capacity, {config.capacity}, or nothing is ever sampled, not "
+                f"{self.min_size!r}"
             )
         if ratio and lag + lead < ratio * items_per_datagram + 1:
             raise ValueError(
-                f"max_insert_lag + max_insert_lead must be at least {math.ceil(ratio * items_per_datagram + 1)}, one datagram of "
-                f"{items_per_datagram} items and one sample, or adds and samples could wait for each other, not {lag + lead}"
+                f"max_insert_lag + max_insert_lead must be at least {math.ceil(ratio * items_per_datagram + 1)}, one "
+                "datagram of "
+                f"{items_per_datagram} items and one sample, or adds and samples could wait for each other, not "
+                f"{lag + lead}"
             )
         body = np.zeros(1, LIMITS)
         for field, value in values.values():

@@ -93,6 +93,8 @@ class LogWriter:
     def _exhausted(self, units: int) -> str:
         config, needed = self.session.config, self.space.units - self.space.free_units(self.session.adds)
         return (
-            f"the log of session {self.session.index} at {self.session.address} is full: {needed * UNIT_BYTES} of its {config.log_bytes} bytes "
-            f"are needed by items that are still in the table or by parameters, and {units * UNIT_BYTES} more do not fit"
+            f"the log of session {self.session.index} at {self.session.address} is full: {needed * UNIT_BYTES} of "
+            f"its {config.log_bytes} bytes "
+            f"are needed by items that are still in the table or by parameters, and {units * UNIT_BYTES} more do not "
+            "fit"
         )

@@ -1,9 +1,9 @@
 """Publish the parameters of a network, from a learner to the actors.
 
-Parameters are units of the learner's log. The learner publishes where they are, and may broadcast them to all clients at
-once. They begin with a unit that contains their length and a digest. An actor puts them together from broadcasts and
-from the log, and accepts them only if the digest is right. If a client of another kind has published units without
-such a beginning, `get` returns the units as they are.
+Parameters are units of the learner's log. The learner publishes where they are, and may broadcast them to all clients
+at once. They begin with a unit that contains their length and a digest. An actor puts them together from broadcasts and
+from the log, and accepts them only if the digest is right. If a client of another kind has published units without such
+a beginning, `get` returns the units as they are.
 """
 
 import hashlib
@@ -25,8 +25,8 @@ __all__ = ["Parameters"]
 _HEAD = np.dtype([("magic", "<u4"), ("version", "<u4"), ("size", "<u8"), ("digest", "u1", 16), ("reserved", "u1", 32)])
 _MAGIC = 0x50574969  # "iIWP"
 _VERSIONS = 3
-"""Versions that are kept in the log if they fit: the version that is written, the version that is read, and a version for
-slow readers."""
+"""Versions that are kept in the log if they fit: the version that is written, the version that is read, and a version
+for slow readers."""
 _BROADCAST_UNITS = PAYLOAD_BYTES // UNIT_BYTES
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05
 """Pauses between two looks for newer parameters."""
@@ -83,8 +83,10 @@ class Parameters:
         except MemoryExhaustedError as full:
             self.log.space.unpin_parameters()
             raise MemoryExhaustedError(
-                f"{full}. Parameters of {len(data)} bytes take {units * UNIT_BYTES} of a log of {session.config.log_bytes} bytes, and three versions "
-                "should fit: build the switch with a larger `log_bytes`, give parameters a client of their own, or transfer them outside "
+                f"{full}. Parameters of {len(data)} bytes take {units * UNIT_BYTES} of a log of "
+                f"{session.config.log_bytes} bytes, and three versions "
+                "should fit: build the switch with a larger `log_bytes`, give parameters a client of their own, or "
+                "transfer them outside "
                 "the replay service"
             ) from None
         self.log.flush()
@@ -93,7 +95,8 @@ class Parameters:
         session.wait_served([published])
         if published.fate != Fate.DONE:
             raise IswitchError(
-                f"the switch at {session.address} did not publish units {start % 2**32} to {(start + units) % 2**32} of the log "
+                f"the switch at {session.address} did not publish units {start % 2**32} to {(start + units) % 2**32} "
+                "of the log "
                 f"({published.fate and published.fate.name}): another client writes to this session's log"
             )
         if broadcast:
@@ -152,8 +155,8 @@ class Parameters:
 
     @staticmethod
     def _pieces(received: dict[int, bytes], start: int, units: int) -> list[tuple[int, bytes | None]]:
-        """Divide a range of units into the pieces that were received by broadcast, and single units that were not. Return
-        for each the first unit, and the data or None."""
+        """Divide a range of units into the pieces that were received by broadcast, and single units that were not.
+        Return for each the first unit, and the data or None."""
         pieces: list[tuple[int, bytes | None]] = []
         at = 0
         while at < units:
@@ -164,8 +167,8 @@ class Parameters:
         return pieces
 
     def _from_log(self, status: Status, newer_than: int) -> tuple[int, bytes] | None:
-        """Return the version that the table has now, from broadcasts as far as they came and otherwise from the log. Return
-        None if it is not newer, or if it was overwritten meanwhile."""
+        """Return the version that the table has now, from broadcasts as far as they came and otherwise from the log.
+        Return None if it is not newer, or if it was overwritten meanwhile."""
         if not status.units or status.version <= newer_than:
             return None
         pieces = self._pieces(self._broadcasts_of(status.publisher), status.start, status.units)

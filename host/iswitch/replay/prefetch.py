@@ -14,8 +14,8 @@ class Prefetch:
     """An endless iterator over batches that keeps `depth` of them in progress.
 
     No thread works for it: batches make progress whenever the client is called. A SAMPLE that has to wait lets the
-    client's other requests pass. The priorities in a batch are as old as its sampling: up to `depth` priority updates of
-    the learner come between that and the delivery.
+    client's other requests pass. The priorities in a batch are as old as its sampling: up to `depth` priority updates
+    of the learner come between that and the delivery.
 
     Parameters
     ----------

@@ -59,7 +59,8 @@ class Scale:
         if not (np.isfinite(real).all() and (real >= 0).all()):
             wrong = real[~(np.isfinite(real) & (real >= 0))].ravel()
             raise ValueError(
-                f"priorities must be finite and at least 0, but {len(wrong)} of {real.size} are not, the first is {wrong[0]}: "
+                f"priorities must be finite and at least 0, but {len(wrong)} of {real.size} are not, the first is "
+                f"{wrong[0]}: "
                 "look for a diverging loss, and pass |error| ** alpha"
             )
         with np.errstate(over="ignore", under="ignore"):

@@ -70,7 +70,8 @@ class Field:
             raise TypeError("a Field's dtype must be numeric, not object")
         if self.stacked and (len(self.axes) < 2 or self.axes[0] != self.stacked):
             raise ValueError(
-                f"a stacked Field's shape must begin with the number of its frames, {self.stacked}, not be {self.shape}: move that axis "
+                f"a stacked Field's shape must begin with the number of its frames, {self.stacked}, not be "
+                f"{self.shape}: move that axis "
                 "to the front"
             )
 
@@ -203,7 +204,8 @@ class Layout:
             array = np.asarray(data[name])
             if not (np.can_cast(array.dtype, field.wire_dtype, "same_kind") or _integers_fit(array, field.wire_dtype)):
                 raise TypeError(
-                    f"{name} must be {field.wire_dtype}, not {array.dtype}, because the conversion would lose information: convert it "
+                    f"{name} must be {field.wire_dtype}, not {array.dtype}, because the conversion would lose "
+                    "information: convert it "
                     "yourself"
                 )
             array = array.astype(field.wire_dtype, copy=False)

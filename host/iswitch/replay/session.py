@@ -117,7 +117,8 @@ class Session:
         self.config = self._read_config()
         if not 0 <= table < self.config.tables:
             raise ValueError(
-                f"table must be 0 to {self.config.tables - 1}, because the switch at {address} has {self.config.tables}, not {table!r}"
+                f"table must be 0 to {self.config.tables - 1}, because the switch at {address} has "
+                f"{self.config.tables}, not {table!r}"
             )
         self.broadcasts = deque(maxlen=self.config.log_bytes // PAYLOAD_BYTES + 2)
         self.open()
@@ -155,7 +156,8 @@ class Session:
             pause_s = min(2 * pause_s, _LONGEST_OPEN_S)
         if full:
             raise NoFreeSessionError(
-                f"all {self.config.sessions} sessions of the replay service at {self.address} are in use: close a client, wait until a "
+                f"all {self.config.sessions} sessions of the replay service at {self.address} are in use: close a "
+                "client, wait until a "
                 "client that died has been silent for 10 s, or build the switch with more `sessions`"
             )
         raise SwitchUnreachableError(
@@ -306,8 +308,10 @@ class Session:
             end = max(began, self._heard_at) + self.timeout_s
             if now >= end:
                 raise SwitchUnreachableError(
-                    f"the replay service at {self.address} has not answered for {self.timeout_s:g} s: check that the switch is on, "
-                    "and the path to it (`iswitch doctor`). The switch may or may not have executed requests that it has not "
+                    f"the replay service at {self.address} has not answered for {self.timeout_s:g} s: check that the "
+                    "switch is on, "
+                    "and the path to it (`iswitch doctor`). The switch may or may not have executed requests that it "
+                    "has not "
                     "acknowledged"
                 )
             self.poll(max(0.0, min(self._wake_at(), end) - now))
@@ -355,7 +359,8 @@ class Session:
         self._heard_at = now
         if fate == Fate.SESSION:
             self._lose(
-                "the switch has no record of it any more. Either the client was silent for more than 10 s and another client "
+                "the switch has no record of it any more. Either the client was silent for more than 10 s and "
+                "another client "
                 "needed the session, or the switch restarted"
             )
         elif fate == Fate.OLD:  # another client has used numbers that this client has not reached
@@ -365,7 +370,8 @@ class Session:
             self._lose(f"the switch refused a {kind} as {fate.name}: use a driver of the switch's version")
         elif header.kind == Kind.WRITE and fate in (Fate.RANGE, Fate.MEMORY):  # requests behind it refer to its data
             self._lose(
-                f"the switch refused a WRITE ({fate.name}), so the log is not as this client left it: another client has used "
+                f"the switch refused a WRITE ({fate.name}), so the log is not as this client left it: another client "
+                "has used "
                 "the session"
             )
         elif reply.status:
@@ -396,6 +402,7 @@ class Session:
             raise SessionLostError(f"session {self.index} at {self.address} is closed: make a new client")
         if self.lost:
             raise SessionLostError(
-                f"session {self.index} at {self.address} is lost: {self.lost}. The switch may or may not have executed requests "
+                f"session {self.index} at {self.address} is lost: {self.lost}. The switch may or may not have "
+                "executed requests "
                 "that it has not acknowledged. To go on, call `reopen` or make a new client"
             )

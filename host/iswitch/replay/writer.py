@@ -207,8 +207,8 @@ class Writer:
     def _write_log(
         self, columns: Mapping[str, np.ndarray], pin: ItemsPin | None
     ) -> tuple[int, MemoryExhaustedError | None]:
-        """Write frames and blobs of as many items as there is room for to the log, and keep their positions for `_pack`.
-        Return the number of items, and the error if that is not all of them."""
+        """Write frames and blobs of as many items as there is room for to the log, and keep their positions for
+        `_pack`. Return the number of items, and the error if that is not all of them."""
         layout, count = self.layout, len(next(iter(columns.values())))
         self._positions = {name: np.zeros((count, layout.spec[name].stacked), "<u4") for name in layout.stacked}
         self._blobs = np.zeros(count, "<u4")
@@ -264,8 +264,11 @@ class Writer:
         bytes_each = self.log.bytes_sent / max(1, self.packed)
         fitting = int(config.log_bytes / bytes_each) if bytes_each else 0
         return MemoryExhaustedError(
-            f"{full}. So far this client added {self.packed} items with {bytes_each:.0f} bytes each in the log, which therefore holds "
-            f"about {fitting} of them; the table holds {config.capacity} items of all clients. {added} of these {count} transitions "
-            "were added. Build the switch with a larger `log_bytes` or a smaller `capacity`, use more clients, let transitions share "
+            f"{full}. So far this client added {self.packed} items with {bytes_each:.0f} bytes each in the log, "
+            "which therefore holds "
+            f"about {fitting} of them; the table holds {config.capacity} items of all clients. {added} of these "
+            f"{count} transitions "
+            "were added. Build the switch with a larger `log_bytes` or a smaller `capacity`, use more clients, let "
+            "transitions share "
             "frames (`stacked`), or make their fields smaller"
         )

@@ -194,8 +194,8 @@ def end_job(
 ) -> None:
     """End a job and free its number, for example after its workers were killed.
 
-    Workers that still run get NotAMemberError. To empty the ring of a job and keep its members, call Worker.reset in one
-    of them instead.
+    Workers that still run get NotAMemberError. To empty the ring of a job and keep its members, call Worker.reset in
+    one of them instead.
     """
     with _connected(switch, timeout) as control:
         require_int("--key", key, 0, 2**64 - 1)

@@ -102,7 +102,8 @@ def explain_silence(transport: ProbeTransport) -> Finding:
             "switch",
             Mark.BAD,
             f"no host answers ARP requests for {peer}",
-            "check the cable, the link LEDs, the power of the switch, and that its address is in the subnet of this interface",
+            "check the cable, the link LEDs, the power of the switch, and that its address is in the subnet of this "
+            "interface",
         )
     return Finding(
         "switch",
@@ -145,7 +146,8 @@ def check_round_trips(round_trip_s: list[float]) -> Finding:
     return Finding(
         "round trip",
         Mark.OK,
-        f"median {1e3 * statistics.median(round_trip_s):.2f} ms, p99 {1e3 * p99:.2f} ms of {len(round_trip_s)} requests",
+        f"median {1e3 * statistics.median(round_trip_s):.2f} ms, p99 {1e3 * p99:.2f} ms of {len(round_trip_s)} "
+        "requests",
     )
 
 
@@ -158,7 +160,8 @@ def check_loss(sent: int, received: int) -> Finding:
         "loss",
         Mark.BAD if lost > _TOLERABLE_LOSS * sent else Mark.WARNING,
         f"{lost} of {sent} requests, or their replies, were lost",
-        "sums stay right, but wait for retransmissions: look below for a counter that rises; if none rises, packets are lost between "
+        "sums stay right, but wait for retransmissions: look below for a counter that rises; if none rises, packets "
+        "are lost between "
         "this machine and the port of the switch",
     )
 
@@ -199,7 +202,8 @@ def check_segment_size(transport: ProbeTransport, config: Config) -> Finding:
         "segment",
         Mark.BAD,
         f"packets of {needed} bytes of IPv4 do not reach the switch, short ones do",
-        f"a device on the path has a smaller MTU: set it to {needed} or more, or let all workers join with fewer `elements`",
+        f"a device on the path has a smaller MTU: set it to {needed} or more, or let all workers join with fewer "
+        "`elements`",
     )
 
 
@@ -214,7 +218,8 @@ def check_tos(tos: int) -> Finding:
             "ToS",
             Mark.WARNING,
             f"replies arrive with ToS {tos:#04x}, the switch sends 0",
-            "a device on the path rewrites the ToS: let it do so in both directions, or results and contributions use different queues",
+            "a device on the path rewrites the ToS: let it do so in both directions, or results and contributions "
+            "use different queues",
         )
     unseen = "the ToS of contributions cannot be seen from here"
     seen = (
@@ -236,5 +241,6 @@ def check_window(config: Config, round_trip_s: float, rate_gbps: float) -> Findi
         "window",
         Mark.WARNING,
         f"{figure}, but links have {rate_gbps:g} (`--rate`)",
-        "shorten the path, or build the switch with a larger `window` or `elements` (the emulated switch itself is slow)",
+        "shorten the path, or build the switch with a larger `window` or `elements` (the emulated switch itself is "
+        "slow)",
     )

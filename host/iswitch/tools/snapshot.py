@@ -1,4 +1,5 @@
-"""What `iswitch top` reads from a switch for one update: counters, jobs, members, and the ranks that each job waits for."""
+"""What `iswitch top` reads from a switch for one update: counters, jobs, members, and the ranks that each job waits
+for."""
 
 import random
 import time

@@ -48,7 +48,8 @@ def frame(address: str, config: Config, before: Snapshot, now: Snapshot) -> Grou
 
 
 def _table(*columns: str, right: tuple[str, ...], widest: str) -> Table:
-    """Return an empty table. The column `widest` takes the width that the others leave, and is cut if it is too long."""
+    """Return an empty table. The column `widest` takes the width that the others leave, and is cut if it is too
+    long."""
     table = Table(box=None, pad_edge=False, header_style="bold reverse", expand=True)
     for column in columns:
         table.add_column(
@@ -131,7 +132,8 @@ def _members(now: Snapshot) -> Table:
 
 
 def _drops(now: Snapshot, rates: dict[str, float]) -> Table:
-    """Return a table of the counters of drops and unusual events. Counters that rise come first, faults before others."""
+    """Return a table of the counters of drops and unusual events. Counters that rise come first, faults before
+    others."""
     unusual = [
         (rates[name] > 0, counter_entry(name).severity, rates[name], name)
         for name, count in now.counters.items()
@@ -161,8 +163,8 @@ def _short(number: float) -> str:
 
 
 def watch(control: Control, address: str, console: Console, *, interval_s: float = 1.0) -> None:
-    """Show an update each `interval_s` seconds until the user presses q or Ctrl-C. While the switch does not answer, show
-    the error below the last update."""
+    """Show an update each `interval_s` seconds until the user presses q or Ctrl-C. While the switch does not answer,
+    show the error below the last update."""
     config = control.config()
     before = read_snapshot(control, config)
     shown: Group | Text = Text("...")

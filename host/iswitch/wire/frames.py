@@ -90,8 +90,8 @@ class Format(IntEnum):
 class ContributionFlag(IntFlag):
     """High nibble of `format_flags` in a contribution or a receipt.
 
-    WANT is a flag of receipts: the sender lacks the result. REQUIRES_ALL is a flag of contributions: the segment waits for all
-    members.
+    WANT is a flag of receipts: the sender lacks the result. REQUIRES_ALL is a flag of contributions: the segment waits
+    for all members.
     """
 
     RETRANSMISSION = 1
@@ -182,7 +182,8 @@ FRAME = np.dtype(ADDRESSES.descr + _HEADER_FIELDS)
 FRAME_BYTES = FRAME.itemsize
 
 TAIL = np.dtype([("flags", "<u2"), ("complement", ">u2")])
-"""Behind a result's payload. `complement` makes the ones' complement sum of header, payload and tail zero (RFC 7820)."""
+"""Behind a result's payload. `complement` makes the ones' complement sum of header, payload and tail zero (RFC
+7820)."""
 TAIL_BYTES = TAIL.itemsize
 
 UPLINK_TAIL = np.dtype([("tainted", "<u4"), *TAIL.descr])

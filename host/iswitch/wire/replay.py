@@ -1,8 +1,8 @@
 """The wire format of the replay service: records, kinds and reasons, each declared once.
 
-A frame has 64 bytes of addresses and header, then rows of 8 bytes, little-endian. A frame from the switch ends with a row
-that holds the checksum complement. Items and log units have serial numbers modulo 2^32. A number is not used again while
-a frame or a client may still refer to it. The rules are in docs/replay.md.
+A frame has 64 bytes of addresses and header, then rows of 8 bytes, little-endian. A frame from the switch ends with a
+row that holds the checksum complement. Items and log units have serial numbers modulo 2^32. A number is not used again
+while a frame or a client may still refer to it. The rules are in docs/replay.md.
 """
 
 from enum import IntEnum
@@ -82,8 +82,8 @@ ORDERED = frozenset({Kind.CLOSE, Kind.WRITE, Kind.ADD, Kind.SAMPLE, Kind.UPDATE,
 
 
 class Fate(IntEnum):
-    """What became of a request. Every request has exactly one fate, and every fate has a counter. An answer contains the
-    fate as `reason`; the answer to a repeated request contains the fate of its first copy."""
+    """What became of a request. Every request has exactly one fate, and every fate has a counter. An answer contains
+    the fate as `reason`; the answer to a repeated request contains the fate of its first copy."""
 
     DONE = 0
     REPEATED = 1

@@ -81,7 +81,8 @@ class Registers(wiring.Component):
                 or addresses.count(register.address) > 1
             ):
                 raise ValueError(
-                    f"Registers {register.name} address must be a multiple of 4 below {1 << ADDRESS_BITS} that no other has, "
+                    f"Registers {register.name} address must be a multiple of 4 below {1 << ADDRESS_BITS} that no "
+                    "other has, "
                     f"not {register.address:#x}"
                 )
         self.registers = tuple(registers)

@@ -20,8 +20,9 @@ class ClockCrossing(wiring.Component):
     at most one word in each cycle of the writer. A frame longer than `depth` words would never appear.
 
     Both sides must be reset together, never one alone; a side whose clock may stop during the reset is reset without
-    its clock (`hw.board.ecp5.clocks.wire_domain`). Two pointers in Gray code cross, each moved by at most one in a cycle and
-    registered before it crosses, so that at most one bit is in flight; two registers of the other side take it up.
+    its clock (`hw.board.ecp5.clocks.wire_domain`). Two pointers in Gray code cross, each moved by at most one in a
+    cycle and registered before it crosses, so that at most one bit is in flight; two registers of the other side take
+    it up.
 
     `hw.ethernet.crossing.FrameCrossing` allows a reset of one side alone, which a serial line needs. An ECP5 board has
     one reset for all sides, and few LUTs: for frames of up to 512 words of 70 bits this FIFO takes 89 LUTs and that one

@@ -157,7 +157,8 @@ class FrameReader(wiring.Component):
             word.eq(queue.r_data),
             self.data.eq(word.data),
             self.last.eq(word.last),
-            # Two cycles after the last word, so that the reader sees the words' pointer no later than that of their end.
+            # Two cycles after the last word, so that the reader sees the words' pointer no later than that of their
+            # end.
             ends.w_data.eq(1),
             ends.w_en.eq(ended[1]),
             self.valid.eq(queue.r_rdy & (sending | ends.r_rdy) & ~fresh),

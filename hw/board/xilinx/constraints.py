@@ -76,7 +76,8 @@ def parts(top: Top) -> Iterator[list[str]]:
             "",
             "# Clocks of the transceivers, which Vivado does not derive in this family",
             *(
-                f"create_clock -period {ns(mhz)} -name {name(pattern)} [get_pins -hierarchical -filter {{NAME =~ {pattern}}}]"
+                f"create_clock -period {ns(mhz)} -name {name(pattern)} [get_pins -hierarchical -filter {{NAME =~ "
+                f"{pattern}}}]"
                 for pattern, mhz in hidden
             ),
         ]
@@ -84,8 +85,10 @@ def parts(top: Top) -> Iterator[list[str]]:
     periods = {domain.name: 1e3 / domain.mhz for domain in wiring.domains}
     yield [
         "",
-        "# Clock domain crossings: between any two of these clocks there are only synchronisers and FIFOs with Gray code",
-        "# pointers. No path may take longer than the shorter of the two periods, so that at most one bit of a pointer is",
+        "# Clock domain crossings: between any two of these clocks there are only synchronisers and FIFOs with Gray "
+        "code",
+        "# pointers. No path may take longer than the shorter of the two periods, so that at most one bit of a "
+        "pointer is",
         "# in flight. The phase is not constrained.",
         *(bound(crossing, periods) for crossing in sorted(set(wiring.crossings), key=lambda c: (c.source, c.sink))),
     ]

@@ -23,7 +23,8 @@ class I2cWriter(wiring.Component):
     def __init__(self, writes, *, quarter_cycles: int, delay_cycles: int = 0):
         if quarter_cycles < 4:
             raise ValueError(
-                f"I2cWriter quarter_cycles must be at least 4, for two registers stand before the inputs, not {quarter_cycles!r}"
+                "I2cWriter quarter_cycles must be at least 4, for two registers stand before the inputs, not "
+                f"{quarter_cycles!r}"
             )
         for address, *values in writes:
             if not 0 <= address < 128 or not values or not all(0 <= value < 256 for value in values):

@@ -53,7 +53,8 @@ class Ip:
         missing = sorted(name for name, port in self.pins.items() if port.flow != "out" and name not in connections)
         if unknown or missing:
             raise ValueError(
-                f"Ip {self.module} connections must be its pins, all but outputs; not {unknown}, and not without {missing}"
+                f"Ip {self.module} connections must be its pins, all but outputs; not {unknown}, and not without "
+                f"{missing}"
             )
         letters = {"in": "i", "out": "o", "inout": "io"}
         unused = {

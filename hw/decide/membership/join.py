@@ -141,7 +141,8 @@ class Join(wiring.Component):
         return m
 
     def _settings_and_sender(self):
-        """Return the fields that a creator and a new member set; only `settings_write` and `sender_write` store them."""
+        """Return the fields that a creator and a new member set; only `settings_write` and `sender_write` store
+        them."""
         settings, frame = self.request.headers.body, self.request.headers.frame
         created, sender = self.tables.settings_next, self.tables.sender_next
         limit = REJECT_BASE - settings.fraction

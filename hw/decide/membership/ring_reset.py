@@ -14,8 +14,9 @@ __all__ = ["RingReset"]
 class RingReset(wiring.Component):
     """Empties all slots of a job, lets all members lack results from the job's first seq on, and forgets all claims.
 
-    An empty slot stands one lap before the first sequence number. The job's row must be here in the cycle after `start`.
-    Takes a cycle for each slot. Procedure: see `procedure_ports`. Source: `new_ring` of `sim/model/decide/ring.py`.
+    An empty slot stands one lap before the first sequence number. The job's row must be here in the cycle after
+    `start`. Takes a cycle for each slot. Procedure: see `procedure_ports`. Source: `new_ring` of
+    `sim/model/decide/ring.py`.
     """
 
     def __init__(self, config: Config):

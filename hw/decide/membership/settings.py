@@ -21,7 +21,8 @@ __all__ = ["agreement", "limits", "limits_in_tree"]
 
 
 def limits_in_tree(config: Config, request) -> list[tuple[Value, Reason]]:
-    """Return the rules for a tree: every member contributes, no job is asynchronous, and an uplink fits into a frame."""
+    """Return the rules for a tree: every member contributes, no job is asynchronous, and an uplink fits into a
+    frame."""
     members, settings = request.headers.frame.members, request.headers.body
     in_tree = request.is_leaf | (members & (members - 1)).any()
     return [

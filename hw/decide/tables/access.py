@@ -114,7 +114,8 @@ def record_of(tables, record: str):
 
 
 def write_back(tables, *names: str):
-    """Return statements that leave these records as they are where they are written; later ones change single fields."""
+    """Return statements that leave these records as they are where they are written; later ones change single
+    fields."""
     return [
         getattr(tables, f"{record}_next")[name].eq(value)
         for record in names

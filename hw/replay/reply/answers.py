@@ -18,8 +18,8 @@ ROW_BITS, STATUS_ROWS = 8 * ROW_BYTES, STATUS.itemsize // ROW_BYTES
 
 
 class OutgoingAnswer(data.StructLayout):
-    """An answer to be sent to its recipient, with the set of requested `fragments` and the address of its `list`'s first
-    row."""
+    """An answer to be sent to its recipient, with the set of requested `fragments` and the address of its `list`'s
+    first row."""
 
     def __init__(self, replay: Replay):
         super().__init__(

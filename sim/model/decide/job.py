@@ -44,7 +44,8 @@ class EntryState(IntEnum):
 
 
 class Entry(NamedTuple):
-    """One index of a job. `number`: of its owner's last command. `ranks`: the global ranks that its owner stands for."""
+    """One index of a job. `number`: of its owner's last command. `ranks`: the global ranks that its owner stands
+    for."""
 
     state: EntryState = EntryState.FREE
     source: Source = Source(0, b"", 0, 0)
@@ -102,8 +103,8 @@ NO_JOB = Job(JobState.NONE, 0, 0, Settings(*(0,) * 8), 0, Ring((), (), 0, 0), ()
 class Verdict(NamedTuple):
     """What a control message does.
 
-    `member` and `token` go into the acknowledgement's header. `entry_index`: the entry of an accepted Join. `accepts_offer`:
-    the offered token was granted. `works`: operations on the accumulators.
+    `member` and `token` go into the acknowledgement's header. `entry_index`: the entry of an accepted Join.
+    `accepts_offer`: the offered token was granted. `works`: operations on the accumulators.
     """
 
     job: Job

@@ -147,9 +147,9 @@ def assign_index(job: Job, wanted: int, ranks: int, now_us: int) -> tuple[int, i
     """Return the index that a new worker gets and the entries that it replaces, or None.
 
     Invariant: an index is the lowest of the worker's ranks, so all indices are ranks that belong here, and a worker
-    that requests its rank finds it free. A rank belongs to one member. A pending entry yields, because a worker that died
-    before it confirmed must not keep the job from forming. So does a silent one while the job forms; in a running job
-    silent members are evicted when others wait for them.
+    that requests its rank finds it free. A rank belongs to one member. A pending entry yields, because a worker that
+    died before it confirmed must not keep the job from forming. So does a silent one while the job forms; in a running
+    job silent members are evicted when others wait for them.
     """
     owned = {k: entry for k, entry in enumerate(job.entries) if entry.state in OWNED}
     yielding = [

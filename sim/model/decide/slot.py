@@ -38,8 +38,8 @@ class Slot(NamedTuple):
     `arrived`: members whose contribution arrived in this lap. `members`: those in the sum. `tainted`: those whose
     contribution held an element that the format rejects. `expected`: members live when the slot opened, less those that
     left. `length`: bytes of a contribution. `boundary`: the segment is the last of a collective. `requires_all`: the
-    slot waits for all expected members, whatever threshold and deadline say. `members_changed`: its completion admitted joining
-    members. `opened_us`: when it opened.
+    slot waits for all expected members, whatever threshold and deadline say. `members_changed`: its completion admitted
+    joining members. `opened_us`: when it opened.
     """
 
     seq: int

@@ -150,7 +150,8 @@ def uplink(
 
 
 def receipt(*, job: int, epoch: int, seq: int, member: int, token: int, behind: int, want: bool) -> bytes:
-    """Return the UDP payload of a switch's RECEIPT. Its complement stands in `members`, because the frame uses `behind`."""
+    """Return the UDP payload of a switch's RECEIPT. Its complement stands in `members`, because the frame uses
+    `behind`."""
     return with_complement(
         header(
             Type.RECEIPT,

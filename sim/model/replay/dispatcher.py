@@ -175,7 +175,8 @@ class Dispatcher(ABC):
         }[kind]
 
     def answer_fault(self, request: Request, fate: Fate, source: Source, now_us: int) -> Sent:
-        """Answer a fault, at most once in an interval, so that an unknown host cannot make the switch flood a network."""
+        """Answer a fault, at most once in an interval, so that an unknown host cannot make the switch flood a
+        network."""
         if self.last_fault_us is not None and (now_us - self.last_fault_us) % SERIAL < NOTICE_INTERVAL_US:
             return []
         self.last_fault_us = now_us

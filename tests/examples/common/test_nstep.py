@@ -9,7 +9,8 @@ GAMMA = 0.9
 
 
 def episode(length, seed, end):
-    """Return steps (obs, action, reward, next_obs, terminated, truncated). The last one ends the episode as `end` says."""
+    """Return steps (obs, action, reward, next_obs, terminated, truncated). The last one ends the episode as `end`
+    says."""
     rng = np.random.default_rng(seed)
     seen = rng.random((length + 1, 3)).astype(np.float32)
     return [

@@ -1,4 +1,5 @@
-"""The deterministic order: every ticket belongs to one request, and the version that a round needs is published before."""
+"""The deterministic order: every ticket belongs to one request, and the version that a round needs is published
+before."""
 
 from dataclasses import replace
 

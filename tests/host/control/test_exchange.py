@@ -9,8 +9,8 @@ from iswitch.wire import ACK, CONTROL, HEADER, Action, Reason, Type, version_typ
 
 
 class Script:
-    """A transport whose `replies` are lists of bursts, one list for each transmission. A burst is a list of datagrams of
-    the same size."""
+    """A transport whose `replies` are lists of bursts, one list for each transmission. A burst is a list of datagrams
+    of the same size."""
 
     fault, refused = "", False
 

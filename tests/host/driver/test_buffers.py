@@ -39,7 +39,8 @@ def advice(error, **names):
         ({"requires_grad": True}, "`tensor.detach().numpy()`, which shares"),
         (
             {"device": "cuda:0"},
-            "`array = tensor.cpu().numpy()`, and afterwards copy the result back, `tensor.copy_(torch.from_numpy(array))`",
+            "`array = tensor.cpu().numpy()`, and afterwards copy the result back, "
+            "`tensor.copy_(torch.from_numpy(array))`",
         ),
         (
             {"device": "cuda:0", "requires_grad": True},

@@ -227,7 +227,8 @@ def job(size, *, world=3, staleness=2, threshold=2, compute_s=None, network=None
 
 
 def check(network, nodes=None):
-    """Each granted vector is in one update, once; an update is the sum of its vectors; and all workers have the same."""
+    """Each granted vector is in one update, once; an update is the sum of its vectors; and all workers have the
+    same."""
     nodes = nodes or [node for node in network.nodes if not node.dead]
     several = {
         update: [(node.rank, vector) for node in network.nodes for vector in node.vectors if vector.update == update]

@@ -210,7 +210,8 @@ def test_without_its_extra_the_planner_names_the_extra(arguments):
     done = without("networkx", "import iswitch.tools.cli\niswitch.tools.cli.main()\n", "plan", *arguments)
     assert (done.returncode, done.stderr) == (
         1,
-        "iswitch plan needs networkx, which is not installed: pip install 'iswitch-rl[cli,plan]', or in a checkout of the project pip install "
+        "iswitch plan needs networkx, which is not installed: pip install 'iswitch-rl[cli,plan]', or in a checkout "
+        "of the project pip install "
         "'.[cli,plan]'\n",
     )
 

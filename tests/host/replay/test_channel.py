@@ -19,8 +19,8 @@ HEADER_BYTES = 22
 
 
 class Server:
-    """Section 3 of docs/replay.md for one session: order, kept answers, waits. `waits`: by request number, how often the
-    request has to wait before it is executed, and the reason."""
+    """Section 3 of docs/replay.md for one session: order, kept answers, waits. `waits`: by request number, how often
+    the request has to wait before it is executed, and the reason."""
 
     def __init__(self, *, first=0, kept=4, waits=None):
         self.next, self.kept, self.waits = first, kept, dict(waits or {})

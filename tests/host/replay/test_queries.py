@@ -21,8 +21,8 @@ def reply_to(payload):
 
 
 def run(module, count=400, *, loss=0.0, doubled=0.0, late=0.0, holds=10**9, seed=1):
-    """Send `count` queries over a network that holds `holds` datagrams at a time, and check that each receives its own reply.
-    Return the machine, the most datagrams in flight, the number sent, and the time in seconds."""
+    """Send `count` queries over a network that holds `holds` datagrams at a time, and check that each receives its own
+    reply. Return the machine, the most datagrams in flight, the number sent, and the time in seconds."""
     chance, machine = random.Random(seed), module.Queries(session=0, token=0)
     asked = [module.Query(Kind.LOAD, count=1, body=k.to_bytes(8, "little")) for k in range(count)]
     for query in asked:

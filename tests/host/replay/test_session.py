@@ -54,7 +54,8 @@ class Watch:
 
 
 def taken_and_given_back(net, opening, others=0):
-    """Another client opens the session meanwhile and sends some requests. Then an old OPEN gives it back to the former one."""
+    """Another client opens the session meanwhile and sends some requests. Then an old OPEN gives it back to the former
+    one."""
     net.run(net.now + 11)
     with opened(net) as other:
         assert other.session == 0
@@ -103,7 +104,8 @@ def test_a_session_that_another_client_had_is_lost_even_if_it_came_back(call):
 
 
 def test_nothing_is_executed_after_requests_lost_with_the_session():
-    """As many requests as possible were in flight and did not arrive, and the other client sent any number of requests."""
+    """As many requests as possible were in flight and did not arrive, and the other client sent any number of
+    requests."""
     for others in range(9):
         net = network()
         client, opening = with_its_opening(net)

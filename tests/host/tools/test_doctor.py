@@ -30,8 +30,8 @@ CLOCK = SimpleNamespace(now=1e6)
 
 
 class FaultyTransport:
-    """A `ProbeTransport` to the golden switch. `lost`: numbers of datagrams that are lost; `longest`: longer datagrams are
-    lost, or with `refuses` the kernel refuses them."""
+    """A `ProbeTransport` to the golden switch. `lost`: numbers of datagrams that are lost; `longest`: longer datagrams
+    are lost, or with `refuses` the kernel refuses them."""
 
     def __init__(
         self,

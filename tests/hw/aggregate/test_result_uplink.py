@@ -1,5 +1,5 @@
-"""Sums on their way up and down a tree, through the whole aggregator, against the golden model; every plausible mutant in
-it is noticed."""
+"""Sums on their way up and down a tree, through the whole aggregator, against the golden model; every plausible mutant
+in it is noticed."""
 
 import random
 

@@ -1,5 +1,5 @@
-"""What `python -m hw.board.utilisation` counts: of a component of known size, against the table in docs/boards.md, and in a board's
-report."""
+"""What `python -m hw.board.utilisation` counts: of a component of known size, against the table in docs/boards.md, and
+in a board's report."""
 
 from dataclasses import replace
 

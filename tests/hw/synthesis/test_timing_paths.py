@@ -1,5 +1,5 @@
-"""`hw.synthesis.timing_paths` on netlists whose paths can be counted by hand, on random ones, and on what Yosys makes of designs of
-known depth."""
+"""`hw.synthesis.timing_paths` on netlists whose paths can be counted by hand, on random ones, and on what Yosys makes
+of designs of known depth."""
 
 import random
 import re

@@ -1,6 +1,6 @@
 # amaranth: UnusedElaboratable=no
-"""What `hw.synthesis.emit.for_synthesis` takes on trust: under any traffic and any stalls no such memory is read where it is
-written."""
+"""What `hw.synthesis.emit.for_synthesis` takes on trust: under any traffic and any stalls no such memory is read where
+it is written."""
 
 import random
 import re

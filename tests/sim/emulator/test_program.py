@@ -316,7 +316,8 @@ def test_a_deadlock_says_who_waits_for_what(echo: Path) -> None:
     listen = lambda program: program.transport().receive(room(), math.inf)
     with pytest.raises(
         DeadlockError,
-        match=r"no program can continue within 100 s: worker 0 waits for the end of a sleep, worker 1 waits for a datagram$",
+        match=r"no program can continue within 100 s: worker 0 waits for the end of a sleep, worker 1 waits for a "
+        r"datagram$",
     ):
         run([sleep(math.inf), listen], path=echo)
     with pytest.raises(

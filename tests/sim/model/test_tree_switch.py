@@ -248,7 +248,8 @@ def test_a_rank_below_a_leaf_is_given_to_no_other_member(member):
 
 
 def test_a_member_that_never_confirmed_yields_each_of_its_ranks():
-    """Unknown hosts that join the root with ranks of both leaves and never confirm do not keep the tree from forming."""
+    """Unknown hosts that join the root with ranks of both leaves and never confirm do not keep the tree from
+    forming."""
     tree = Tree()
     for number, member in enumerate((1, 3, 6)):
         tree.network.hosts[0, 3] = lambda frame: None
@@ -429,7 +430,8 @@ def test_an_eviction_at_a_leaf_closes_its_slots_and_they_go_up():
 
 
 def test_a_leaf_is_not_evicted_for_the_silence_of_one_of_its_workers():
-    """The other leaf asks the root first each time. The root learns from retransmissions that members below this leaf wait."""
+    """The other leaf asks the root first each time. The root learns from retransmissions that members below this leaf
+    wait."""
     tree = Tree()
     tree.join(evict_us=2 * SILENCE_TICK_US)
     one = np.ones(16, np.float32)
@@ -458,7 +460,8 @@ def test_the_flags_of_a_contribution_go_up_and_are_compared(flags):
 
 
 def test_a_result_that_opened_its_slot_answers_late_contributions():
-    """FBCAST at the root completes a segment that a leaf has not opened. The result does not carry its workers' boundary."""
+    """FBCAST at the root completes a segment that a leaf has not opened. The result does not carry its workers'
+    boundary."""
     tree = Tree(TREES["uneven, a worker at the root"]).join()
     root, leaf = tree.clients[3], tree.clients[0]
     one = np.ones(16, np.float32)

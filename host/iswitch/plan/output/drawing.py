@@ -156,7 +156,8 @@ def _workers(canvas: Canvas) -> list[str]:
             f'stroke="{_shade(load.get(cable, 0.0), available[cable])}" stroke-opacity="0.35" stroke-width="8"/>'
         )
         parts.append(
-            f'<path d="M{x:.1f} {canvas.base - 18:.1f}L{(x + 3 * sx) / 4:.1f} {(canvas.base - 18 + 3 * (sy + 26)) / 4:.1f}" fill="none" '
+            f'<path d="M{x:.1f} {canvas.base - 18:.1f}L{(x + 3 * sx) / 4:.1f} '
+            f'{(canvas.base - 18 + 3 * (sy + 26)) / 4:.1f}" fill="none" '
             f'stroke="{colour}" stroke-width="2.5" stroke-dasharray="5 4" marker-end="url(#to{number})"/>'
         )
         parts.append(

@@ -45,8 +45,8 @@ def _next_name(name: str) -> str:
 def _join_resources(topology: Topology, resources: Iterable[Resource]) -> str:
     """Return resources in words.
 
-    The cables of workers are named together, and so are switches that are full for the same reason. A cable that is full in
-    both directions has one name.
+    The cables of workers are named together, and so are switches that are full for the same reason. A cable that is
+    full in both directions has one name.
     """
     given, workers = set(resources), topology.workers
     own = {end for resource in given for end in (resource.at, resource.to) if end in workers}

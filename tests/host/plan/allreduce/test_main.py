@@ -207,7 +207,8 @@ def test_without_its_extras_scheduling_names_them(package, arguments):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith(
-        f"python -m iswitch.plan.allreduce needs {package}, which is not installed: pip install 'iswitch-rl[cli,plan,schedule]'"
+        f"python -m iswitch.plan.allreduce needs {package}, which is not installed: pip install "
+        "'iswitch-rl[cli,plan,schedule]'"
     )
 
 

@@ -34,7 +34,8 @@ def test_enables_and_synchronous_resets_count_and_asynchronous_resets_do_not():
     ) == {("a", "b")}
     assert (
         crossings(
-            "reg r, s; always @(posedge a) r <= d; always @(posedge b or posedge r) if (r) s <= 0; else s <= w; assign q = s;"
+            "reg r, s; always @(posedge a) r <= d; always @(posedge b or posedge r) if (r) s <= 0; else s <= w; "
+            "assign q = s;"
         )
         == set()
     )
@@ -43,7 +44,8 @@ def test_enables_and_synchronous_resets_count_and_asynchronous_resets_do_not():
 def test_a_clock_is_itself_behind_a_buffer():
     assert (
         crossings(
-            "wire c; BUFG g(.I(a), .O(c)); reg r, s; always @(posedge a) r <= d; always @(posedge c) s <= r; assign q = s;"
+            "wire c; BUFG g(.I(a), .O(c)); reg r, s; always @(posedge a) r <= d; always @(posedge c) s <= r; assign "
+            "q = s;"
         )
         == set()
     )
@@ -58,7 +60,8 @@ def test_memory_that_is_read_with_another_clock():
 def test_ip_ends_a_path_at_its_pins():
     """In and out with its clock, and a pin without one is none."""
     assert crossings(
-        "reg r; wire y; always @(posedge a) r <= d; box x(.ck(b), .x(r), .y(y), .z(r)); reg s; always @(posedge a) s <= y; assign q = s;"
+        "reg r; wire y; always @(posedge a) r <= d; box x(.ck(b), .x(r), .y(y), .z(r)); reg s; always @(posedge a) s "
+        "<= y; assign q = s;"
     ) == {("a", "b"), ("b", "a")}
     assert crossings("reg r; always @(posedge a) r <= d; box x(.ck(b), .x(1'b0), .y(q), .z(r));") == set()
 

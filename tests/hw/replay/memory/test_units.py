@@ -222,7 +222,8 @@ def test_parameters_wrong(unit):
         ("beat + arrived", "beat + 1"),
         (
             "connect(m, fifo.o, flipped(self.beats))",
-            "m.d.comb += [self.beats.valid.eq(fifo.o.valid), self.beats.payload.eq(fifo.o.payload), fifo.o.ready.eq(1)]",
+            "m.d.comb += [self.beats.valid.eq(fifo.o.valid), self.beats.payload.eq(fifo.o.payload), "
+            "fifo.o.ready.eq(1)]",
         ),
         ("self.r.payload.resp[1]", "0"),
         ("arrived & self.r.payload.resp[1]", "self.r.payload.resp[1]"),

@@ -1,4 +1,5 @@
-"""Claims against a ledger that numbers updates, forgets nothing and never wraps; and what the ring does with a grant."""
+"""Claims against a ledger that numbers updates, forgets nothing and never wraps; and what the ring does with a
+grant."""
 
 import random
 

@@ -1,5 +1,5 @@
-"""Random traffic of clients that come and go, with frames lost, duplicated, delayed and reordered: its outcome is that of
-a sequential execution."""
+"""Random traffic of clients that come and go, with frames lost, duplicated, delayed and reordered: its outcome is that
+of a sequential execution."""
 
 import itertools
 import random
