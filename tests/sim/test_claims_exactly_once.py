@@ -128,7 +128,7 @@ class Cluster:
             for frame in sent:
                 self.links[client.port, "rx"].put(frame, now_ps)
         for port in range(SMALL.ports):
-            for passed in self.links[port, "rx"].take(now_ps):
+            for passed in self.links[port, "rx"].pop_due(now_ps):
                 self.board.send(port, passed.data, passed.error)
         self.board.run(1_000_000, self.now_us)
         by_mac = {client.mac: client for client in self.clients}
@@ -136,7 +136,7 @@ class Cluster:
             for frame in self.board.receive(port):
                 self.frames += 1
                 self.links[port, "tx"].put(frame.data, now_ps)
-            for passed in self.links[port, "tx"].take(now_ps):
+            for passed in self.links[port, "tx"].pop_due(now_ps):
                 if not passed.error and passed.data[:6] in by_mac:
                     self.deliver(by_mac[passed.data[:6]], passed.data)
 
