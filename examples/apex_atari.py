@@ -119,12 +119,19 @@ def digests(data: Mapping[str, npt.NDArray[Any]]) -> list[bytes]:
     ]
 
 
+def action_count(env: gymnasium.Env[Any, int]) -> int:
+    """Return the number of a game's actions. Raises TypeError if they are not numbered."""
+    if not isinstance(env.action_space, gymnasium.spaces.Discrete):
+        raise TypeError(f"environment actions must be a Discrete space, not {env.action_space!r}")
+    return int(env.action_space.n)
+
+
 class Actor:
     """Plays one game with a network that the learner trains."""
 
     def __init__(self, options: Options, env: gymnasium.Env[Any, int], network: torch.nn.Module) -> None:
         self.options, self.env, self.network = options, env, network
-        self._actions = int(env.action_space.n)  # type: ignore[attr-defined]
+        self._actions = action_count(env)
         self._random = np.random.default_rng(options.seed)
         self._builder = NStep(options.n_step, options.gamma)
         self._obs, _ = env.reset(seed=options.seed)
@@ -179,8 +186,7 @@ def train(
         If a sampled transition differs from the one that was added.
     """
     env = make_atari(options.game)
-    actions = int(env.action_space.n)  # type: ignore[attr-defined]
-    online, target = (frame_network(STACK, actions, options.seed) for _ in range(2))
+    online, target = (frame_network(STACK, action_count(env), options.seed) for _ in range(2))
     actor = Actor(options, env, online)
     agent = DoubleDQN(
         online, target, learning_rate=options.learning_rate, max_grad_norm=options.max_grad_norm, tau=options.tau

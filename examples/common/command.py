@@ -119,6 +119,7 @@ def application(main: Callable[..., object]) -> typer.Typer:
         raise typer.Exit(exit_code(lambda: main(options, **given)))
 
     parameters = [other.replace(kind=inspect.Parameter.KEYWORD_ONLY) for other in others] + fields
+    # typer reads the signature; mypy does not know that functions may have this attribute.
     program.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     program.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     program.__doc__ = main.__doc__

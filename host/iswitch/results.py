@@ -156,7 +156,10 @@ class Reduction:
         """
         segments = int(np.count_nonzero(self.headers["token"]))
         effect = f"lack {format_ranks(self.tainted)}" if set(self.tainted) <= set(self.missing) else "are NaN"
-        return f"{format_ranks(self.tainted)} sent {rejected} in {segments} of {len(self.headers)} segments. The sums of these segments {effect}"
+        return (
+            f"{format_ranks(self.tainted)} sent {rejected} in {segments} of {len(self.headers)} segments. The sums "
+            f"of these segments {effect}"
+        )
 
 
 @dataclass(frozen=True, repr=False)

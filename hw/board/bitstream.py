@@ -42,7 +42,10 @@ def verdict(report: dict[str, Any]) -> str:
         if clock["slack_ns"] < 0
     ]
     late = f" (not routed in time: {', '.join(map(str, report['late']))})" if report["late"] else ""
-    return f"no bitstream, as timing is not met with any of the seeds {', '.join(map(str, report['seeds']))}{late}: at best {', '.join(missed)}"
+    return (
+        f"no bitstream, as timing is not met with any of the seeds {', '.join(map(str, report['seeds']))}{late}: at "
+        f"best {', '.join(missed)}"
+    )
 
 
 def main(

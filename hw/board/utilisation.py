@@ -183,8 +183,7 @@ def row(name: str, one: dict[str, Any], most: Mapping[str, int]) -> list[str]:
 def main(
     only: Annotated[str, typer.Option(help=f"Only these, with commas between them: {', '.join(DESIGNS)}.")] = "",
     write: Annotated[
-        bool,
-        typer.Option("--update", help="Write what was counted into docs/boards.md; without --only all that is there."),
+        bool, typer.Option("--update", help="Renew the rows of docs/boards.md; without --only all of them.")
     ] = False,
     most: Annotated[int, typer.Option(help="Ways to show of each.")] = 3,
 ) -> None:

@@ -86,7 +86,8 @@ def clock_pin(cell: dict[str, Any], pin: str) -> str | None:
         re.search(r"ARDADDR|ENARDEN|REGCEAREGCE|RSTRAMARSTRAM|RSTREGARSTREG|^DO", pin)
         if simple
         else re.search(
-            r"^(CAS)?(ADDRARD|ADDREN?A|D[IO]\w*AD|DINA|DINPA|DOUTA|DOUTPA|DIP?AD|DOP?AD|WEA|ENA|REGCEA|RSTRAMA|RSTREGA|CASDIMUXA|CASDOMUXA|\w*_A$)",
+            r"^(CAS)?(ADDRARD|ADDREN?A|D[IO]\w*AD|DINA|DINPA|DOUTA|DOUTPA|DIP?AD|DOP?AD|WEA|ENA|REGCEA|RSTRAMA|RSTREGA|"
+            r"CASDIMUXA|CASDOMUXA|\w*_A$)",
             pin,
         )
     )

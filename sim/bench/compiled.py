@@ -34,7 +34,8 @@ struct Context { VerilatedContext verilator; Vtop top{&verilator}; };
 #define API extern "C" __attribute__((visibility("default")))
 API void *compiled_open() { return new Context; }
 API void compiled_close(void *context) { delete static_cast<Context *>(context); }
-API uint64_t compiled_run(void *context, const uint64_t *in, uint64_t rows, int held_by, uint64_t *out, uint64_t cycles, uint64_t *taken) {
+API uint64_t compiled_run(void *context, const uint64_t *in, uint64_t rows, int held_by, uint64_t *out,
+                          uint64_t cycles, uint64_t *taken) {
     Vtop &top = static_cast<Context *>(context)->top;
     uint64_t row = 0, cycle = 0;
     for (; row < rows && cycle < cycles; cycle++, out += OUTPUTS) {

@@ -9,6 +9,7 @@ import itertools
 import random
 from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 
 from iswitch.config import Config
 from iswitch.driver.transport import Buffer, Keepalive
@@ -111,7 +112,7 @@ class NodeTransport:
         view = memoryview(burst).cast("B")
         for at in range(0, len(view), segment_bytes):
             payload = bytes(view[at : at + segment_bytes])
-            self.network.carry(payload, lambda payload=payload: self.network.deliver(self.index, payload), True)  # type: ignore[misc]
+            self.network.carry(payload, partial(self.network.deliver, self.index, payload), True)
 
     def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:
         if not self.inbox:

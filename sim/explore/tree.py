@@ -69,7 +69,7 @@ class TreeExplorer(Explorer[TreeState]):
         """Return a switch in a state."""
         return self.tree.states[state.switches[switch]]
 
-    # Who is connected
+    # Membership between switches
 
     def is_child(self, state: TreeState, switch: int) -> bool:
         """Return whether a switch is a member of its parent."""

@@ -280,7 +280,7 @@ class Client:
         return self.rising(Action.RESET, **fields)
 
     def end_job(self, key: int | None = None, **fields: Any) -> bytes:
-        """Return the RESET that ends the job by its key, whoever sends it."""
+        """Return the RESET that ends the job by its key. The sender need not be a member."""
         return self.control(
             Action.RESET,
             {"key": self.key if key is None else key, "nonce": self.nonce},

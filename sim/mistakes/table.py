@@ -17,8 +17,9 @@ SECTIONS = {
 _HEAD = """\
 # Common mistakes, their messages, and remedies
 
-`python -m sim.mistakes > docs/mistakes.md` makes each mistake at the emulated switch, most of them in virtual time, and writes this
-page; a test compares. `+N` stands for the rise of a counter of the switch. `iswitch doctor` and `iswitch counters` show all counters.
+`python -m sim.mistakes > docs/mistakes.md` makes each mistake at the emulated switch, most of them in virtual time, and
+writes this page; a test compares. `+N` stands for the rise of a counter of the switch. `iswitch doctor` and `iswitch
+counters` show all counters.
 """
 
 

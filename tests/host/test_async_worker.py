@@ -52,8 +52,8 @@ def together(model, world, body, **options):
 
 
 def train(worker, goal, *, size, compute_s=0.0):
-    """Updates until there are `goal`; this worker's k-th vector is one bit of its own, so that a sum shows who is in it
-    and how often."""
+    """Push and take updates until there are `goal`. This worker's k-th vector is a bit of its own, so that a sum shows
+    its contributors, and duplicates."""
     taken, pushed = [], 0
     while len(taken) < goal:
         for update in worker.updates():

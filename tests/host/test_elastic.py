@@ -177,7 +177,10 @@ def test_a_running_job_is_not_joined_unless_elastic():
         def body(worker):
             if worker.rank == 1:
                 worker.close()
-                message = r"the job is running already\. Rank 0 .*is alive.*needs elastic=True.*`iswitch end-job --job 0 --switch"
+                message = (
+                    r"the job is running already\. Rank 0 .*is alive.*needs elastic=True.*`iswitch end-job --job 0 "
+                    r"--switch"
+                )
                 with pytest.raises(RefusedError, match=message):
                     Worker(model.address(1), world=2)
                 refused.set()

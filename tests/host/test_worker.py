@@ -223,7 +223,10 @@ def test_tainted_contribution_is_reported_as_asked(model):
     def body(worker):
         array = np.full(3, np.inf if worker.rank == 1 else 1.0, np.float32)
         how = worker.on_taint = ("raise", "warn")[worker.rank]
-        message = r"in collective 1, rank 1 sent NaN, an infinity or a value with .x. >= 16384 .*in 1 of 1 segments\. .* lack rank 1\..*on_taint="
+        message = (
+            r"in collective 1, rank 1 sent NaN, an infinity or a value with .x. >= 16384 .*in 1 of 1 segments\. .* "
+            r"lack rank 1\..*on_taint="
+        )
         with pytest.raises(TaintedError, match=message) if how == "raise" else contextlib.nullcontext():
             worker.allreduce(array)
         worker.on_taint = "ignore"
@@ -335,7 +338,10 @@ def test_after_a_timeout_the_others_go_on_without_a_worker_that_hangs(model):
             kill(worker)
             gate.wait()
             return None
-        message = r"no result for 0.5 s \(`timeout_s`\).*so rank 2 is not in this collective.*`rejoin`, then `sync_state`.*end its process"
+        message = (
+            r"no result for 0.5 s \(`timeout_s`\).*so rank 2 is not in this collective.*`rejoin`, then "
+            r"`sync_state`.*end its process"
+        )
         with pytest.raises(CollectiveTimeoutError, match=message):
             worker.allreduce(np.ones(40, np.float32))
         gate.wait()

@@ -27,7 +27,7 @@ class Counter(NamedTuple):
     severity : Severity
         What a value above zero indicates about the network.
     meaning : str
-        What is counted.
+        The event that is counted.
     remedy : str
         What to do if the count is high; "" if there is nothing to do.
     """

@@ -105,7 +105,10 @@ def _describe(member: int, view: MemberView | None, job: JobView, alive: bool) -
     """Return a sentence on a member that blocks the worker."""
     if view is None:
         return f"rank {member} has left meanwhile"
-    text = f"rank {member} ({view.address}, behind port {view.port} of the switch) gave its last sign of life {view.silent_s:.1f} s ago"
+    text = (
+        f"rank {member} ({view.address}, behind port {view.port} of the switch) gave its last sign of life "
+        f"{view.silent_s:.1f} s ago"
+    )
     if alive:
         return f"{text} and is alive"
     if job.evict_us:

@@ -119,7 +119,10 @@ class StalledCollective:
         )
         cause = f"{absent} not in this collective (computing, stopped, killed, or in another collective)"
         if any(name in rises for name in _MISMATCHES):
-            cause += ", or the workers sum arrays of different sizes or number formats: print `array.size` and `array.dtype` on each"
+            cause += (
+                ", or the workers sum arrays of different sizes or number formats: print `array.size` and "
+                "`array.dtype` on each"
+            )
         next_step = (
             "the switch evicts it after `evict_s`"
             if m.evict_us

@@ -100,14 +100,20 @@ def _array_of(value: Any, dtype: np.dtype[Any]) -> str:
         here = str(getattr(value, "device", "cpu")).partition(":")[0] == "cpu"
         known = str(getattr(value, "dtype", dtype)).rpartition(".")[2] in ("float32", "int32")
         if here and known:
-            return f"pass `{expression}.numpy()`, which shares the memory of the tensor, so that the result is in the tensor"
+            return (
+                f"pass `{expression}.numpy()`, which shares the memory of the tensor, so that the result is in the "
+                "tensor"
+            )
         expression += ("" if here else ".cpu()") + ("" if known else ".float()")
         return (
             f"pass a copy, `array = {expression}.numpy()`, and afterwards copy the result back, `{_copied_back(value)}`"
         )
     if isinstance(value, (list, tuple)):
         if any(hasattr(entry, "shape") for entry in value):
-            return "call the collective for each array, or pass all of them as one vector (torch.nn.utils.parameters_to_vector, numpy.concatenate)"
+            return (
+                "call the collective for each array, or pass all of them as one vector "
+                "(torch.nn.utils.parameters_to_vector, numpy.concatenate)"
+            )
         return f"pass `numpy.array(values, numpy.{dtype})`, and read the result from that array"
     if isinstance(value, str):
         return "for a broadcast pass `text.encode()`, of equal length on all workers"
@@ -124,11 +130,17 @@ def _copied_back(tensor: Any) -> str:
 def _instead(dtype: np.dtype[Any]) -> str:
     """Return advice: what to pass in place of an array of another dtype."""
     if dtype.kind == "c":
-        return f"pass `array{'' if dtype == np.complex64 else '.astype(numpy.complex64)'}.view(numpy.float32)`, its real and imaginary parts"
+        return (
+            f"pass `array{'' if dtype == np.complex64 else '.astype(numpy.complex64)'}.view(numpy.float32)`, its "
+            "real and imaginary parts"
+        )
     if dtype == np.uint32:
         return "pass `array.view(numpy.int32)`, since sums are modulo 2^32"
     if dtype.kind in "iub":
-        return "pass a copy, `array.astype(numpy.int32)`, for a sum modulo 2^32, or `array.astype(numpy.float32)`; the result is in the copy"
+        return (
+            "pass a copy, `array.astype(numpy.int32)`, for a sum modulo 2^32, or `array.astype(numpy.float32)`; the "
+            "result is in the copy"
+        )
     return "pass a copy, `array.astype(numpy.float32)`; the result is in the copy"
 
 

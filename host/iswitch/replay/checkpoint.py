@@ -7,12 +7,14 @@ and parameters are not in it: the program sets them again.
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from iswitch.replay.queries import Query
 from iswitch.replay.reading import LogRead, RecordRead
 from iswitch.replay.records import Field, Layout, units_for
 from iswitch.replay.session import Session
@@ -208,6 +210,11 @@ def read_table(session: Session, layout: Layout, scale: float) -> Checkpoint:
     )
 
 
+def _all_answered(queries: Sequence[Query]) -> bool:
+    """Return True if every query has its reply."""
+    return all(query.reply is not None for query in queries)
+
+
 def _list_items(session: Session) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield handles and priorities of all items, some slots at a time."""
     capacity = session.config.capacity
@@ -218,7 +225,7 @@ def _list_items(session: Session) -> Iterator[tuple[np.ndarray, np.ndarray]]:
             body["slot"] = slot
             count = min(SAMPLES_PER_FRAGMENT, capacity - slot)
             queries.append(session.query(Kind.LIST, count=count, body=body.tobytes()))
-        session.wait_until(lambda queries=queries: all(query.reply is not None for query in queries))  # type: ignore[misc]
+        session.wait_until(partial(_all_answered, queries))
         rows = np.concatenate([np.frombuffer(query.reply.rows, SAMPLED_ROW) for query in queries if query.reply])
         rows = rows[rows["item"] != 0]
         yield rows["item"].copy(), rows["priority"].copy()

@@ -632,4 +632,7 @@ class ReplayClient:
         self._close(flush=kind is None)  # after an error, what waits in the client is not sent
 
     def __repr__(self) -> str:
-        return f"<iswitch.replay.ReplayClient session {self._session.index}, table {self._session.table} at {self._session.address}>"
+        return (
+            f"<iswitch.replay.ReplayClient session {self._session.index}, table {self._session.table} at "
+            f"{self._session.address}>"
+        )

@@ -187,7 +187,10 @@ def crossing_rules(c: Constraints, netlist: Netlist) -> Iterator[str]:
     nets = clock_nets(c, netlist)
     for (source, sink), (begin, end) in netlist.crossings.items():
         if source in nets and sink in nets and (nets[source], nets[sink]) not in c.apart:
-            yield f"signals go from clock {nets[source]} to clock {nets[sink]}, as from {plain(begin)} to {plain(end)}, and no constraint says so"
+            yield (
+                f"signals go from clock {nets[source]} to clock {nets[sink]}, as from {plain(begin)} to "
+                f"{plain(end)}, and no constraint says so"
+            )
 
 
 def plain(name: str) -> str:

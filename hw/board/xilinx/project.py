@@ -58,7 +58,8 @@ def commands(part: str, sources: Sequence[str], constraints: str, ips: Sequence[
     yield f"set out [open {CLOCKS} w]"
     yield "foreach clock [get_clocks] {"
     yield "    set path [get_timing_paths -quiet -delay_type max -max_paths 1 -from $clock -to $clock]"
-    yield '    puts $out "$clock [get_property PERIOD $clock] [expr {[llength $path] ? [get_property SLACK $path] : {none}}]"'
+    slack = "[expr {[llength $path] ? [get_property SLACK $path] : {none}}]"
+    yield f'    puts $out "$clock [get_property PERIOD $clock] {slack}"'
     yield "}"
     yield "close $out"
     yield "\n# No bitstream unless all paths are timed, and timing is met"

@@ -22,7 +22,8 @@ SHOWN = re.findall(
 )
 
 FABRIC = """\
-racks: [{name: rack, count: 2, hosts: 2, nic_gbps: 10, aggregates: true, capacity_gbps: 40, uplinks: [{to: core, bw_gbps: 40}]}]
+racks: [{name: rack, count: 2, hosts: 2, nic_gbps: 10,
+         aggregates: true, capacity_gbps: 40, uplinks: [{to: core, bw_gbps: 40}]}]
 switches: [{name: core, aggregates: true, capacity_gbps: 100}]
 """
 

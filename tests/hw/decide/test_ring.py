@@ -79,7 +79,7 @@ class Case(NamedTuple):
         )
 
     def victim(self, waits):
-        """The first of those waited for who has been silent for too long, or None."""
+        """Return the first awaited member that has been silent for longer than `evict_us`, or None."""
         late = [
             m
             for m, tick in enumerate(self.heard)

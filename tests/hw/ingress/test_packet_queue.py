@@ -232,7 +232,10 @@ def test_bus_bits_wrong():
 @pytest.mark.parametrize(("depth", "longest"), [(100, 1518), (32, 1518), (0, 1518), (64, 63 * 32)])
 def test_depth_wrong(depth, longest):
     """Of 64 words one stays free. The first word beyond them must find room, or the overflow would not be noticed."""
-    rule = f"PacketQueue depth must be a power of two that holds more than a word beside a frame of {longest} bytes, not {depth}"
+    rule = (
+        f"PacketQueue depth must be a power of two that holds more than a word beside a frame of {longest} bytes, "
+        f"not {depth}"
+    )
     with pytest.raises(ValueError, match=rule):
         PacketQueue(bus_bits=256, depth=depth, frame_bytes_max=longest)
 

@@ -151,8 +151,12 @@ def test_a_queue_s_netlist_gives_the_same_words_in_the_same_cycles():
 
 
 MITER = """
-module lut_0(input A, B, C, D, output Z); parameter [15:0] INIT = 0; LUT4 #(.INIT(INIT)) it(.A(A), .B(B), .C(C), .D(D), .Z(Z)); endmodule
-module lut_1(input A, B, C, D, output Z); parameter [15:0] INIT = 0; OURS #(.INIT(INIT)) it(.A(A), .B(B), .C(C), .D(D), .Z(Z)); endmodule
+module lut_0(input A, B, C, D, output Z);
+  parameter [15:0] INIT = 0;
+  LUT4 #(.INIT(INIT)) it(.A(A), .B(B), .C(C), .D(D), .Z(Z)); endmodule
+module lut_1(input A, B, C, D, output Z);
+  parameter [15:0] INIT = 0;
+  OURS #(.INIT(INIT)) it(.A(A), .B(B), .C(C), .D(D), .Z(Z)); endmodule
 module miter(input [3:0] i, output same);
   wire [17:0] a, b;
   genvar k;
