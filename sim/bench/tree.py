@@ -123,8 +123,8 @@ class Tree:
             }
             busy = [rank for rank in range(self.world) if lacking[rank] and rank not in self.gone]
             if not busy:
-                anybody = next(rank for rank in range(self.world) if rank not in self.gone)
-                return [self.held[anybody][(first + s) % 2**32] for s in range(segments)]
+                present = next(rank for rank in range(self.world) if rank not in self.gone)
+                return [self.held[present][(first + s) % 2**32] for s in range(segments)]
             for rank in order.permutation(busy):
                 low = lacking[rank][0]
                 for s in lacking[rank]:

@@ -244,7 +244,7 @@ class ClaimsExplorer(Explorer[ClaimsState]):
     def _all_but(self, silent: int) -> Continuation[ClaimsState, bool]:
         """Return the schedule in which all but one take turns, until all is over or the switch knows the silent one.
 
-        A joining worker's repeated Join admits it, or shows for whom it waits.
+        A joining worker's repeated Join admits it, or shows for which members it waits.
         """
 
         def step(state: ClaimsState) -> ClaimsState:
