@@ -16,15 +16,20 @@ _STOP_S = 1.0
 interrupts the interpreter in the middle of it."""
 _LOCK_POLL_S = 0.1
 _RETRY_S = 0.1
+_SUSPENDED_S = 0.01
+"""The shortest pause of a suspended thread whose time is over. No call between collectives is more urgent than that."""
 
 
 class KeepaliveThread:
     """Calls a function when a datagram has come, or when the time that the function has returned is over.
 
-    `with keepalive:` suspends the thread. It then neither wakes up nor takes the interpreter's lock, so that it costs a
-    collective nothing: the socket leaves the epoll set. Where there is no epoll, the thread wakes up once and waits. An
-    error of the function does not end the thread, which calls it again a moment later: if the error persists, the
-    next collective raises it.
+    `with keepalive:` suspends the thread, so that it costs a collective next to nothing. Where there is epoll, the
+    socket leaves the epoll set, so that no datagram wakes the thread. If the thread's time is over meanwhile, it wakes
+    up, cannot serve, and sleeps again for `_SUSPENDED_S` or longer. Where there is no epoll, the thread waits for the
+    lock.
+
+    An error of the function does not end the thread, which calls the function again after `_RETRY_S`. If the error
+    persists, the next collective raises it.
 
     Parameters
     ----------
@@ -71,7 +76,8 @@ class KeepaliveThread:
             while not self._stopped:
                 self._wait(wait_s)
                 if self._epoll and not self._lock.acquire(blocking=False):
-                    continue  # a collective is in progress, and it leaves nothing to do
+                    wait_s = max(wait_s, _SUSPENDED_S)  # a collective is in progress, and leaves nothing to do
+                    continue
                 if not self._epoll and not self._lock.acquire(timeout=_LOCK_POLL_S):
                     continue  # the same; and the thread that holds the lock may have called `stop`
                 try:

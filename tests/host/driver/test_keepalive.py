@@ -2,7 +2,9 @@
 
 import errno
 import os
+import select
 import threading
+import time
 
 import pytest
 
@@ -44,4 +46,27 @@ def test_a_closed_transport_ends_the_thread(descriptor):
     keepalive = KeepaliveThread(descriptor, serve)
     keepalive._thread.join(30)
     assert not keepalive._thread.is_alive()
+    keepalive.stop()
+
+
+@pytest.mark.parametrize("has_epoll", [True, False])
+def test_the_thread_rests_while_a_collective_takes_the_lock_first(descriptor, monkeypatch, has_epoll):
+    """A collective begins at the moment at which the thread is due: the thread cannot serve, and must not spin."""
+    if not has_epoll:
+        monkeypatch.delattr(select, "epoll")
+    waits, served = [], threading.Event()
+
+    class Counting(KeepaliveThread):
+        def _wait(self, timeout_s):
+            waits.append(timeout_s)
+            super()._wait(timeout_s)
+
+    keepalive = Counting(descriptor, lambda: served.set() or 0.0)  # due at once, again and again
+    assert served.wait(30)
+    with keepalive:
+        before = len(waits)
+        time.sleep(0.2)
+        assert len(waits) - before < 30
+    served.clear()
+    assert served.wait(30)  # the thread serves again when the collective is over
     keepalive.stop()
