@@ -187,7 +187,7 @@ class AsyncWorker(JobWorker):
         self.on_taint = on_taint
         self._failure: IswitchError | MembershipRejectedError | None = None
         self._discarded = memoryview(bytearray(RECEIVE_BYTES))
-        self._layout = UpdateLayout(size, elements or self.config.elements, world)
+        self._layout = UpdateLayout(size, elements or self.switch_info.elements, world)
         request = Membership(
             job=job,
             key=key,
@@ -483,7 +483,7 @@ class AsyncWorker(JobWorker):
         deadline = self._transport.now() + self.timeout_s
         while True:
             with self._keepalive:
-                job = free_job(self._control, self.config.jobs)
+                job = free_job(self._control, self.switch_info.jobs)
             try:
                 self._request_state(job, deadline)
                 self._copy_state(arrays, note, job=job, joining_rank=self.rank)
@@ -671,7 +671,7 @@ class AsyncWorker(JobWorker):
     def _raise_stalled(self) -> NoReturn:
         """Raise CollectiveTimeoutError with the counters that rose, or SwitchUnreachableError."""
         with self._keepalive:
-            risen = unusual_rises(self._counters_at_join, self._control.counters(self.config.ports))
+            risen = unusual_rises(self._counters_at_join, self._control.counters(self.switch_info.ports))
             job = self._control.job(self._stream.membership.job)
         raise self._timeout_error(
             f"nothing new came from {self._job_name} for {self.timeout_s:g} s (`timeout_s`): this worker's vector "

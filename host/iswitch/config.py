@@ -1,14 +1,15 @@
-"""The shape of a switch: the parameters that it was built with, which the driver reads from the switch's registers.
+"""The build parameters of a switch.
 
-Gateware, golden models, driver, planner and tools share these records, which depend on `iswitch.wire` alone. They are
-not part of it, because most parameters never appear on the wire.
+Gateware, golden models and planner share these records, which depend on `iswitch.wire` alone. They are not part of it,
+because most parameters never appear on the wire. What a driver reads from a switch's registers is its `SwitchInfo`
+(`iswitch.control.switch_info`).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from iswitch.wire import FRAME_BYTES, STALENESS_MAX, TAIL_BYTES, UPLINK_TAIL
+from iswitch.wire import FRAME_BYTES, STALENESS_MAX, longest_frame_bytes, uplink_elements
 from iswitch.wire.replay import PAYLOAD_BYTES, SAMPLES_PER_FRAGMENT, UNIT_BYTES
 
 __all__ = ["JOBS_MAX", "MEMBERS_MAX", "PORTS_MAX", "Config", "Replay"]
@@ -232,9 +233,9 @@ class Config:
     @property
     def frame_bytes_max(self) -> int:
         """The longest frame that a port accepts, without its FCS: at least an MTU of 1,500 bytes with a VLAN tag."""
-        return max(1518, FRAME_BYTES + 4 * self.elements + TAIL_BYTES)
+        return longest_frame_bytes(self.elements)
 
     @property
     def uplink_elements(self) -> int:
         """The most elements in a segment of a job in a tree of switches: an uplink carries 8 bytes for each."""
-        return min(self.elements, (self.frame_bytes_max - FRAME_BYTES - UPLINK_TAIL.itemsize) // 8)
+        return uplink_elements(self.elements)

@@ -78,8 +78,8 @@ class Worker(JobWorker):
         TaintWarning, or do nothing.
     elements : int, optional
         Elements in a segment, the same for all workers. Default: the most that the switch, or the tree of switches,
-        accepts. A tree needs it if some workers are attached to the root: pass `uplink_elements` of the switch's
-        configuration, `iswitch.config.Config(...).uplink_elements`.
+        accepts. A tree needs it if some workers are attached to the root: pass the number of elements in a tree that
+        `iswitch status` shows for a leaf.
     timeout_s : float
         Seconds without progress before a collective raises CollectiveTimeoutError, default 300. Set it above the
         longest compute time of the slowest worker.
@@ -208,7 +208,7 @@ class Worker(JobWorker):
             threshold=threshold or world,
             format=JOB_FORMATS[format],
             fraction=fraction,
-            elements=elements or self.config.elements,
+            elements=elements or self.switch_info.elements,
             mode=_MODES[mode],
             deadline_us=int(deadline_s * 1e6),
             evict_us=int(evict_s * 1e6),
@@ -237,7 +237,7 @@ class Worker(JobWorker):
         except RefusedError as refusal:  # segments are shorter in a tree of switches
             if refusal.reason != Reason.ELEMENTS or not self._default_elements:
                 raise
-            return super()._request_join(replace(request, elements=self.config.uplink_elements), **options)
+            return super()._request_join(replace(request, elements=self.switch_info.uplink_elements), **options)
 
     # Properties of the job
 
@@ -633,7 +633,7 @@ class Worker(JobWorker):
     def _current_stall(self, elements: int, format: Format) -> StalledCollective:
         """Return the record of why the present collective makes no progress."""
         self._stall = self._stall or StalledCollective(
-            self._control, self.config, self._ring, elements, format, self._job_name
+            self._control, self.switch_info, self._ring, elements, format, self._job_name
         )
         return self._stall
 

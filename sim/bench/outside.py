@@ -34,7 +34,7 @@ class OutsideClient:
 
     def __init__(self, transport: Transport, *, world: int, rank: int | None = None):
         self._transport, self._control = transport, Control(transport)
-        config = self._control.config()
+        config = self._control.switch_info()
         wish = Membership(
             job=0,
             key=0,

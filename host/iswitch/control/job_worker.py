@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, Self
 
-from iswitch.config import Config
 from iswitch.control.abandoned_job import AbandonedJobWatch
 from iswitch.control.client import Control
 from iswitch.control.counters import rise_lines
+from iswitch.control.switch_info import SwitchInfo
 from iswitch.driver.membership import Membership
 from iswitch.driver.termination import call_before_termination
 from iswitch.driver.transport import Keepalive, Transport
@@ -94,7 +94,8 @@ class JobWorker(ABC):
             self._control = Control(
                 self._transport, address=self.address, timeout_s=switch_timeout_s, timeout_name="switch_timeout_s"
             )
-            self.config: Config = self._control.config()
+            self.switch_info: SwitchInfo = self._control.switch_info()
+            """Sizes of the switch."""
         except BaseException:
             self._transport.close()
             raise
@@ -154,7 +155,7 @@ class JobWorker(ABC):
         exit."""
         self._member = member
         self._control.on_other_burst = self._handle_burst
-        self._counters_at_join = self._control.counters(self.config.ports)
+        self._counters_at_join = self._control.counters(self.switch_info.ports)
         self._keepalive = self._transport.start_keepalive(self._serve)
         self._finalizer = weakref.finalize(
             self,
@@ -198,7 +199,7 @@ class JobWorker(ABC):
         """
         self._require_open()
         with self._keepalive:
-            return self._control.counters(self.config.ports)
+            return self._control.counters(self.switch_info.ports)
 
     def close(self) -> bool:
         """Leave the job and close the transport, so that the other workers no longer wait for this one. A second call

@@ -64,8 +64,8 @@ REFUSALS: dict[Reason, Refusal] = {
     ),
     Reason.ELEMENTS: Refusal(
         "`elements` is not the job's, or above the limit of the switch or of its tree of switches",
-        "start all workers with the same `elements`, in a tree `iswitch.config.Config(...).uplink_elements`, or "
-        "leave it out",
+        "start all workers with the same `elements`, in a tree of switches the number that `iswitch status` shows for "
+        "it, or leave it out",
     ),
     Reason.MODE: Refusal("`mode` is not the job's", "start all workers with the same `mode`"),
     Reason.DEADLINE: Refusal(

@@ -1,9 +1,10 @@
-"""Read the switch's registers: configuration, counters, states of jobs. Section 5 of `docs/protocol.md`."""
+"""Read the switch's registers: sizes, counters, states of jobs. Section 5 of `docs/protocol.md`."""
 
 from typing import Any, NamedTuple
 
-from iswitch.config import Config, Replay
+from iswitch.config import Replay
 from iswitch.control.exchange import Answer, Exchange
+from iswitch.control.switch_info import SwitchInfo
 from iswitch.errors import IswitchError
 from iswitch.wire import (
     MAGIC,
@@ -74,9 +75,14 @@ class RegisterReader(Exchange):
             values += self.read(first + len(values)).body["registers"].tolist()
         return values[:count]
 
-    def config(self) -> Config:
-        """Return what the switch was built with. Raises IswitchError if the address is not that of an iswitch, or if
-        the switch has another version of the protocol."""
+    def switch_info(self) -> SwitchInfo:
+        """Return the sizes of the switch.
+
+        Raises
+        ------
+        IswitchError
+            If the address is not that of an iswitch, or if the switch has another version of the protocol.
+        """
         magic, version, ports, bus_bits, members, jobs, window, elements = self.registers(
             Register.MAGIC, REGISTERS_PER_READ
         )
@@ -85,7 +91,7 @@ class RegisterReader(Exchange):
                 f"{self.address} answers as {magic:#010x}, version {version}, but an iswitch of version "
                 f"{VERSION} answers as {MAGIC:#010x}: use a driver of the switch's version"
             )
-        return Config(
+        return SwitchInfo(
             ports=ports,
             bus_bits=bus_bits,
             members=members,

@@ -1,9 +1,9 @@
 """Why a collective makes no progress: what the slot that a worker waits for and the switch's counters show."""
 
-from iswitch.config import Config
 from iswitch.control.client import Control
 from iswitch.control.counters import rise_lines, unusual_rises
 from iswitch.control.inspection import SlotView, read_job, read_slot
+from iswitch.control.switch_info import SwitchInfo
 from iswitch.driver.ring import Ring
 from iswitch.errors import CollectiveTimeoutError, MismatchError
 from iswitch.results import format_ranks
@@ -27,8 +27,8 @@ class StalledCollective:
     ----------
     control : Control
         Carries the messages.
-    config : Config
-        Configuration of the switch.
+    switch_info : SwitchInfo
+        Sizes of the switch.
     ring : Ring
         The worker's ring, in the middle of the collective.
     elements : int
@@ -39,8 +39,10 @@ class StalledCollective:
         The job and the switch, for messages.
     """
 
-    def __init__(self, control: Control, config: Config, ring: Ring, elements: int, format: Format, job_name: str):
-        self.control, self.config, self.ring = control, config, ring
+    def __init__(
+        self, control: Control, switch_info: SwitchInfo, ring: Ring, elements: int, format: Format, job_name: str
+    ):
+        self.control, self.switch_info, self.ring = control, switch_info, ring
         self.elements, self.format, self.job_name = elements, format, job_name
         self._low = -1  # the segment that the worker waited for at the last look
         self._mismatches = 0  # looks that found another worker's array in its slot
@@ -108,7 +110,7 @@ class StalledCollective:
             If the switch does not answer.
         """
         m = self.ring.membership
-        rises = unusual_rises(before, self.control.counters(self.config.ports))
+        rises = unusual_rises(before, self.control.counters(self.switch_info.ports))
         live = self.control.job(m.job).live
         slot = read_slot(self.control, m.job, self.ring.low, m.window)
         missing = slot.missing if slot.seq == self.ring.low else []

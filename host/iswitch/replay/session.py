@@ -124,7 +124,7 @@ class Session:
         self.open()
 
     def _read_config(self) -> Replay:
-        replay = self.control.config().replay
+        replay = self.control.switch_info().replay
         if replay is None:
             raise NoReplayServiceError(
                 f"the switch at {self.address} has no replay service: build it, or start the emulator, with a `replay`"

@@ -87,14 +87,14 @@ def _fail(error: Exception | str) -> NoReturn:
 
 @app.command()
 def status(switch: SwitchOption = DEFAULT_SWITCH, timeout: TimeoutOption = DEFAULT_TIMEOUT_S) -> None:
-    """Show the configuration of the switch, its jobs, and the traffic of its ports."""
+    """Show the sizes of the switch, its jobs, and the traffic of its ports."""
     with _connected(switch, timeout) as control:
-        config = control.config()
-        jobs = [control.job(job) for job in range(config.jobs)]
-        counters = control.counters(config.ports)
-    out.print(summary(switch, config), highlight=False, soft_wrap=True)
+        info = control.switch_info()
+        jobs = [control.job(job) for job in range(info.jobs)]
+        counters = control.counters(info.ports)
+    out.print(summary(switch, info), highlight=False, soft_wrap=True)
     out.print(job_table(jobs))
-    out.print(port_table(counters, config.ports))
+    out.print(port_table(counters, info.ports))
 
 
 @app.command("counters")
@@ -170,10 +170,10 @@ def top(
         if not once:
             watch(control, switch, out, interval_s=interval)
             return
-        config = control.config()
-        before = read_snapshot(control, config)
+        info = control.switch_info()
+        before = read_snapshot(control, info)
         time.sleep(interval)
-        shown = frame(switch, config, before, read_snapshot(control, config, before))
+        shown = frame(switch, info, before, read_snapshot(control, info, before))
     if svg is None:
         out.print(shown)
         return

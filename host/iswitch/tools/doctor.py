@@ -9,11 +9,11 @@ import statistics
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from iswitch.config import Config
 from iswitch.control.client import Control
 from iswitch.control.counters import Severity, counter_entry
 from iswitch.control.inspection import JobView, MemberView, awaited_ranks, read_job, read_member, read_progress
 from iswitch.control.refusals import RESUME
+from iswitch.control.switch_info import SwitchInfo
 from iswitch.driver.udp import UdpTransport
 from iswitch.errors import IswitchError, SwitchUnreachableError
 from iswitch.tools.path_checks import (
@@ -99,28 +99,28 @@ def examine(
     try:
         yield Finding("name", Mark.OK, f"{address} is at {transport.peer}")
         control = Control(transport, address=address, timeout_s=timeout_s)
-        config = control.config()
+        info = control.switch_info()
         yield Finding(
             "switch",
             Mark.OK,
-            f"iswitch, protocol version {VERSION}: {config.ports} ports, {config.jobs} jobs of up to "
-            f"{config.members} workers, window {config.window}, segments of up to {config.elements} elements",
+            f"iswitch, protocol version {VERSION}: {info.ports} ports, {info.jobs} jobs of up to "
+            f"{info.members} workers, window {info.window}, segments of up to {info.elements} elements",
         )
-        counters_before = control.counters(config.ports)
+        counters_before = control.counters(info.ports)
         began = transport.now()
         round_trip_s = measure_round_trips(control, transport)
         transport.sleep(max(0.0, began + _WATCHED_S - transport.now()))
-        counters_after, interval_s = control.counters(config.ports), transport.now() - began
+        counters_after, interval_s = control.counters(info.ports), transport.now() - began
         yield check_round_trips(round_trip_s)
         yield check_loss(transport.sent, transport.received)
-        yield check_segment_size(transport, config)
+        yield check_segment_size(transport, info)
         yield check_tos(transport.tos)
         if round_trip_s:
-            yield check_window(config, statistics.median(round_trip_s), rate_gbps)
-        yield from _check_socket(worker_socket(address), config)
-        yield from _check_jobs(control, config)
+            yield check_window(info, statistics.median(round_trip_s), rate_gbps)
+        yield from _check_socket(worker_socket(address), info)
+        yield from _check_jobs(control, info)
         if job is not None and key is not None:
-            yield _check_key(control, config, job, key)
+            yield _check_key(control, info, job, key)
         yield from _check_counters(counters_before, counters_after, interval_s)
     except SwitchUnreachableError:
         yield explain_silence(transport)
@@ -135,12 +135,12 @@ def examine(
         transport.close()
 
 
-def _check_socket(granted: Socket, config: Config) -> Iterator[Finding]:
+def _check_socket(granted: Socket, info: SwitchInfo) -> Iterator[Finding]:
     """Check the receive buffer of a worker's socket, and whether the kernel sends and receives bursts of datagrams."""
     try:
         granted_bytes, needed_bytes = (
             granted.receive_buffer_bytes,
-            2 * config.window * (HEADER.itemsize + 4 * config.elements + TAIL_BYTES),
+            2 * info.window * (HEADER.itemsize + 4 * info.elements + TAIL_BYTES),
         )
         if granted_bytes >= needed_bytes:
             yield Finding(
@@ -167,15 +167,15 @@ def _check_socket(granted: Socket, config: Config) -> Iterator[Finding]:
         granted.close()
 
 
-def _check_jobs(control: Control, config: Config) -> Iterator[Finding]:
+def _check_jobs(control: Control, info: SwitchInfo) -> Iterator[Finding]:
     """Check that no job of the switch waits for a worker."""
-    jobs = [read_job(control, number) for number in range(config.jobs)]
+    jobs = [read_job(control, number) for number in range(info.jobs)]
     for job in jobs:
         if job.state != JobState.NONE:
             members = [read_member(control, job.job, member) for member in range(job.world)]
-            yield _check_job(job, members, awaited_ranks(control, job, read_progress(control, job), config.window))
+            yield _check_job(job, members, awaited_ranks(control, job, read_progress(control, job), info.window))
     if not any(job.state for job in jobs):
-        yield Finding("jobs", Mark.OK, f"all {config.jobs} jobs are free")
+        yield Finding("jobs", Mark.OK, f"all {info.jobs} jobs are free")
 
 
 def _check_job(job: JobView, members: list[MemberView], awaited: list[int]) -> Finding:
@@ -212,12 +212,12 @@ def _list_ranks(members: list[int]) -> str:
     return f"rank{'s' * (len(members) > 1)} {', '.join(map(str, members))}"
 
 
-def _check_key(control: Control, config: Config, job: int, key: int) -> Finding:
+def _check_key(control: Control, info: SwitchInfo, job: int, key: int) -> Finding:
     """Check a key with a Join that the switch never grants, because no member has its token.
 
     If the key is right, the switch refuses the Join for its `world`, which it checks after the key.
     """
-    world = read_job(control, job).world if job < config.jobs else 0
+    world = read_job(control, job).world if job < info.jobs else 0
     if not world:
         return Finding("key", Mark.WARNING, f"job {job} does not exist now", "repeat the check while its workers run")
     answer = control.request(
@@ -225,7 +225,7 @@ def _check_key(control: Control, config: Config, job: int, key: int) -> Finding:
         job=job,
         key=key,
         token=secrets.randbits(32) | 1,
-        world=world % config.members + 1,
+        world=world % info.members + 1,
         threshold=1,
         format=Format.WINDOW64,
         elements=1,

@@ -10,8 +10,8 @@ from typing import Protocol
 
 import numpy as np
 
-from iswitch.config import Config
 from iswitch.control.client import Control
+from iswitch.control.switch_info import SwitchInfo
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
 from iswitch.tools.probe import answers_arp
 from iswitch.wire import ADDRESSES, HEADER, TAIL_BYTES, VERSION, Format, Register, Type
@@ -166,9 +166,9 @@ def check_loss(sent: int, received: int) -> Finding:
     )
 
 
-def check_segment_size(transport: ProbeTransport, config: Config) -> Finding:
+def check_segment_size(transport: ProbeTransport, info: SwitchInfo) -> Finding:
     """Send a packet as long as the longest result, and wait for the NOTICE that the switch sends for it."""
-    size = HEADER.itemsize + 4 * config.elements + TAIL_BYTES
+    size = HEADER.itemsize + 4 * info.elements + TAIL_BYTES
     needed = size + _DATAGRAM_OVERHEAD
     token = secrets.randbits(32) | 1
     header = np.zeros(1, HEADER)
@@ -230,11 +230,11 @@ def check_tos(tos: int) -> Finding:
     return Finding("ToS", Mark.OK, f"{seen}; {unseen}")
 
 
-def check_window(config: Config, round_trip_s: float, rate_gbps: float) -> Finding:
+def check_window(info: SwitchInfo, round_trip_s: float, rate_gbps: float) -> Finding:
     """Compare the speed of the links with the throughput that the window allows: `window` segments per round trip."""
-    flight = config.window * (ADDRESSES.itemsize + HEADER.itemsize + 4 * config.elements)
+    flight = info.window * (ADDRESSES.itemsize + HEADER.itemsize + 4 * info.elements)
     gbps = flight * 8 / round_trip_s / 1e9
-    figure = f"{config.window} segments in flight, {flight:,} bytes per round trip: at most {gbps:.2f} Gb/s"
+    figure = f"{info.window} segments in flight, {flight:,} bytes per round trip: at most {gbps:.2f} Gb/s"
     if gbps >= rate_gbps:
         return Finding("window", Mark.OK, figure)
     return Finding(

@@ -5,7 +5,6 @@ import random
 import time
 from typing import NamedTuple
 
-from iswitch.config import Config
 from iswitch.control.client import Control
 from iswitch.control.inspection import (
     JobView,
@@ -17,6 +16,7 @@ from iswitch.control.inspection import (
     read_progress,
     read_slot,
 )
+from iswitch.control.switch_info import SwitchInfo
 from iswitch.wire import JobState, SlotState
 
 __all__ = ["JobSnapshot", "Snapshot", "read_snapshot"]
@@ -69,15 +69,15 @@ class Snapshot(NamedTuple):
     jobs: dict[int, JobSnapshot]
 
 
-def read_snapshot(control: Control, config: Config, before: Snapshot | None = None) -> Snapshot:
+def read_snapshot(control: Control, info: SwitchInfo, before: Snapshot | None = None) -> Snapshot:
     """Read the switch.
 
     Parameters
     ----------
     control : Control
         Connection to the switch.
-    config : Config
-        Configuration of the switch.
+    info : SwitchInfo
+        Sizes of the switch.
     before : Snapshot or None
         The snapshot before this one. A job whose progress has not changed since then is searched for the ranks that it
         waits for.
@@ -92,9 +92,9 @@ def read_snapshot(control: Control, config: Config, before: Snapshot | None = No
     SwitchUnreachableError
         If the switch does not answer.
     """
-    counters, time_s = control.counters(config.ports), time.monotonic()
+    counters, time_s = control.counters(info.ports), time.monotonic()
     jobs = {}
-    for number in range(config.jobs):
+    for number in range(info.jobs):
         job = read_job(control, number)
         if job.state == JobState.NONE:
             continue
@@ -108,8 +108,8 @@ def read_snapshot(control: Control, config: Config, before: Snapshot | None = No
             members,
             progress,
             lowest,
-            _contribution_bytes(control, number, config.window),
-            awaited_ranks(control, job, progress, config.window) if stalled else [],
+            _contribution_bytes(control, number, info.window),
+            awaited_ranks(control, job, progress, info.window) if stalled else [],
         )
     return Snapshot(time_s, counters, jobs)
 

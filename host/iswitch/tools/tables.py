@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from rich.table import Table
 from rich.text import Text
 
-from iswitch.config import Config
 from iswitch.control.counters import Severity, counter_entry, explain_counter
 from iswitch.control.registers import JobStatus
+from iswitch.control.switch_info import SwitchInfo
 from iswitch.tools.path_checks import Finding, Mark
 from iswitch.wire import JobState
 
@@ -22,11 +22,12 @@ _PORT_COLUMNS = {
 """The port counters that each column of `port_table` adds up."""
 
 
-def summary(address: str, config: Config) -> str:
+def summary(address: str, info: SwitchInfo) -> str:
     """Return one sentence on what a switch was built with."""
     return (
-        f"iswitch at {address}: {config.ports} ports, {config.bus_bits} bit bus, {config.jobs} jobs of up to "
-        f"{config.members} workers, window {config.window} segments of up to {config.elements} elements"
+        f"iswitch at {address}: {info.ports} ports, {info.bus_bits} bit bus, {info.jobs} jobs of up to "
+        f"{info.members} workers, window {info.window} segments of up to {info.elements} elements "
+        f"({info.uplink_elements} in a tree of switches)"
     )
 
 

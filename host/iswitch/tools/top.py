@@ -13,9 +13,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from iswitch.config import Config
 from iswitch.control.client import Control
 from iswitch.control.counters import Severity, counter_entry
+from iswitch.control.switch_info import SwitchInfo
 from iswitch.errors import SwitchUnreachableError
 from iswitch.serial import serial_distance
 from iswitch.tools.snapshot import Snapshot, read_snapshot
@@ -28,20 +28,20 @@ _SILENT_S = 5.0
 """A member that a job waits for is shown in red if it has been silent for longer."""
 
 
-def frame(address: str, config: Config, before: Snapshot, now: Snapshot) -> Group:
+def frame(address: str, info: SwitchInfo, before: Snapshot, now: Snapshot) -> Group:
     """Return one update for a terminal of 80 columns, with the rates between two snapshots."""
     seconds = max(now.time_s - before.time_s, 1e-9)
     rates = {name: (count - before.counters[name]) % 2**32 / seconds for name, count in now.counters.items()}
     received, sent = (
-        sum(rates[f"port{port}.{name}"] for port in range(config.ports)) for name in ("RX_FRAMES", "TX_FRAMES")
+        sum(rates[f"port{port}.{name}"] for port in range(info.ports)) for name in ("RX_FRAMES", "TX_FRAMES")
     )
     head = Text.assemble(
         (f"iswitch {address}", "bold"),
-        f"  {config.ports} ports, {config.bus_bits} bits, window {config.window}\n",
+        f"  {info.ports} ports, {info.bus_bits} bits, window {info.window}\n",
         f"per second: frames in {_short(received)}, out {_short(sent)}; contributions {_short(rates['ADDED'])}; "
         f"results {_short(rates['RESULTS'])}",
     )
-    parts: list[Table | Text] = [head, Text(), _jobs(config, before, now, seconds), Text()]
+    parts: list[Table | Text] = [head, Text(), _jobs(info, before, now, seconds), Text()]
     if now.jobs:
         parts += [_members(now), Text()]
     return Group(*parts, _drops(now, rates))
@@ -62,7 +62,7 @@ def _table(*columns: str, right: tuple[str, ...], widest: str) -> Table:
     return table
 
 
-def _jobs(config: Config, before: Snapshot, now: Snapshot, seconds: float) -> Table:
+def _jobs(info: SwitchInfo, before: Snapshot, now: Snapshot, seconds: float) -> Table:
     table = _table(
         "job",
         "state",
@@ -89,8 +89,8 @@ def _jobs(config: Config, before: Snapshot, now: Snapshot, seconds: float) -> Ta
             ", ".join(map(str, awaited)),
             style=style,
         )
-    free = config.jobs - len(now.jobs)
-    table.caption, table.caption_justify = f"{free} of {config.jobs} jobs free", "left"
+    free = info.jobs - len(now.jobs)
+    table.caption, table.caption_justify = f"{free} of {info.jobs} jobs free", "left"
     return table
 
 
@@ -165,8 +165,8 @@ def _short(number: float) -> str:
 def watch(control: Control, address: str, console: Console, *, interval_s: float = 1.0) -> None:
     """Show an update each `interval_s` seconds until the user presses q or Ctrl-C. While the switch does not answer,
     show the error below the last update."""
-    config = control.config()
-    before = read_snapshot(control, config)
+    info = control.switch_info()
+    before = read_snapshot(control, info)
     shown: Group | Text = Text("...")
     with (
         contextlib.suppress(KeyboardInterrupt),
@@ -175,8 +175,8 @@ def watch(control: Control, address: str, console: Console, *, interval_s: float
     ):
         while wait_for_key(interval_s) != "q":
             try:
-                now = read_snapshot(control, config, before)
-                shown, before = frame(address, config, before, now), now
+                now = read_snapshot(control, info, before)
+                shown, before = frame(address, info, before, now), now
                 live.update(shown, refresh=True)
             except SwitchUnreachableError as error:
                 live.update(Group(shown, Text(str(error), style="bold red")), refresh=True)

@@ -51,7 +51,9 @@ from iswitch.wire.frames import (
     ResultFlag,
     Type,
     flag_bit,
+    longest_frame_bytes,
     ones_complement_sum,
+    uplink_elements,
     version_type,
 )
 from iswitch.wire.registers import (
@@ -129,11 +131,13 @@ __all__ = [
     "VIEWED_MEMBERS",
     "VIEWED_SLOTS",
     "flag_bit",
+    "longest_frame_bytes",
     "have_view_register",
     "job_view_register",
     "member_view_register",
     "ones_complement_sum",
     "port_counter_register",
     "slot_view_register",
+    "uplink_elements",
     "version_type",
 ]

@@ -35,7 +35,9 @@ __all__ = [
     "UPLINK_TAIL",
     "VERSION",
     "flag_bit",
+    "longest_frame_bytes",
     "ones_complement_sum",
+    "uplink_elements",
     "version_type",
 ]
 
@@ -189,6 +191,34 @@ TAIL_BYTES = TAIL.itemsize
 UPLINK_TAIL = np.dtype([("tainted", "<u4"), *TAIL.descr])
 """Behind an uplink's payload. `tainted`: set of ranks. `flags`: `ResultFlag.PARTIAL` if the sum lacks a member below
 this switch for which the slot waited."""
+
+
+def longest_frame_bytes(elements: int) -> int:
+    """Return the longest frame that a switch accepts, in bytes without the FCS.
+
+    Parameters
+    ----------
+    elements : int
+        The most 4-byte elements in a segment of that switch.
+
+    Returns
+    -------
+    int
+        The size of its longest result, but at least that of an MTU of 1,500 bytes with a VLAN tag.
+    """
+    return max(1518, FRAME_BYTES + 4 * elements + TAIL_BYTES)
+
+
+def uplink_elements(elements: int) -> int:
+    """Return the most elements in a segment of a job in a tree: an uplink carries 8 bytes for each.
+
+    Parameters
+    ----------
+    elements : int
+        The most 4-byte elements in a segment of each switch of the tree.
+    """
+    return min(elements, (longest_frame_bytes(elements) - FRAME_BYTES - UPLINK_TAIL.itemsize) // 8)
+
 
 for _record, _size in ((HEADER, 22), (FRAME, 64), (TAIL, 4), (UPLINK_TAIL, 8)):
     if _record.itemsize != _size:

@@ -1,12 +1,14 @@
-"""Configuration, counters and jobs, read from the golden switch over a socket."""
+"""Sizes, counters and jobs, read from the golden switch over a socket."""
 
-from dataclasses import replace
+from dataclasses import fields
 
+import numpy as np
 import pytest
 
 from iswitch import IswitchError, Worker
 from iswitch.config import Config, Replay
 from iswitch.control.registers import RegisterReader
+from iswitch.control.switch_info import SwitchInfo
 from iswitch.wire import JobState, Outcome, PortCounter, Stat
 from iswitch.wire.replay import Fate
 from sim.bench.udp_model import UdpModel
@@ -20,10 +22,20 @@ def model():
         yield made
 
 
-def test_the_configuration_is_what_the_switch_was_built_with(control):
-    found = control.config()
-    assert replace(found, replay=None) == replace(CONFIG, replay=None)
-    assert replace(found.replay, phased=CONFIG.replay.phased) == CONFIG.replay == found.replay
+def test_the_sizes_are_those_the_switch_was_built_with(control):
+    assert control.switch_info() == SwitchInfo(
+        **{field.name: getattr(CONFIG, field.name) for field in fields(SwitchInfo)}
+    )
+
+
+def test_every_switch_that_can_be_built_can_be_joined():
+    """The driver knows neither `queue_bytes` nor other build parameters, on which the limits of the sizes depend."""
+    large = Config(elements=2216, queue_bytes=32768)
+    with UdpModel(large) as model, Worker(model.address(), world=1) as worker:
+        assert worker.elements == 2216 and worker.switch_info.uplink_elements == large.uplink_elements
+        array = np.arange(3000, dtype=np.float32)
+        worker.allreduce(array)
+        assert np.array_equal(array, np.arange(3000))
 
 
 def test_counters_have_the_names_of_the_wire(control):
@@ -43,4 +55,4 @@ def test_a_job_is_reported_while_it_exists(model, control):
 def test_another_device_is_an_error(control, monkeypatch):
     monkeypatch.setattr(RegisterReader, "registers", lambda self, first, count: [0] * count)
     with pytest.raises(IswitchError, match="answers as 0x00000000, version 0, but an iswitch of version 1 answers as"):
-        control.config()
+        control.switch_info()

@@ -4,8 +4,8 @@ import io
 
 from rich.console import Console
 
-from iswitch.config import Config
 from iswitch.control.registers import JobStatus
+from iswitch.control.switch_info import SwitchInfo
 from iswitch.tools.path_checks import Finding, Mark
 from iswitch.tools.tables import counter_table, finding_lines, job_table, port_table, summary
 from iswitch.wire import JobState, PortCounter
@@ -23,7 +23,11 @@ def row(shown, first):
 
 
 def test_the_summary_has_the_sizes_of_the_switch():
-    assert summary("s:1", Config(ports=2, jobs=4)).startswith("iswitch at s:1: 2 ports, 256 bit bus, 4 jobs of up to 8")
+    info = SwitchInfo(ports=2, bus_bits=256, members=8, jobs=4, window=64, elements=352)
+    assert summary("s:1", info) == (
+        "iswitch at s:1: 2 ports, 256 bit bus, 4 jobs of up to 8 workers, window 64 segments of up to 352 elements "
+        "(180 in a tree of switches)"
+    )
 
 
 def test_a_job_that_does_not_exist_is_free():
