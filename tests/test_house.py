@@ -360,8 +360,8 @@ def test_docs_stats():
 
 
 def test_docs_port_counters():
-    row = line(f"| {Register.PORT_COUNTERS} + 8 p + k |")
-    assert port_counter_register(1, PortCounter(0)) == Register.PORT_COUNTERS + 8
+    row = line(f"| {Register.PORT_COUNTERS} + 16 p + k |")
+    assert port_counter_register(1, PortCounter(0)) == Register.PORT_COUNTERS + 16
     for counter, meaning in {
         PortCounter.RX_ERROR: "frames with a bad FCS",
         PortCounter.RX_RUNT: "runts",

@@ -19,17 +19,15 @@ __all__ = ["BANK", "ChoiceBank", "Counters", "EventBank"]
 BANK = 8
 """Registers in a group; every group begins at a multiple of it."""
 
-OUTCOMES = Register.STATS - Register.OUTCOMES
-"""Registers of the outcomes, a power of two."""
-
-FATES = 2 * BANK
-"""Registers of the replay service's fates."""
-
-for counted, name, places in ((Outcome, "outcomes", OUTCOMES), (Fate, "fates", FATES)):
-    if max(counted) >= places:
-        raise ValueError(f"Counters {name} must be below {places}, not {max(counted)}")
+if max(Fate) >= Register.REPLAY - Register.REPLAY_FATES:
+    raise ValueError(f"Counters fates must be below {Register.REPLAY - Register.REPLAY_FATES}, not {max(Fate)}")
 if STALENESS_MAX >= BANK:
     raise ValueError(f"Counters ages must be below {BANK}, not {STALENESS_MAX}")
+
+
+def whole_groups(count: int) -> int:
+    """Return how many registers the groups have that hold `count` counters."""
+    return -(-count // BANK) * BANK
 
 
 def sweep(m, depth: int, swept):
@@ -212,13 +210,11 @@ class Counters(wiring.Component):
             about = {register: getattr(c.replay, register.name.lower()) for register in ReplayRegister}
             show([Register.REPLAY], 2 * BANK, self._constant(m, about, 2 * BANK, "about"))
 
-        # Outcomes, ages and fates are numbered as their registers are, so the lower bits of an address are the number.
-        outcomes = self._choice(m, banks, "outcomes", OUTCOMES, self.decided, self.outcome + Register.OUTCOMES)
-        show(range(Register.OUTCOMES, Register.OUTCOMES + OUTCOMES, BANK), BANK, outcomes)
+        self._choices(m, banks, show, Register.OUTCOMES, len(Outcome), self.decided, self.outcome)
         if c.staleness:
-            show([Register.AGES], BANK, self._choice(m, banks, "ages", BANK, self.claimed, self.age))
+            self._choices(m, banks, show, Register.AGES, BANK, self.claimed, self.age)
         if c.replay:
-            show([Register.REPLAY_FATES], FATES, self._choice(m, banks, "fates", FATES, self.fated, self.fate))
+            self._choices(m, banks, show, Register.REPLAY_FATES, len(Fate), self.fated, self.fate)
 
         events = {
             Register.STATS + stat: self.flushed if stat == Stat.TERMS_FLUSHED else self.stats[stat] for stat in Stat
@@ -235,7 +231,7 @@ class Counters(wiring.Component):
         m.d.comb += bank.events.as_value().eq(happened)
         banks.append(bank)
         for number, block in enumerate(self.blocks):
-            with m.If(self.address[3:8] == block % 32):
+            with m.If(self.address[3:][: max(self.blocks).bit_length()] == block):
                 m.d.comb += bank.address.eq(BANK * number + self.address[:3])
         show([BANK * block for block in self.blocks], BANK, bank.value)
         m.d.comb += [self.value.eq(reduce(or_, shown)), self.wiped.eq(Cat(bank.wiped for bank in banks).all())]
@@ -246,9 +242,16 @@ class Counters(wiring.Component):
         m.d.sync += shown.eq(Array(numbers.get(k, 0) for k in range(registers))[self.address[: ceil_log2(registers)]])
         return shown
 
-    def _choice(self, m, banks: list[ChoiceBank | EventBank], name: str, choices: int, happens, choice):
-        m.submodules[name] = bank = ChoiceBank(choices)
+    def _choices(self, m, banks: list[ChoiceBank | EventBank], show, first: Register, count: int, happens, choice):
+        """Add and show a bank of `count` counters from the register `first` on.
+
+        `first` is a multiple of the power of two above `count`, so the lower bits of an address are the choice.
+        """
+        registers = whole_groups(count)
+        if first % (1 << ceil_log2(registers)):
+            raise ValueError(f"Counters {first!r} must begin at a multiple of {1 << ceil_log2(registers)}")
+        m.submodules[first.name.lower()] = bank = ChoiceBank(registers)
         banks.append(bank)
         m.d.sync += [bank.happens.eq(happens), bank.choice.eq(choice)]
         m.d.comb += bank.address.eq(self.address)
-        return bank.value
+        show(range(first, first + registers, BANK), BANK, bank.value)

@@ -10,11 +10,11 @@ from iswitch.wire import (
     REGISTERS_PER_READ,
     Outcome,
     PortCounter,
-    Register,
     Type,
     have_view_register,
     job_view_register,
     member_view_register,
+    port_counter_register,
     slot_view_register,
 )
 from sim.emulator.compile import Design
@@ -129,10 +129,7 @@ class Pair:
         page by page."""
         reader = Client.numbered(99, port=0)
         c = self.config
-        rows = [
-            *range(0, Register.PORT_COUNTERS + 8 * c.ports, REGISTERS_PER_READ),
-            *range(Register.REPLAY_FATES, Register.REPLAY + 16, REGISTERS_PER_READ),
-        ]
+        rows = [*range(0, port_counter_register(c.ports, PortCounter(0)), REGISTERS_PER_READ)]
         for job in range(c.jobs):
             rows += [
                 job_view_register(job),

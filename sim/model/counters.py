@@ -1,7 +1,7 @@
 """The switch's counters, by name and as registers. Section 5 of `docs/protocol.md`."""
 
 from iswitch.config import Config
-from iswitch.wire import MAGIC, STALENESS_MAX, VERSION, Outcome, PortCounter, Register, Stat
+from iswitch.wire import MAGIC, STALENESS_MAX, VERSION, Outcome, PortCounter, Register, Stat, port_counter_register
 from iswitch.wire.replay import Fate
 from sim.model.replay.service import Service
 
@@ -47,7 +47,7 @@ class Counters:
             (Register.OUTCOMES, self.outcomes),
             (Register.STATS, self.stats),
             (Register.AGES, self.ages),
-            (Register.PORT_COUNTERS, [count for port in self.ports for count in port]),
+            *((port_counter_register(port, PortCounter(0)), counts) for port, counts in enumerate(self.ports)),
         ]
         if service:
             blocks += [(Register.REPLAY_FATES, service.fates), (Register.REPLAY, service.registers())]

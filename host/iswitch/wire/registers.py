@@ -11,6 +11,7 @@ __all__ = [
     "MAGIC",
     "MEMBER_VIEW",
     "Outcome",
+    "PORT_COUNTERS",
     "PortCounter",
     "Register",
     "SILENCE_TICK_US",
@@ -30,6 +31,8 @@ MAGIC = 0x54575349
 """First register, "ISWT" in memory order."""
 VIEWED_JOBS, VIEWED_MEMBERS, VIEWED_SLOTS = 16, 32, 1 << 13
 """The addresses of the views leave room for this many jobs, members of a job and slots of a job in any switch."""
+PORT_COUNTERS = 16
+"""The addresses of each port's counters, of which the first ones are used."""
 SILENCE_TICK_US = 1 << 14
 """Unit of a member's time of silence, which is counted modulo 2^16 (18 minutes)."""
 
@@ -111,12 +114,12 @@ class Register(IntEnum):
     JOBS = 5
     WINDOW = 6
     ELEMENTS = 7
-    OUTCOMES = 8
-    STATS = 40
-    AGES = 56
-    PORT_COUNTERS = 64
-    REPLAY_FATES = 224
-    REPLAY = 240
+    AGES = 32
+    OUTCOMES = 64
+    STATS = 128
+    REPLAY_FATES = 192
+    REPLAY = 224
+    PORT_COUNTERS = 256
     JOBS_VIEW = 1 << 10
     HAVE_VIEW = 1 << 11
     MEMBERS_VIEW = 1 << 12
@@ -125,8 +128,8 @@ class Register(IntEnum):
 
 for _counters, _first, _end in (
     (Outcome, Register.OUTCOMES, Register.STATS),
-    (Stat, Register.STATS, Register.AGES),
-    (PortCounter, Register.PORT_COUNTERS, Register.REPLAY_FATES),
+    (Stat, Register.STATS, Register.REPLAY_FATES),
+    (PortCounter, Register.PORT_COUNTERS, Register.PORT_COUNTERS + PORT_COUNTERS),
 ):
     if len(_counters) > _end - _first:
         raise ImportError(f"{_counters.__name__} has {len(_counters)} counters, but {_end - _first} addresses")
@@ -134,7 +137,7 @@ for _counters, _first, _end in (
 
 def port_counter_register(port: int, counter: PortCounter) -> int:
     """Return the register address of one port's counter."""
-    return Register.PORT_COUNTERS + port * len(PortCounter) + counter
+    return Register.PORT_COUNTERS + port * PORT_COUNTERS + counter
 
 
 def job_view_register(job: int) -> int:

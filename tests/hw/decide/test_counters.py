@@ -17,7 +17,9 @@ from sim.bench.stream import Bench
 CONFIG = Config(ports=3, bus_bits=64, members=5, jobs=4, window=8, elements=34, queue_bytes=4096)
 CONSTANTS = {0: 0x54575349, 1: 1, 2: 3, 3: 64, 4: 5, 5: 4, 6: 8, 7: 34}
 """As docs/protocol.md section 5 says."""
-END = 64 + 8 * CONFIG.ports
+AGES, OUTCOMES, STATS, FLUSHED, PORT, PORT_PLACES = 32, 64, 128, 133, 256, 16
+END = PORT + PORT_PLACES * CONFIG.ports
+PORT_REGISTERS = [PORT + PORT_PLACES * port + event for port in range(CONFIG.ports) for event in PortCounter]
 
 
 async def registers(ctx, dut, addresses=range(END + 40)):
@@ -61,28 +63,28 @@ def test_each_event_counts_at_its_address():
             ctx.set(dut.port_events[port][event], 1)
             await ctx.tick().repeat(k + 1)
             ctx.set(dut.port_events[port][event], 0)
-            expected[64 + 8 * port + event] = k + 1
+            expected[PORT + PORT_PLACES * port + event] = k + 1
         for stat in Stat:
             if stat == Stat.TERMS_FLUSHED:
                 continue
             ctx.set(dut.stats[stat], 1)
             await ctx.tick().repeat(stat + 30)
             ctx.set(dut.stats[stat], 0)
-            expected[40 + stat] = stat + 30
+            expected[STATS + stat] = stat + 30
         for age in range(8):
             ctx.set(dut.age, age)
             await ctx.tick()  # nothing was claimed
             ctx.set(dut.claimed, 1)
             await ctx.tick().repeat(age + 5)
             ctx.set(dut.claimed, 0)
-            expected[56 + age] = age + 5
+            expected[AGES + age] = age + 5
         for outcome in Outcome:
             ctx.set(dut.outcome, outcome)
             await ctx.tick()  # nothing was decided
             ctx.set(dut.decided, 1)
             await ctx.tick().repeat(outcome + 2)
             ctx.set(dut.decided, 0)
-            expected[8 + outcome] = outcome + 2
+            expected[OUTCOMES + outcome] = outcome + 2
         assert await registers(ctx, dut) == expected
 
     run(bench)
@@ -94,7 +96,7 @@ def test_terms_flushed_are_added_up():
             ctx.set(dut.flushed, terms)
             await ctx.tick()
         ctx.set(dut.flushed, 0)
-        assert await registers(ctx, dut) == CONSTANTS | {45: 5}
+        assert await registers(ctx, dut) == CONSTANTS | {FLUSHED: 5}
 
     run(bench)
 
@@ -116,14 +118,14 @@ def test_all_events_at_once():
         for stat in Stat:
             ctx.set(dut.stats[stat], 0)
         ctx.set(dut.flushed, 0)
-        assert await registers(ctx, dut) == CONSTANTS | {8: 1} | {40 + stat: 1 for stat in Stat} | {
-            at: 1 for at in range(64, END)
+        assert await registers(ctx, dut) == CONSTANTS | {OUTCOMES: 1} | {STATS + stat: 1 for stat in Stat} | {
+            at: 1 for at in PORT_REGISTERS
         }
 
     run(bench)
 
 
-@pytest.mark.parametrize("start", range(36, 48))
+@pytest.mark.parametrize("start", range(STATS - 4, STATS + 8))
 def test_nothing_is_lost_when_everything_happens_in_every_cycle_beside_reads(start):
     """The few bits of what is pending must last for the longest turn of a walk."""
 
@@ -142,9 +144,12 @@ def test_nothing_is_lost_when_everything_happens_in_every_cycle_beside_reads(sta
         for signal in (*everything, dut.flushed):
             ctx.set(signal, 0)
         expected = (
-            CONSTANTS | {8: cycles} | {40 + stat: cycles for stat in Stat} | {at: cycles for at in range(64, END)}
+            CONSTANTS
+            | {OUTCOMES: cycles}
+            | {STATS + stat: cycles for stat in Stat}
+            | {at: cycles for at in PORT_REGISTERS}
         )
-        assert await registers(ctx, dut) == expected | {45: 2 * cycles}
+        assert await registers(ctx, dut) == expected | {FLUSHED: 2 * cycles}
 
     run(bench)
 
@@ -155,7 +160,7 @@ def test_a_register_read_again_and_again_shows_every_event_at_once():
             ctx.set(dut.stats[0], 1)
             await ctx.tick()
             ctx.set(dut.stats[0], 0)
-            assert await registers(ctx, dut, [40]) == {40: count}
+            assert await registers(ctx, dut, [STATS]) == {STATS: count}
 
     run(bench)
 
@@ -195,8 +200,8 @@ def test_what_happens_while_the_counters_are_wiped_is_counted():
         for signal in every:
             ctx.set(signal, 0)
         assert cycles == 8 * (2 + CONFIG.ports) + 1
-        counted = {40 + stat: cycles for stat in Stat if stat != Stat.TERMS_FLUSHED} | {
-            at: cycles for at in range(64, END)
+        counted = {STATS + stat: cycles for stat in Stat if stat != Stat.TERMS_FLUSHED} | {
+            at: cycles for at in PORT_REGISTERS
         }
         assert await registers(ctx, dut) == CONSTANTS | counted
 
@@ -211,12 +216,12 @@ def random_events(counters, cycles=1500):
 
     async def bench(ctx, dut):
         kinds = [
-            (signal, 64 + 8 * port + event, 1)
+            (signal, PORT + PORT_PLACES * port + event, 1)
             for port in range(CONFIG.ports)
             for event, signal in enumerate(dut.port_events[port])
         ]
-        kinds += [(signal, 40 + stat, 1) for stat, signal in enumerate(dut.stats) if stat != Stat.TERMS_FLUSHED] + [
-            (dut.flushed, 45, 2)
+        kinds += [(signal, STATS + stat, 1) for stat, signal in enumerate(dut.stats) if stat != Stat.TERMS_FLUSHED] + [
+            (dut.flushed, FLUSHED, 2)
         ]
         chance = {at: rng.choice(busy) for _, at, _ in kinds}
         counted = [dict(CONSTANTS)] * 3
@@ -232,9 +237,9 @@ def random_events(counters, cycles=1500):
             ctx.set(dut.decided, decided)
             ctx.set(dut.age, age)
             ctx.set(dut.claimed, claimed)
-            happened[8 + outcome] = happened.get(8 + outcome, 0) + decided
-            happened[56 + age] = happened.get(56 + age, 0) + claimed
-            address = rng.choice([rng.randrange(END), 40, 64, 8])
+            happened[OUTCOMES + outcome] = happened.get(OUTCOMES + outcome, 0) + decided
+            happened[AGES + age] = happened.get(AGES + age, 0) + claimed
+            address = rng.choice([rng.randrange(END), STATS, PORT, OUTCOMES])
             ctx.set(dut.address, address)
             await ctx.tick()
             assert ctx.get(dut.value) == counted[-2].get(address, 0), (cycle, address)
@@ -277,8 +282,8 @@ def test_counters_wrap(monkeypatch):
     async def bench(ctx, dut):
         choices, _, events = made
         await ctx.tick().repeat(8)  # neither of the first two is being visited
-        ctx.set(choices.data[16], 2**32 - 1)
-        ctx.set(choices.data[17], 2**32 - 1)
+        ctx.set(choices.data[8], 2**32 - 1)
+        ctx.set(choices.data[9], 2**32 - 1)
         upper = events.data[0].shape()["high"].shape
         for at in (0, 1):
             ctx.set(events.data[at].high, 2**upper - 1)
@@ -288,15 +293,16 @@ def test_counters_wrap(monkeypatch):
             ctx.set(dut.stats[0], 1)
             await ctx.tick()
         ctx.set(dut.stats[0], 0)
-        assert await registers(ctx, dut, [16, 17, 40, 41]) == {17: 2**32 - 1, 41: (2**upper - 1) << 32 - upper}
+        shown = await registers(ctx, dut, [OUTCOMES + 8, OUTCOMES + 9, STATS, STATS + 1])
+        assert shown == {OUTCOMES + 9: 2**32 - 1, STATS + 1: (2**upper - 1) << 32 - upper}
 
     run(bench)
 
 
-@pytest.mark.parametrize("address", [0, 5, 8])
+@pytest.mark.parametrize("address", [0, 5, OUTCOMES])
 def test_value_is_one_cycle_behind_its_address(address):
     async def bench(ctx, dut):
-        ctx.set(dut.address, 500)
+        ctx.set(dut.address, 700)
         await ctx.tick()
         ctx.set(dut.address, address)
         assert ctx.get(dut.value) == 0

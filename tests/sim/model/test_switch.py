@@ -647,7 +647,7 @@ def test_read_returns_the_registers():
     assert read(Register.MAGIC) == [MAGIC, 1, 4, 256, 4, 2, 2, 16]
     assert read(Register.OUTCOMES)[:5] == [0, 0, 0, 0, 5]
     assert read(Register.PORT_COUNTERS) == [0, 0, 0, 0, 0, 0, 4, 5]
-    assert read(33) == read(2**32 - 8) == read(64 + 8 * 4) == [0] * 8
+    assert read(40) == read(2**32 - 8) == read(256 + 16 * 4) == [0] * 8
     assert read(2**32 - 1)[1] == MAGIC
 
 
