@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.bridge.host_requests import HostRequests
 from hw.bridge.mac_table import MacTable
+from hw.bridge.spoofing import SpoofDetector
 from hw.interface.headers import Headers
 from hw.interface.host_reply import HostReply
 from iswitch.config import Config
@@ -28,12 +29,13 @@ class Route(data.StructLayout):
 class Forwarder(wiring.Component):
     """Computes the `Route` of each frame, should it be an ordinary one, and learns the sender of every frame.
 
-    A frame to the switch itself is answered or dropped. A frame to a reserved address, or to a station behind the port
-    that received it, is dropped. A frame to a known station leaves by that station's port, all others by all ports but
-    the one that received them (IEEE 802.1D, 7.7).
+    A frame whose source is the switch itself is dropped. A frame to the switch is answered or dropped. A frame to a
+    reserved address, or to a station behind the port that received it, is dropped. A frame to a known station leaves by
+    that station's port, all others by all ports but the one that received them (IEEE 802.1D, 7.7).
 
-    `route` is valid from 2 cycles after `lookup`, until 1 cycle after the next. `lookup` may be 1 in every other cycle,
-    once `wiped` is 1. `headers` is read with `lookup`. `busy`: see `MacTable`.
+    `route` is valid from 2 cycles after `lookup`, until 1 cycle after the next. `spoofed` (the source is the switch)
+    and `group_source` (see `SpoofDetector`) are valid from 1 cycle after `lookup`, up to the next. `lookup` may be 1 in
+    every other cycle, once `wiped` is 1. `headers` is read with `lookup`. `busy`: see `MacTable`.
     """
 
     def __init__(self, config: Config):
@@ -46,6 +48,8 @@ class Forwarder(wiring.Component):
                 "own_ip": In(32),
                 "now_us": In(32),
                 "route": Out(Route(config)),
+                "spoofed": Out(1),
+                "group_source": Out(1),
                 "wiped": Out(1),
                 "busy": Out(1),
             }
@@ -55,6 +59,7 @@ class Forwarder(wiring.Component):
         m = Module()
         m.submodules.table = table = MacTable(self.config)
         m.submodules.requests = requests = HostRequests()
+        m.submodules.spoofing = spoofing = SpoofDetector()
         frame, port = self.headers.frame, self.headers.arrival.port
         destination = frame.eth_dst.as_value()
         m.d.comb += [
@@ -67,6 +72,9 @@ class Forwarder(wiring.Component):
             requests.headers.eq(self.headers),
             requests.own_mac.eq(self.own_mac),
             requests.own_ip.eq(self.own_ip),
+            spoofing.frame.eq(frame),
+            spoofing.own_mac.eq(self.own_mac),
+            spoofing.own_ip.eq(self.own_ip),
             self.wiped.eq(table.wiped),
             self.busy.eq(table.busy),
         ]
@@ -78,9 +86,14 @@ class Forwarder(wiring.Component):
                 reserved.eq((destination[:40] == RESERVED) & (destination[44:] == 0)),
                 to_us.eq(destination == self.own_mac),
                 reply.eq(requests.reply),
+                reply.valid.eq(requests.reply.valid & ~spoofing.is_own),
+                self.spoofed.eq(spoofing.is_own),
+                self.group_source.eq(spoofing.is_group),
             ]
         m.d.comb += route.host_reply.eq(reply)
-        with m.If(reply.valid):
+        with m.If(self.spoofed):
+            m.d.comb += route.outcome.eq(Outcome.SPOOFED)
+        with m.Elif(reply.valid):
             m.d.comb += [route.outcome.eq(Outcome.ANSWERED), route.ports.eq(1 << ingress)]
         with m.Elif(to_us):
             m.d.comb += route.outcome.eq(Outcome.UNANSWERED)

@@ -56,7 +56,8 @@ class Checks(wiring.Component):
 
     `kind` is combinational. `fault`, `outcome` and `payload` follow the inputs by 1 cycle; one frame per cycle, without
     stalls. With `fault`, `outcome` names the first check that fails. A valid control message goes on to membership.
-    `payload` is the length of the elements in bytes, at four an element.
+    `payload` is the length of the elements in bytes, at four an element. `spoofed`: the frame's source is the switch
+    itself or a group.
     """
 
     def __init__(self, config: Config):
@@ -64,6 +65,7 @@ class Checks(wiring.Component):
         super().__init__(
             {
                 "headers": In(Headers),
+                "spoofed": In(1),
                 "job": In(job_row(config)),
                 "member": In(member_row(config)),
                 "fault": Out(1),
@@ -137,6 +139,7 @@ class Checks(wiring.Component):
             m.d.comb += payload_good.eq(ends_well & (payload != 0) & (payload[:2] == 0) & (payload[2:] <= job.elements))
         port_good, address_good = matches_sender(self.headers, member)
         checks = [
+            (~self.spoofed, Outcome.SPOOFED),
             (version_of(frame) == VERSION, Outcome.VERSION),
             (lengths, Outcome.LENGTH),
             (scan.ip_good, Outcome.IP_CHECKSUM),

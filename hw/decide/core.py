@@ -152,6 +152,7 @@ class Core(wiring.Component):
             forwarder.own_mac.eq(self.own_mac),
             forwarder.own_ip.eq(self.own_ip),
             forwarder.now_us.eq(self.now_us),
+            checks.spoofed.eq(forwarder.spoofed | forwarder.group_source),
         ]
         completed = membership.completed.valid & membership.completed.ready
         fault, outcome, ordinary = Signal(), Signal(Outcome), Signal()

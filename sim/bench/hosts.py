@@ -8,7 +8,7 @@ from iswitch.config import Config
 from iswitch.wire import ones_complement_sum
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, ordinary
 
-__all__ = ["BROADCAST", "Host", "Hosts", "arp_request", "crowd", "echo_request", "spoilt"]
+__all__ = ["BROADCAST", "Host", "Hosts", "arp_request", "crowd", "echo_request", "spoilt", "spoofed"]
 
 BROADCAST = b"\xff" * 6
 FRAME_BYTES_MOST = 1514
@@ -64,11 +64,19 @@ def spoilt(frame: bytes, at: int, bit: int = 0, *, again: bool = True) -> bytes:
     return summed(changed) if again and frame[12:14] == b"\x08\0" else changed
 
 
+def spoofed(host: Host, *, tags: tuple[str, ...] = (), arp: bool = False, ip: bytes = SWITCH_IP) -> bytes:
+    """Return a broadcast that names `ip` as its IPv4 source, behind VLAN tags with these EtherTypes."""
+    plain = arp_request(Host(host.mac, ip, host.port), host.ip)
+    if not arp:
+        plain = echo_request(Host(host.mac, ip, host.port), bytes(18), to=BROADCAST, ip=host.ip)
+    return plain[:12] + b"".join(bytes.fromhex(tag) + bytes(2) for tag in tags) + plain[12:]
+
+
 class Hosts:
     """Stations at the ports of a switch, some of them in one set of its table, which cannot hold them all.
 
     `frame` gives the next port and frame. The stations send frames to each other, to broadcast, to groups and to
-    unknown addresses, requests to the switch, near misses of requests, and they move.
+    unknown addresses, requests to the switch, near misses of requests, claim to be the switch, and they move.
     """
 
     def __init__(self, config: Config, rng: np.random.Generator) -> None:
@@ -84,7 +92,10 @@ class Hosts:
             host.port = int(rng.integers(self.ports))
         size = int(rng.choice([60, most, rng.integers(60, most + 1)]))
         kind = rng.random()
-        if kind < 0.6:
+        if kind < 0.02:
+            tags = ["8100", "88a8", "8100", "9100"][: rng.integers(4)]
+            frame = spoofed(host, tags=(*tags,), arp=bool(rng.random() < 0.5), ip=[SWITCH_IP, host.ip][rng.integers(2)])
+        elif kind < 0.6:
             frame = ordinary(other.mac, host.mac, size)
         elif kind < 0.85:
             frame = self.asked(host, other, size)

@@ -14,6 +14,7 @@ from iswitch.config import Config
 from iswitch.wire import ContributionFlag, Mode, Outcome, PortCounter, Reason, Stat, Type
 from sim.model.bridge.forwarder import MacTable, destinations
 from sim.model.bridge.responder import answer
+from sim.model.bridge.spoofing import is_group_source, is_spoofed
 from sim.model.control import ControlPlane
 from sim.model.decide import claims as claims_of
 from sim.model.decide import ring
@@ -22,7 +23,7 @@ from sim.model.decide.claims import Answer, Claims
 from sim.model.decide.job import Job, record_activity
 from sim.model.decide.slot import Step
 from sim.model.egress import compose
-from sim.model.ingress.parse import ADDRESS_BYTES, FLAT, parse
+from sim.model.ingress.parse import ADDRESS_BYTES, FLAT, is_ours, parse
 from sim.model.interface.message import Message, Source
 from sim.model.jobs import Frames
 from sim.model.numeric import lane
@@ -94,6 +95,8 @@ class Switch(ControlPlane):
 
     def handle_frame(self, port: int, frame: bytes, now_us: int) -> tuple[Outcome, Frames]:
         """Return the outcome of a frame that reached the core, and what it sends."""
+        if is_spoofed(frame, self.own) or is_ours(frame, self.own.ip) and is_group_source(frame):
+            return Outcome.SPOOFED, []
         types = (*self.types, Type.REQUEST) if self.service else self.types
         message = parse(port, frame, self.own.ip, types)
         if message == Outcome.ORDINARY:

@@ -177,6 +177,12 @@ COUNTERS: dict[str, Counter] = {
         "look for a wrong UDP port (26963 is right), or for a host that uses the switch as its router",
     ),
     "REPLAY": Counter(Severity.NORMAL, "requests passed to the replay service"),
+    "SPOOFED": Counter(
+        Severity.FAULT,
+        "frames with the switch's own MAC or IPv4 address as their source, or iswitch packets from a group address; "
+        "dropped",
+        "look for a host with the switch's address, for an attacker, or for a cable that leads back to the switch",
+    ),
     "RESULTS": Counter(Severity.NORMAL, "results completed"),
     "RESENT": Counter(
         Severity.NOTABLE,

@@ -71,6 +71,7 @@ class Outcome(IntEnum):
     HALTED = 28
     UNHELD = 29
     REPLAY = 30
+    SPOOFED = 31
 
 
 class Stat(IntEnum):

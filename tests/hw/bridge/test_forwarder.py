@@ -7,7 +7,7 @@ import hw.bridge.forwarder
 from hw.bridge.forwarder import Forwarder
 from iswitch.config import Config
 from iswitch.wire import Outcome, ones_complement_sum
-from sim.bench.hosts import Hosts
+from sim.bench.hosts import Hosts, arp_request, echo_request
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, ordinary
@@ -22,6 +22,10 @@ def check(component, *, seed: int, pauses: bool, count: int = 500) -> list[Outco
     rng = np.random.default_rng(seed)
     hosts, fates = Hosts(CONFIG, rng), []
     near = [
+        (0, SWITCH_MAC + SWITCH_MAC + frame[12:])
+        for frame in (echo_request(hosts.hosts[0], bytes(18)), arp_request(hosts.hosts[0], SWITCH_IP))
+    ]
+    near += [
         (0, ordinary(bytes.fromhex(to), hosts.hosts[0].mac))
         for to in ("0180c2000010", "0180c20000f0", "0180c2000100", "0080c2000000")
     ]
@@ -57,7 +61,14 @@ def check(component, *, seed: int, pauses: bool, count: int = 500) -> list[Outco
 @pytest.mark.parametrize("pauses", [False, True])
 def test_routes_are_the_models(pauses):
     fates = check(Forwarder, seed=1 + pauses, pauses=pauses)
-    assert set(fates) == {Outcome.ORDINARY, Outcome.FILTERED, Outcome.RESERVED, Outcome.ANSWERED, Outcome.UNANSWERED}
+    assert set(fates) == {
+        Outcome.ORDINARY,
+        Outcome.FILTERED,
+        Outcome.RESERVED,
+        Outcome.ANSWERED,
+        Outcome.UNANSWERED,
+        Outcome.SPOOFED,
+    }
 
 
 MUTANTS = [
@@ -72,6 +83,8 @@ MUTANTS = [
     ("~(1 << ingress)", "~0"),
     ("[ingress.eq(port), ", "["),
     ("m.Elif(table.known)", "m.Elif(0)"),
+    ("m.If(self.spoofed)", "m.If(0)"),
+    (" & ~spoofing.is_own", ""),
 ]
 
 

@@ -28,6 +28,7 @@ class Case:
         self.override = {}
         self.scan = {"ip_good": 1, "udp_good": 1}
         self.port = 3
+        self.spoofed = 0
         self.job = {
             "state": JobState.RUNNING,
             "epoch": 0x1234,
@@ -70,6 +71,7 @@ def attribute(**values):
 
 
 FAULTS = [
+    (Outcome.SPOOFED, "spoofed", attribute(spoofed=1)),
     (Outcome.VERSION, "version 0", spoil("frame", version_type=0)),
     (Outcome.VERSION, "version 2", spoil("frame", version_type=0x20)),
     (Outcome.LENGTH, "ip length", spoil("override", ip_length=59)),
@@ -116,6 +118,7 @@ def verdicts(cases, config=CONFIG):
                 (dut.member, member_row(config), case.member),
             ):
                 ctx.set(Value.cast(port), pack(shape, item))
+            ctx.set(dut.spoofed, case.spoofed)
             await ctx.tick()
             fault = ctx.get(dut.fault)
             found.append(
