@@ -201,6 +201,7 @@ class AsyncWorker(JobWorker):
             staleness=staleness,
             segments=self._layout.segments,
             nonce=self._nonce(),
+            job_token=self._transport.randbits(32),
             wanted=NO_MEMBER if rank is None else rank,
         )
         with self._joined(request, elastic=elastic) as membership:
@@ -548,7 +549,6 @@ class AsyncWorker(JobWorker):
         headers = received.headers[:vector_segments]
         self._digests.extend(number, headers["members"], received.sum)
         for rank in requests:  # their zeros do not belong to the mean
-            headers["count"] -= (headers["members"] >> np.uint32(rank) & 1).astype(np.uint16)
             headers["members"] &= np.uint32(~(1 << rank) & 0xFFFFFFFF)
         update = Update(
             number,

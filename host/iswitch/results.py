@@ -36,7 +36,7 @@ class Reduction:
     retransmissions : int
         Contributions that this worker retransmitted.
     headers : numpy.ndarray
-        `iswitch.wire.HEADER`, shape (segments,): the header of each segment's result.
+        `iswitch.wire.RESULT_HEADER`, shape (segments,): the header of each segment's result.
     flagged : bool
         True if the switch marked a segment as partial or tainted.
     """
@@ -50,7 +50,7 @@ class Reduction:
     @property
     def counts(self) -> np.ndarray:
         """uint16, shape (segments,): the number of workers in each segment's sum."""
-        return self.headers["count"]
+        return np.bitwise_count(self.member_masks).astype(np.uint16)
 
     @property
     def member_masks(self) -> np.ndarray:
@@ -65,7 +65,7 @@ class Reduction:
     @property
     def tainted(self) -> tuple[int, ...]:
         """Ranks that sent NaN, an infinity or an element out of range in at least one segment."""
-        return ranks_of(int(np.bitwise_or.reduce(self.headers["token"], initial=0)))
+        return ranks_of(int(np.bitwise_or.reduce(self.headers["tainted"], initial=0)))
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -98,11 +98,12 @@ class Reduction:
         values : numpy.ndarray
             float32, 1-D: the sum. Each segment is divided by the number of workers in it.
         """
-        count = int(self.counts[0])
-        if np.count_nonzero(self.counts == count) == len(self.counts):
+        counts = self.counts
+        count = int(counts[0])
+        if np.count_nonzero(counts == count) == len(counts):
             values /= np.float32(max(1, count))
         else:
-            values /= np.repeat(np.maximum(self.counts, 1).astype(np.float32), self.elements)[: values.size]
+            values /= np.repeat(np.maximum(counts, 1).astype(np.float32), self.elements)[: values.size]
 
     def report_problems(self, *, warn_missing: Sequence[int], number: int, rejected: str, on_taint: str) -> None:
         """Raise or warn if the result lacks workers or is tainted. The result itself is in place already.
@@ -154,7 +155,7 @@ class Reduction:
         rejected : str
             The values that the job rejects, as `rejected_values` returns them.
         """
-        segments = int(np.count_nonzero(self.headers["token"]))
+        segments = int(np.count_nonzero(self.headers["tainted"]))
         effect = f"lack {format_ranks(self.tainted)}" if set(self.tainted) <= set(self.missing) else "are NaN"
         return (
             f"{format_ranks(self.tainted)} sent {rejected} in {segments} of {len(self.headers)} segments. The sums "

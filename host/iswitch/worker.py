@@ -30,7 +30,7 @@ from iswitch.errors import (
     SwitchUnreachableError,
 )
 from iswitch.results import Reduction, rejected_values
-from iswitch.wire import DEADLINE_US_MAX, HEADER, NO_MEMBER, Format, Mode, Reason
+from iswitch.wire import DEADLINE_US_MAX, NO_MEMBER, RESULT_HEADER, Format, Mode, Reason
 from iswitch.wire.formats import JOB_FORMATS
 
 __all__ = ["Worker"]
@@ -213,6 +213,7 @@ class Worker(JobWorker):
             deadline_us=int(deadline_s * 1e6),
             evict_us=int(evict_s * 1e6),
             nonce=self._nonce(),
+            job_token=self._transport.randbits(32),
             wanted=NO_MEMBER if rank is None else rank,
         )
         with self._joined(request, elastic=elastic) as membership:
@@ -497,7 +498,9 @@ class Worker(JobWorker):
             return
 
         def join(remaining_s: float) -> Membership:
-            request = replace(self._ring.membership, nonce=self._nonce(), token=0)
+            request = replace(
+                self._ring.membership, nonce=self._nonce(), token=0, job_token=self._transport.randbits(32)
+            )
             return self._join(request, elastic=True, timeout_s=remaining_s)
 
         with self._keepalive:
@@ -594,7 +597,7 @@ class Worker(JobWorker):
                 recovery.needs_sync = self._admitted or within_sync
                 self._collectives += 1
             else:
-                headers, retransmissions, flagged, self._admitted = np.zeros(0, HEADER), 0, False, False
+                headers, retransmissions, flagged, self._admitted = np.zeros(0, RESULT_HEADER), 0, False, False
         return Reduction(self.world, self.elements, retransmissions, headers, flagged)
 
     def _reduce(self, values: np.ndarray, format: Format, all_members: bool) -> CollectiveResult:

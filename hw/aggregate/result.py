@@ -14,7 +14,7 @@ from hw.stream.checksum import fold_carries, sum_halves
 from hw.stream.packet import Packet
 from hw.stream.reduction import popcount
 from iswitch.config import Config
-from iswitch.wire import ADDRESSES, BROADCAST_MEMBER, HEADER, Type, version_type
+from iswitch.wire import ADDRESSES, BROADCAST_MEMBER, HEADER, RESULT_HEADER, Type, version_type
 
 __all__ = ["ResultComposer"]
 
@@ -166,14 +166,16 @@ class ResultComposer(wiring.Component):
             image.format_flags.eq(Cat(header.numeric, header.flags)),
             image.count.eq(known.count),
             image.members.eq(header.members),
-            image.token.eq(header.tainted),
+            image.token.eq(header.token),
         ]
+        result = data.View(layout(RESULT_HEADER), image.as_value())
+        with m.If(~known.grants & (~header.up if self.config.uplinks else 1)):
+            m.d.comb += result.tainted.eq(header.tainted)
         if self.config.uplinks:
             with m.If(header.up):
                 m.d.comb += [
                     image.version_type.eq(version_type(Type.UPLINK)),
                     image.member.eq(header.member),
-                    image.token.eq(header.token),
                     image.behind.eq(header.behind),
                 ]
         return image

@@ -189,6 +189,7 @@ class Checks(wiring.Component):
                 (~kind.parent_result | good, outcome)
                 for good, outcome in (
                     (job.up_running, Outcome.FORMING),
+                    (frame.token == job.up_job_token, Outcome.TOKEN),
                     (frame.epoch == job.epoch, Outcome.EPOCH),
                     (format_good, Outcome.FORMAT),
                     (payload_good, Outcome.LENGTH),

@@ -61,6 +61,7 @@ def build_parent_request(m, held: HeldFrame, reply, *, job, leaves, requests_par
         request_body.evict_us.eq(job.evict_us),
         request_body.key.eq(job.key),
         request_body.nonce.eq(job.up_nonce),
+        request_body.job_token.eq(job.job_token),
     ]
     with m.If(requests_parent | reports):
         m.d.comb += [

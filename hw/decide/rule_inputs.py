@@ -1,11 +1,13 @@
 """The inputs of the rules: the fields of a frame that checks, ring and claims decide on."""
 
 from amaranth.hdl import Array, Mux
+from amaranth.lib import data
 
 from hw.decide.held_frame import HeldFrame
 from hw.interface.headers import format_of, has_flag
+from hw.interface.layout import layout
 from hw.numeric.formats import format_of_job, is_rejected
-from iswitch.wire import FLAGS_SHIFT, ContributionFlag, ResultFlag
+from iswitch.wire import FLAGS_SHIFT, RESULT_FRAME, ContributionFlag, ResultFlag
 
 __all__ = ["connect_inputs"]
 
@@ -64,6 +66,6 @@ def connect_inputs(m, held: HeldFrame, parents, *, rows, checks, ring, claims):
         with m.If(kind.parent_result):
             m.d.comb += [
                 request.ranks.eq(frame.members),
-                request.tainted_ranks.eq(frame.token),
+                request.tainted_ranks.eq(data.View(layout(RESULT_FRAME), frame.as_value()).tainted),
                 request.partial.eq((frame.format_flags >> FLAGS_SHIFT & ResultFlag.PARTIAL) != 0),
             ]

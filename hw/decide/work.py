@@ -58,6 +58,7 @@ def _build_sum(m, held: HeldFrame, work, rows, membership, admitted, lowest):
         work.limit.eq(job.limit),
         work.result.job.eq(frame.job),
         work.result.epoch.eq(job.epoch),
+        work.result.token.eq(job.job_token),
         work.result.seq.eq(slot.seq),
         work.result.numeric.eq(slot.numeric),
         work.result.flags.eq(flags),
@@ -78,12 +79,12 @@ def _build_sum(m, held: HeldFrame, work, rows, membership, admitted, lowest):
             work.as_is.eq(leaf & (installs | (operation == Operation.RESEND))),
             work.result.up.eq(up),
             work.result.member.eq(job.up_member),
-            work.result.token.eq(job.up_token),
             work.result.behind.eq(slot.seq - lowest),
             work.result.partial.eq(partial),
         ]
         with m.If(up):
             m.d.comb += [
+                work.result.token.eq(job.up_token),
                 work.result.flags.eq(
                     Mux(is_retransmission, ContributionFlag.RETRANSMISSION, 0)
                     | Mux(slot.boundary, ContributionFlag.BOUNDARY, 0)
@@ -106,6 +107,7 @@ def _build_grant(m, held: HeldFrame, work, job):
         work.result.eq(0),
         work.result.job.eq(held.frame.job),
         work.result.epoch.eq(job.epoch),
+        work.result.token.eq(job.job_token),
         work.result.seq.eq(claim.base),
         work.result.members.eq(claim.members),
         work.result.recipients.eq(claim.receivers),

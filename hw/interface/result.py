@@ -11,9 +11,9 @@ __all__ = ["ResultHeader", "ResultMeta"]
 class ResultHeader(data.StructLayout):
     """The fields of a result's header, and the set of its `recipients`: members of `job`, and last the job's parent.
 
-    `length`: bytes of the payload at 4 bytes an element. `up`: it is an uplink; `member`, `token`, `behind` and
-    `partial`, which is in the tail, belong to uplinks only. A GRANT has length 0; `seq` is the base of the update,
-    `members` are those granted.
+    `length`: bytes of the payload at 4 bytes an element. `token`: the job's, in an uplink the switch's own at its
+    parent. `up`: it is an uplink; `member`, `behind` and `partial`, which is in the tail, belong to uplinks only. A
+    GRANT has length 0; `seq` is the base of the update, `members` are those granted.
     """
 
     def __init__(self, config: Config):
@@ -21,6 +21,7 @@ class ResultHeader(data.StructLayout):
             {
                 "job": range(config.jobs),
                 "epoch": 16,
+                "token": 32,
                 "seq": SEQ_BITS,
                 "numeric": 4,
                 "flags": 4,
@@ -28,7 +29,7 @@ class ResultHeader(data.StructLayout):
                 "tainted": config.members,
                 "recipients": config.members + config.uplinks,
                 "length": range(4 * config.elements + 1),
-                **({"up": 1, "member": 8, "token": 32, "behind": 16, "partial": 1} if config.uplinks else {}),
+                **({"up": 1, "member": 8, "behind": 16, "partial": 1} if config.uplinks else {}),
             }
         )
 

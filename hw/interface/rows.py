@@ -36,6 +36,7 @@ SETTINGS_FIELDS = (
     "evict_us",
     "staleness",
     "segments",
+    "job_token",
 )
 """Fields of a job that its creator sets, written once."""
 
@@ -73,6 +74,7 @@ def job_row(config: Config) -> data.StructLayout:
             "evict_us": 29,
             "staleness": range(config.staleness + 1),
             "segments": range(SEGMENTS_MAX if config.staleness else 1),
+            "job_token": 32,
             "live": config.members,
             "joining": config.members,
             "admitted": config.members,
@@ -84,6 +86,7 @@ def job_row(config: Config) -> data.StructLayout:
                     "up_nonce": 64,
                     "up_member": 8,
                     "up_token": 32,
+                    "up_job_token": 32,
                     "up_running": 1,
                     "up_reason": Reason,
                 }

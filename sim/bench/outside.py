@@ -13,7 +13,18 @@ from iswitch.control.client import Control
 from iswitch.driver.membership import Membership
 from iswitch.driver.packing import Packer, Payloads
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
-from iswitch.wire import FLAGS_SHIFT, HEADER, NO_MEMBER, TAIL_BYTES, ContributionFlag, Format, Mode, Type, version_type
+from iswitch.wire import (
+    FLAGS_SHIFT,
+    HEADER,
+    NO_MEMBER,
+    RESULT_HEADER,
+    TAIL_BYTES,
+    ContributionFlag,
+    Format,
+    Mode,
+    Type,
+    version_type,
+)
 
 __all__ = ["OutsideClient", "Sum"]
 
@@ -45,6 +56,7 @@ class OutsideClient:
             elements=config.elements,
             mode=Mode.QUARANTINE,
             nonce=transport.randbits(64) | 1,
+            job_token=transport.randbits(32),
             wanted=NO_MEMBER if rank is None else rank,
         )
         self.membership = self._control.join(wish, timeout_s=GIVE_UP_S)
@@ -118,9 +130,11 @@ class OutsideClient:
             datagram = self._buffer[at : min(at + segment_bytes, size)]
             if len(datagram) < HEADER.itemsize:
                 continue
-            header = datagram[: HEADER.itemsize].view(HEADER)[0]
+            header = datagram[: HEADER.itemsize].view(RESULT_HEADER)[0]
             index = (int(header["seq"]) - self._base) % 2**32
             if (header["version_type"], header["job"], header["epoch"]) != (version_type(Type.RESULT), m.job, m.epoch):
+                continue
+            if header["token"] != m.job_token:
                 continue
             if index < payloads.size and not held[index]:
                 row = payloads.rows[index] if index < len(payloads.rows) else payloads.last

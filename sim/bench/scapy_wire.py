@@ -72,7 +72,9 @@ class Control(Packet):
         LELongField("step", 0),
         LEIntField("address", 0),
         LEIntField("segments", 0),
-        StrFixedLenField("rest", bytes(16), 16),
+        XLEIntField("job_token", 0),
+        XLEIntField("challenge", 0),
+        StrFixedLenField("rest", bytes(8), 8),
     ]
 
 

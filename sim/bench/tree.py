@@ -164,8 +164,7 @@ def facts(replies: Sequence[Reply]) -> list[tuple[Any, ...]]:
         (
             reply.numbers.tolist(),
             int(reply.header["members"]),
-            int(reply.header["count"]),
-            int(reply.header["token"]),
+            int(reply.header["tainted"]),
             reply.flags & ~ResultFlag.RESENT,
             int(reply.header["member"]),
         )

@@ -23,9 +23,11 @@ from iswitch.wire import (
     IPV4_DONT_FRAGMENT,
     IPV4_VERSION_IHL,
     NO_MEMBER,
+    RESULT_FRAME,
     TAIL,
     TAIL_BYTES,
     UDP_PORT,
+    AckRegister,
     Action,
     ContributionFlag,
     Format,
@@ -76,8 +78,9 @@ def ordinary(eth_dst: bytes, eth_src: bytes, size: int = 60, eth_type: int = 0x8
 
 
 class Reply(NamedTuple):
-    """A parsed frame from the switch. `header` is the first 64 bytes as `FRAME`; `numbers` the payload of a result as
-    u32, `tail` its end; `ack` the body of an acknowledgement. Parts that a type does not have are None or empty."""
+    """A parsed frame from the switch. `header` is the first 64 bytes as `FRAME`, or `RESULT_FRAME`; `numbers` the
+    payload of a result as u32, `tail` its end; `ack` the body of an acknowledgement. Parts that a type does not have
+    are None or empty."""
 
     type: Type
     header: np.void
@@ -111,6 +114,8 @@ def parse(frame: bytes) -> Reply:
     if ones_complement_sum(udp[8:]) != 0xFFFF:
         raise ValueError("UDP payload must sum to zero in ones' complement")
     kind = Type(int(header["version_type"]) & 0xF)
+    if kind == Type.RESULT:
+        header = np.frombuffer(frame, RESULT_FRAME, 1)[0]
     payload = frame[FRAME_BYTES:]
     numbers, tail, ack = np.empty(0, "<u4"), None, None
     if kind == Type.RESULT:
@@ -125,8 +130,8 @@ class Client:
     """One worker.
 
     `port` is its switch port. `member`, `token`, `epoch`, `first_seq` and `window` come from acknowledgements (see
-    `take`). `number` is the last control number used. `ranks` is the Join's `members`: in a tree of switches, the
-    worker's global rank as a bit.
+    `take`). `job_token` is the one that the client proposes, afterwards the job's. `number` is the last control number
+    used. `ranks` is the Join's `members`: in a tree of switches, the worker's global rank as a bit.
     """
 
     def __init__(
@@ -150,6 +155,7 @@ class Client:
         self.format = Format.WINDOW64
         self.settings: dict[str, int] = {}
         self.ranks = 0
+        self.job_token = self.proposed_job_token = int.from_bytes(mac[2:], "big") ^ 0x4A6F6254
 
     @classmethod
     def numbered(cls, index: int, *, port: int | None = None, job: int = 0, key: int = 0x6B6579) -> "Client":
@@ -256,7 +262,9 @@ class Client:
                 "key": self.key,
             } | settings
             self.format = Format(self.settings["format"]) if 1 <= self.settings["format"] <= 4 else self.format
-        body = self.settings | {"nonce": self.nonce if nonce is None else nonce}
+        body = (
+            {"job_token": self.proposed_job_token} | self.settings | {"nonce": self.nonce if nonce is None else nonce}
+        )
         return self.control(
             Action.JOIN,
             body,
@@ -313,6 +321,7 @@ class Client:
             self.member, self.token, self.epoch = int(reply.header["member"]), token, int(reply.header["epoch"])
             self.first_seq, self.window = int(reply.ack["first_seq"]), int(reply.ack["window"])
             self.elements = int(reply.ack["elements"])
+            self.job_token = int(reply.ack["registers"][AckRegister.JOB_TOKEN])
         return reply
 
     def forget(self, nonce: int) -> None:

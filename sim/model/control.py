@@ -1,7 +1,7 @@
 """Control messages at one switch: Join, commands and READ. Section 4 of `docs/protocol.md`."""
 
 from iswitch.config import Config
-from iswitch.wire import REGISTERS_PER_READ, Action, JobState, Outcome, Reason, Standing
+from iswitch.wire import REGISTERS_PER_READ, AckRegister, Action, JobState, Outcome, Reason, Standing
 from sim.model.decide import claims as claims_of
 from sim.model.decide import random, views
 from sim.model.decide.command import execute
@@ -72,14 +72,18 @@ class ControlPlane(JobTable):
     def acknowledgement(self, message: Message, request: Request, verdict: Verdict, now_us: int) -> bytes:
         """Return the payload of the acknowledgement of a control message."""
         job, settings, index = verdict.job, verdict.job.settings, verdict.entry_index
-        is_read = request.action == Action.READ
+        registers = [0] * REGISTERS_PER_READ
+        if request.action == Action.READ:
+            registers = self.registers(request.address, now_us)
+        elif request.action == Action.JOIN and verdict.reason == Reason.DONE:
+            registers[AckRegister.JOB_TOKEN] = job.token
         return compose.ack(
             job=message.job,
             epoch=job.epoch,
             seq=message.seq,
             member=verdict.member,
             token=verdict.token,
-            registers=tuple(self.registers(request.address, now_us) if is_read else [0] * REGISTERS_PER_READ),
+            registers=tuple(registers),
             action=request.action,
             reason=verdict.reason,
             state=job.state,

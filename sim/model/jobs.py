@@ -81,6 +81,7 @@ class JobTable:
             flags=flags,
             members=contributors.ranks,
             tainted=contributors.tainted,
+            token=job.token,
             elements=elements,
         )
         return self.frames_to_members(job, receivers, payload)

@@ -200,7 +200,9 @@ class Switch(ControlPlane):
         """Return a GRANT for its receivers, or a REFUSE for the claimant."""
         job = self.jobs[message.job]
         if answer.type == Type.GRANT:
-            payload = compose.grant(job=message.job, epoch=job.epoch, base=answer.seq, members=answer.members)
+            payload = compose.grant(
+                job=message.job, epoch=job.epoch, base=answer.seq, members=answer.members, token=job.token
+            )
             return self.frames_to_members(job, answer.receivers, payload)
         payload = compose.refuse(
             job=message.job,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from iswitch.config import Config
-from iswitch.wire import ACK, NO_MEMBER, UDP_PORT, Action, JobState, Outcome, Reason
+from iswitch.wire import ACK, NO_MEMBER, UDP_PORT, AckRegister, Action, JobState, Outcome, Reason
 from sim.model.decide import random, tree
 from sim.model.decide.job import NO_JOB, Job, Verdict, live_ranks
 from sim.model.decide.ring import new_ring
@@ -55,6 +55,7 @@ class ParentMembership(NamedTuple):
     nonce: int
     member: int = NO_MEMBER
     token: int = 0
+    job_token: int = 0
     running: bool = False
     reason: Reason = Reason.DONE
 
@@ -139,6 +140,7 @@ class TreeMember(Switch):
                 action=action,
                 key=job.key,
                 nonce=above.nonce,
+                job_token=job.token,
                 **job.settings._asdict(),
             ),
         )
@@ -204,6 +206,7 @@ class TreeMember(Switch):
         if body["action"] == Action.LEAVE:
             self.end_job(number)
             return Outcome.CONTROL, []
+        job_token = int(body["registers"][AckRegister.JOB_TOKEN])
         is_new_token = message.token != above.token
         if reason != Reason.DONE:
             start_over = ParentMembership(above.nonce, reason=Reason.DONE if reason == Reason.TOKEN else reason)
@@ -211,7 +214,7 @@ class TreeMember(Switch):
         elif int(body["window"]) != self.config.window:
             self.above[number] = above._replace(reason=Reason.ELEMENTS)
         elif is_new_token and not above.running:
-            self.above[number] = ParentMembership(above.nonce, message.member, message.token)
+            self.above[number] = ParentMembership(above.nonce, message.member, message.token, job_token)
             return Outcome.CONTROL, self.request_parent(number)
         elif not is_new_token and body["state"] == JobState.RUNNING:
             self.adopt_epoch(number, message.epoch, int(body["first_seq"]))

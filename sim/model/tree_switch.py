@@ -233,6 +233,8 @@ class TreeSwitch(TreeMember):
         number, job, length = message.job, self.jobs[message.job], len(message.payload) - TAIL_BYTES
         if not self.above[number].running:
             return Outcome.FORMING, []
+        if message.token != self.above[number].job_token:
+            return Outcome.TOKEN, []
         if message.epoch != job.epoch:
             return Outcome.EPOCH, []
         if message.format not in (job.settings.format, Format.INT32):
@@ -244,7 +246,7 @@ class TreeSwitch(TreeMember):
             job.ring,
             seq=message.seq,
             ranks=message.members & ranks,
-            tainted=message.token & ranks,
+            tainted=message.tainted & ranks,
             partial=bool(message.flags & ResultFlag.PARTIAL),
             format=message.format,
             length=length,

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from iswitch.results import Reduction, Update
-from iswitch.wire import HEADER
+from iswitch.wire import RESULT_HEADER
 from sim.bench.turns import in_turns
 
 DEPTH = 2
@@ -51,8 +51,8 @@ class Switch:
             number = len(self.updates)
             parts = {worker.rank: worker.queue.pop(0) for worker in ready}
             self.ages += [number - version for version, _ in parts.values()]
-            headers = np.zeros(1, HEADER)
-            headers["count"], headers["members"] = len(parts), sum(1 << rank for rank in parts)
+            headers = np.zeros(1, RESULT_HEADER)
+            headers["members"] = sum(1 << rank for rank in parts)
             total = np.sum([vector for _, vector in parts.values()], axis=0, dtype=np.float64).astype(np.float32)
             versions = {rank: version for rank, (version, _) in parts.items()}
             self.updates.append(Update(number, total, versions, Reduction(len(self.workers), total.size, 0, headers)))

@@ -29,7 +29,7 @@ from iswitch.config import Config
 from iswitch.control import abandoned_job
 from iswitch.control.client import Control
 from iswitch.driver.udp import UdpTransport
-from iswitch.wire import HEADER, Outcome, Reason
+from iswitch.wire import RESULT_HEADER, Outcome, Reason
 from sim.bench.udp_model import Faults, UdpModel, kill, together
 from sim.model.decide import random
 
@@ -592,7 +592,7 @@ def test_broadcast_and_barrier_wait_for_all_workers_whatever_the_threshold(model
 
 
 def test_a_reduction_of_nothing_is_complete():
-    reduction = Reduction(2, 16, 0, np.zeros(0, HEADER))
+    reduction = Reduction(2, 16, 0, np.zeros(0, RESULT_HEADER))
     assert reduction.complete and reduction.tainted == ()
 
 

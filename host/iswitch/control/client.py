@@ -9,7 +9,7 @@ from iswitch.control.registers import RegisterReader
 from iswitch.driver.membership import Membership
 from iswitch.driver.transport import Transport
 from iswitch.errors import CollectiveTimeoutError, NotAMemberError, RefusedError, SwitchUnreachableError
-from iswitch.wire import Action, JobState, Reason, Standing
+from iswitch.wire import AckRegister, Action, JobState, Reason, Standing
 
 __all__ = ["Control", "JobRunningError"]
 
@@ -151,6 +151,7 @@ class Control(RegisterReader):
             evict_us=m.evict_us,
             staleness=m.staleness,
             segments=m.segments,
+            job_token=m.job_token,
         )
 
     @staticmethod
@@ -161,6 +162,7 @@ class Control(RegisterReader):
             membership,
             member=int(header["member"]),
             token=int(header["token"]),
+            job_token=int(body["registers"][AckRegister.JOB_TOKEN]),
             epoch=int(header["epoch"]),
             window=int(body["window"]),
             first_seq=int(body["first_seq"]),

@@ -45,6 +45,8 @@ class Membership:
         Granted: this worker's rank.
     token : int
         Granted: 32 bits that authenticate this worker's frames; 0 before the switch has granted a place.
+    job_token : int
+        Requested, then granted: 32 bits that authenticate the switch's results and GRANTs to all members.
     epoch : int
         Granted: incarnation of the job.
     window : int
@@ -69,6 +71,7 @@ class Membership:
     segments: int = 0
     member: int = NO_MEMBER
     token: int = 0
+    job_token: int = 0
     epoch: int = 0
     window: int = 0
     first_seq: int = 0

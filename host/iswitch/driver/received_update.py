@@ -5,7 +5,7 @@ import numpy as np
 from iswitch.driver.packing import Payloads
 from iswitch.driver.update_layout import UpdateLayout
 from iswitch.errors import MismatchError
-from iswitch.wire import FLAGS_SHIFT, HEADER, Format
+from iswitch.wire import FLAGS_SHIFT, RESULT_HEADER, Format
 from iswitch.wire.formats import FORMATS
 
 __all__ = ["ReceivedUpdate"]
@@ -28,7 +28,7 @@ class ReceivedUpdate:
     Attributes
     ----------
     headers : numpy.ndarray
-        `HEADER`, shape (segments,).
+        `RESULT_HEADER`, shape (segments,).
     sum : numpy.ndarray
         float32 or int32, shape (size,).
     trailer : numpy.ndarray
@@ -36,7 +36,7 @@ class ReceivedUpdate:
     """
 
     def __init__(self, layout: UpdateLayout, format: Format):
-        self.headers = np.zeros(layout.segments, HEADER)
+        self.headers = np.zeros(layout.segments, RESULT_HEADER)
         self.sum = np.zeros(layout.size, FORMATS[format].element)
         self.trailer = layout.empty_trailer()
         vector = Payloads(self.sum, layout.elements)
@@ -54,7 +54,7 @@ class ReceivedUpdate:
         segments : numpy.ndarray
             int64: the segments, counted from the update's first one.
         headers : numpy.ndarray
-            `HEADER`, (results,).
+            `RESULT_HEADER`, (results,).
         bodies : numpy.ndarray
             uint8, (results, bytes): the payloads.
 
@@ -64,7 +64,7 @@ class ReceivedUpdate:
             If a result differs in size or number format from this worker's vectors.
         """
         self.headers[segments] = headers
-        contributed = headers["count"] > 0
+        contributed = headers["members"] > 0
         for payloads, format, first, end in self._parts:
             which = contributed & (first <= segments) & (segments < end)
             if not which.any():

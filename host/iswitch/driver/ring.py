@@ -20,7 +20,17 @@ from iswitch.driver.timer import RetransmissionTimer
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
 from iswitch.driver.window import SendWindow
 from iswitch.errors import HaltedWarning, MismatchError
-from iswitch.wire import FLAGS_SHIFT, HEADER, TAIL_BYTES, ContributionFlag, Format, ResultFlag, Type, version_type
+from iswitch.wire import (
+    FLAGS_SHIFT,
+    HEADER,
+    RESULT_HEADER,
+    TAIL_BYTES,
+    ContributionFlag,
+    Format,
+    ResultFlag,
+    Type,
+    version_type,
+)
 from iswitch.wire.formats import FORMATS
 
 __all__ = ["CollectiveResult", "NoProgressError", "Ring"]
@@ -56,7 +66,7 @@ class CollectiveResult(NamedTuple):
     Parameters
     ----------
     headers : numpy.ndarray
-        `HEADER`, shape (segments,): the headers of the results.
+        `RESULT_HEADER`, shape (segments,): the headers of the results.
     retransmissions : int
         Retransmitted contributions.
     flagged : bool
@@ -93,6 +103,8 @@ class Ring:
         self._view = self._buffer.data
         self.segments = 0
         """Segments of all completed collectives."""
+        self.forged = 0
+        """Results that were ignored because they do not carry the job's token."""
         self.restart(membership)
 
     def restart(self, membership: Membership) -> None:
@@ -260,7 +272,7 @@ class Ring:
         seqs = np.arange(self.base, self.base + payloads.size).astype(np.uint32)
         # The first 8 bytes of each segment's result, to recognise a burst of results at once.
         self._starts = (seqs.astype(np.uint64) << np.uint64(32)) | np.uint64(self._first_word)
-        self._headers = np.zeros(payloads.size, HEADER)
+        self._headers = np.zeros(payloads.size, RESULT_HEADER)
         self._flags = 0  # of all results, except RESENT
         self._first_result_at: float | None = None
         self._measured = -1  # the segment whose delay was measured last
@@ -380,18 +392,21 @@ class Ring:
         if size < HEADER.itemsize:
             return 0
         ledger = self._ledger
-        headers = np.ndarray(count, HEADER, records, 0, (size,))
+        headers = np.ndarray(count, RESULT_HEADER, records, 0, (size,))
         starts = np.ndarray(count, "<u8", records, 0, (size,))
         first = (int(starts[0]) >> 32) - self.base
-        if first >= ledger.high and starts.tobytes() == self._starts[first : first + count].tobytes():
+        genuine = headers["token"] == self.membership.job_token
+        if first >= ledger.high and genuine.all() and starts.tobytes() == self._starts[first : first + count].tobytes():
             self._store(headers, records, slice(first, first + count), first, first + count)  # the usual case
             return count
 
         ours = starts.astype(np.uint32) == self._first_word
         if not ours.all():
-            for header in headers[~ours]:
+            for header in np.ndarray(count, HEADER, records, 0, (size,))[~ours]:
                 self.halted |= handle_notice(header, self.membership)
-            headers, records = headers[ours], records[ours]
+        self.forged += int(np.count_nonzero(ours & ~genuine))
+        ours &= genuine
+        headers, records = headers[ours], records[ours]
         indices = (headers["seq"] - np.uint32(self.base)).view(np.int32)
         new = (indices >= 0) & (indices < len(ledger.lacked) - 1)
         new[new] = ledger.lacked[indices[new]]

@@ -25,7 +25,17 @@ from iswitch.driver.segment_ledger import REORDERING
 from iswitch.driver.timer import RetransmissionTimer
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
 from iswitch.driver.update_layout import UpdateLayout
-from iswitch.wire import FLAGS_SHIFT, HEADER, TAIL_BYTES, ContributionFlag, Format, ResultFlag, Type, version_type
+from iswitch.wire import (
+    FLAGS_SHIFT,
+    HEADER,
+    RESULT_HEADER,
+    TAIL_BYTES,
+    ContributionFlag,
+    Format,
+    ResultFlag,
+    Type,
+    version_type,
+)
 
 __all__ = ["PIPELINE_DEPTH", "Stream"]
 
@@ -100,6 +110,8 @@ class Stream:
         self._handled_progress = 0
         self.bursts_received = 0
         """Bursts of any content."""
+        self.forged = 0
+        """Results and GRANTs that were ignored because they do not carry the job's token."""
         self.halted = False
         """The switch has reported that the job is halted, since the program last cleared this."""
 
@@ -232,12 +244,15 @@ class Stream:
         count, size = records.shape
         if size < HEADER.itemsize:
             return
-        headers = np.ndarray(count, HEADER, records, 0, (size,))
+        headers = np.ndarray(count, RESULT_HEADER, records, 0, (size,))
         ours = np.ndarray(count, "<u4", records, 0, (size,)) == self._first_word
         if not ours.all():
-            for header in headers[~ours]:
+            for header in np.ndarray(count, HEADER, records, 0, (size,))[~ours]:
                 self._handle_other(header)
-            headers, records = headers[ours], records[ours]
+        genuine = headers["token"] == self.membership.job_token
+        self.forged += int(np.count_nonzero(ours & ~genuine))
+        ours &= genuine
+        headers, records = headers[ours], records[ours]
         ahead = (headers["seq"] - np.uint32(self._seq(self.low))).view(np.int32).astype(np.int64)
         new = (ahead >= 0) & (ahead < self._reach)
         new[new] = self._lacked[(ahead[new] + self.low) % len(self._lacked)]
@@ -257,7 +272,7 @@ class Stream:
             )
         self.progress += 1
         self._record_results(headers, positions)
-        self._advance(unfinished=size == _EMPTY_RESULT_BYTES and not headers["count"].all())
+        self._advance(unfinished=size == _EMPTY_RESULT_BYTES and not headers["members"].all())
 
     def _record_results(self, headers: np.ndarray, positions: np.ndarray) -> None:
         """Record new results, and measure their delay."""
@@ -316,7 +331,9 @@ class Stream:
         self.halted |= handle_notice(header, m)
         if (header["job"], header["epoch"]) != (m.job, m.epoch):
             return
-        if kind == _GRANT and int(header["members"]) >> m.member & 1:
+        if kind == _GRANT and header["token"] != m.job_token:
+            self.forged += 1
+        elif kind == _GRANT and int(header["members"]) >> m.member & 1:
             self.progress += self.claims.handle_grant(self._position(int(header["seq"])))
         elif kind == _REFUSE and header["token"] == m.token:
             self.progress += self.claims.handle_refusal(int(header["seq"]))

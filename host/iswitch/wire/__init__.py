@@ -22,6 +22,7 @@ from iswitch.wire.control import (
     REGISTERS_PER_READ,
     SEGMENTS_MAX,
     STALENESS_MAX,
+    AckRegister,
     Action,
     Reason,
 )
@@ -40,6 +41,8 @@ from iswitch.wire.frames import (
     IPV4_DONT_FRAGMENT,
     IPV4_FRAGMENT_MASK,
     IPV4_VERSION_IHL,
+    RESULT_FRAME,
+    RESULT_HEADER,
     TAIL,
     TAIL_BYTES,
     TYPE_BITS,
@@ -79,6 +82,7 @@ from iswitch.wire.states import JobState, Mode, Operation, SlotState, Standing
 
 __all__ = [
     "ACK",
+    "AckRegister",
     "ADDRESSES",
     "Action",
     "BROADCAST_MEMBER",
@@ -93,6 +97,8 @@ __all__ = [
     "FRAME_BYTES",
     "Format",
     "HEADER",
+    "RESULT_FRAME",
+    "RESULT_HEADER",
     "IPV4_DONT_FRAGMENT",
     "IPV4_FRAGMENT_MASK",
     "IPV4_VERSION_IHL",

@@ -6,6 +6,7 @@ import numpy as np
 
 __all__ = [
     "ACK",
+    "AckRegister",
     "Action",
     "CONTROL",
     "DEADLINE_US_MAX",
@@ -32,6 +33,13 @@ STALENESS_MAX = 7
 """The largest `staleness` of an asynchronous job."""
 REGISTERS_PER_READ = 8
 """Registers in the acknowledgement of a READ."""
+
+
+class AckRegister(IntEnum):
+    """What `registers` hold in the acknowledgement of a JOIN or an END, by index; the other registers are 0."""
+
+    CHALLENGE = 0
+    JOB_TOKEN = 1
 
 
 class Action(IntEnum):
@@ -91,7 +99,9 @@ CONTROL = np.dtype(
         ("segment", "<u4"),
         ("address", "<u4"),
         ("segments", "<u4"),
-        ("reserved", "u1", 16),
+        ("job_token", "<u4"),
+        ("challenge", "<u4"),
+        ("reserved", "u1", 8),
     ]
 )
 """Body of a control message, behind the header; the same record for every action."""

@@ -27,6 +27,8 @@ __all__ = [
     "IP_PROTOCOL_ICMP",
     "IP_PROTOCOL_UDP",
     "IP_TTL",
+    "RESULT_FRAME",
+    "RESULT_HEADER",
     "ResultFlag",
     "TAIL",
     "TAIL_BYTES",
@@ -146,15 +148,24 @@ _HEADER_FIELDS = [
     ("seq", "<u4"),  # 4   number of the segment, modulo 2^32; claim, refusal: the member's number of its vector
     ("member", "<u1"),  # 8
     ("format_flags", "<u1"),  # 9   flags << FLAGS_SHIFT | Format
-    ("count", "<u2"),  # 10  contribution: 1; result: workers in the sum; notice: Reason; grant: members granted
+    ("count", "<u2"),  # 10  contribution: 1; notice: Reason; grant: members granted
     # 12  seq minus the lowest seq whose result the sender lacks; ack, notice, grant, refusal: checksum complement
     ("behind", "<u2"),
-    # 14  result: ranks in the sum; grant: members; claim: seq of its weights; refusal: first seq of the next update
+    # 14  grant: members; claim: seq of its weights; refusal: first seq of the next update
     ("members", "<u4"),
-    ("token", "<u4"),  # 18  result: tainted ranks
+    ("token", "<u4"),  # 18  of the member; in a grant, of the job
 ]
 HEADER = np.dtype(_HEADER_FIELDS)
 """Our header, behind the UDP header."""
+
+_RESULT_FIELDS = [
+    *_HEADER_FIELDS[:6],
+    ("tainted", "<u4"),  # 10  ranks whose contribution was tainted
+    ("members", "<u4"),  # 14  ranks in the sum
+    ("token", "<u4"),  # 18  of the job
+]
+RESULT_HEADER = np.dtype(_RESULT_FIELDS)
+"""The header of a RESULT: `tainted` stands in the place of `count` and `behind`."""
 
 ADDRESSES = np.dtype(
     [
@@ -182,6 +193,9 @@ ADDRESSES = np.dtype(
 FRAME = np.dtype(ADDRESSES.descr + _HEADER_FIELDS)
 """The first 64 bytes of each of our frames."""
 FRAME_BYTES = FRAME.itemsize
+
+RESULT_FRAME = np.dtype(ADDRESSES.descr + _RESULT_FIELDS)
+"""The first 64 bytes of a RESULT."""
 
 TAIL = np.dtype([("flags", "<u2"), ("complement", ">u2")])
 """Behind a result's payload. `complement` makes the ones' complement sum of header, payload and tail zero (RFC
@@ -220,7 +234,7 @@ def uplink_elements(elements: int) -> int:
     return min(elements, (longest_frame_bytes(elements) - FRAME_BYTES - UPLINK_TAIL.itemsize) // 8)
 
 
-for _record, _size in ((HEADER, 22), (FRAME, 64), (TAIL, 4), (UPLINK_TAIL, 8)):
+for _record, _size in ((HEADER, 22), (RESULT_HEADER, 22), (FRAME, 64), (RESULT_FRAME, 64), (TAIL, 4), (UPLINK_TAIL, 8)):
     if _record.itemsize != _size:
         raise ImportError(f"wire record {_record.names} is {_record.itemsize} bytes, but the protocol says {_size}")
 

@@ -9,7 +9,7 @@ from hw.interface.layout import layout
 from hw.interface.rows import SEQ_BITS, job_row, member_row
 from hw.stream.reduction import popcount
 from iswitch.config import Config
-from iswitch.wire import ACK, REGISTERS_PER_READ, Action, Reason, Standing
+from iswitch.wire import ACK, REGISTERS_PER_READ, AckRegister, Action, Reason, Standing
 
 __all__ = ["Acknowledgement"]
 
@@ -42,6 +42,7 @@ class Acknowledgement(wiring.Component):
         request_body, job = request.headers.body, self.job_row
         exists, bit = Signal(), Signal(config.members)
         joins = (request.action == Action.JOIN) & (self.reason == Reason.DONE)
+        registers = data.View(self.registers.shape(), body.registers.as_value())
         m.d.comb += [
             exists.eq(job_exists(request, job)),
             bit.eq(1 << self.member),
@@ -52,7 +53,7 @@ class Acknowledgement(wiring.Component):
             body.nonce.eq(request_body.nonce),
             body.address.eq(request_body.address),
             body.elements.eq(config.elements),
-            body.registers.as_value().eq(self.registers),
+            registers.eq(self.registers),
         ]
         with m.If(exists):
             m.d.comb += [
@@ -67,6 +68,7 @@ class Acknowledgement(wiring.Component):
             with m.If(joins & request.is_leaf & exists):
                 m.d.comb += body.reason.eq(job.up_reason)
         with m.If(joins):
+            m.d.comb += registers[AckRegister.JOB_TOKEN].eq(job.job_token)
             live = (job.live & bit).any()
             standing = Mux(self.member_row.pending, Standing.PENDING, Mux(live, Standing.LIVE, Standing.JOINING))
             m.d.comb += body.standing.eq(standing)

@@ -158,6 +158,7 @@ class Join(wiring.Component):
             created.evict_us.eq(settings.evict_us),
             created.staleness.eq(settings.staleness),
             created.segments.eq(settings.segments),
+            created.job_token.eq(settings.job_token),
             sender.nonce.eq(settings.nonce),
             sender.port.eq(self.request.headers.arrival.port),
             sender.address.mac.eq(frame.eth_src),
@@ -184,6 +185,7 @@ class Join(wiring.Component):
                 status.ranks.eq(0),
                 status.up_member.eq(NO_MEMBER),
                 status.up_token.eq(0),
+                status.up_job_token.eq(0),
                 status.up_running.eq(0),
                 status.up_reason.eq(Reason.DONE),
             ]

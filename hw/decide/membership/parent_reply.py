@@ -9,13 +9,13 @@ from hw.decide.tables.access import write_back
 from hw.interface.headers import type_of
 from hw.interface.layout import layout
 from iswitch.config import Config
-from iswitch.wire import ACK, NO_MEMBER, Action, JobState, Reason, Type
+from iswitch.wire import ACK, NO_MEMBER, REGISTERS_PER_READ, AckRegister, Action, JobState, Reason, Type
 
 __all__ = ["ParentReply"]
 
 
 WRITES = {
-    "status": ("epoch", "first_seq", "state", "up_member", "up_token", "up_running", "up_reason"),
+    "status": ("epoch", "first_seq", "state", "up_member", "up_token", "up_job_token", "up_running", "up_reason"),
     "roster": ("joining", "admitted"),
 }
 
@@ -44,6 +44,7 @@ class ParentReply(wiring.Component):
         request, tables = self.request, self.tables
         frame, job, status = request.headers.frame, tables.job_row, tables.status_next
         ack = data.View(layout(ACK), request.headers.body.as_value())
+        registers = data.View(data.ArrayLayout(32, REGISTERS_PER_READ), ack.registers.as_value())
         m.d.comb += [tables.job.eq(frame.job), *write_back(tables, "status", "roster")]
         # Conditions of the frame and the row, a cycle later.
         acknowledges, of_leave, runs, refused, other_window, other_nonce, other_token, other_epoch, later_epoch = (
@@ -101,6 +102,7 @@ class ParentReply(wiring.Component):
                             tables.status_write.eq(1),
                             status.up_member.eq(frame.member),
                             status.up_token.eq(frame.token),
+                            status.up_job_token.eq(registers[AckRegister.JOB_TOKEN]),
                             status.up_reason.eq(Reason.DONE),
                             self.requests_parent.eq(1),
                         ]

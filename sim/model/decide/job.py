@@ -60,7 +60,7 @@ class Job(NamedTuple):
 
     `settings.threshold` follows SET_H. `last_heard`: per member, the tick in which a valid frame of it last came.
     `claims`: those of an asynchronous job. `ranks`: the ranks that join here. `tree`: a member has stated its ranks;
-    once such a job runs, no member joins it.
+    once such a job runs, no member joins it. `token`: proves to members that a result or a GRANT comes from the switch.
     """
 
     state: JobState
@@ -74,6 +74,7 @@ class Job(NamedTuple):
     claims: Claims | None = None
     ranks: int = 0
     tree: bool = False
+    token: int = 0
 
     @property
     def live(self) -> int:

@@ -140,6 +140,7 @@ def create_job(config: Config, request: Request, offer: Offer, ranks: int) -> Jo
         last_heard=(0,) * settings.world,
         claims=new_claims(settings, offer.first_seq),
         ranks=ranks or (1 << settings.world) - 1,
+        token=request.job_token,
     )
 
 

@@ -20,6 +20,7 @@ from iswitch.wire import (
     IP_TTL,
     IPV4_DONT_FRAGMENT,
     IPV4_VERSION_IHL,
+    RESULT_HEADER,
     TAIL,
     UDP_PORT,
     UPLINK_TAIL,
@@ -55,21 +56,24 @@ def with_complement(payload: bytes, at: int) -> bytes:
 
 
 def result(
-    *, job: int, epoch: int, seq: int, format: int, flags: int, members: int, tainted: int, elements: np.ndarray
+    *,
+    job: int,
+    epoch: int,
+    seq: int,
+    format: int,
+    flags: int,
+    members: int,
+    tainted: int,
+    token: int,
+    elements: np.ndarray,
 ) -> bytes:
-    """Return the UDP payload of a RESULT, which is the same for every receiver."""
-    head = header(
-        Type.RESULT,
-        job=job,
-        epoch=epoch,
-        seq=seq,
-        member=BROADCAST_MEMBER,
-        format_flags=flags << FLAGS_SHIFT | format,
-        count=members.bit_count(),
-        members=members,
-        token=tainted,
-    )
-    payload = head + elements.astype("<u4").tobytes() + np.zeros(1, TAIL).tobytes()
+    """Return the UDP payload of a RESULT, which is the same for every receiver. `token` is the job's."""
+    head = np.zeros(1, RESULT_HEADER)
+    head["version_type"] = version_type(Type.RESULT)
+    head["job"], head["epoch"], head["seq"], head["member"] = job, epoch, seq, BROADCAST_MEMBER
+    head["format_flags"] = flags << FLAGS_SHIFT | format
+    head["tainted"], head["members"], head["token"] = tainted, members, token
+    payload = head.tobytes() + elements.astype("<u4").tobytes() + np.zeros(1, TAIL).tobytes()
     return with_complement(payload, len(payload) - TAIL.itemsize + TAIL.fields["complement"][1])
 
 
@@ -80,8 +84,8 @@ def notice(*, job: int, epoch: int, seq: int, member: int, token: int, reason: R
     )
 
 
-def grant(*, job: int, epoch: int, base: int, members: int) -> bytes:
-    """Return the UDP payload of a GRANT, which is the same for every receiver."""
+def grant(*, job: int, epoch: int, base: int, members: int, token: int) -> bytes:
+    """Return the UDP payload of a GRANT, which is the same for every receiver. `token` is the job's."""
     return with_complement(
         header(
             Type.GRANT,
@@ -91,6 +95,7 @@ def grant(*, job: int, epoch: int, base: int, members: int) -> bytes:
             member=BROADCAST_MEMBER,
             count=members.bit_count(),
             members=members,
+            token=token,
         ),
         COMPLEMENT_AT,
     )

@@ -115,4 +115,6 @@ def parse_control(message: Message) -> Request:
         settings,
         int(body["segment"]),
         int(body["address"]),
+        job_token=int(body["job_token"]),
+        challenge=int(body["challenge"]),
     )

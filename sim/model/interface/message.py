@@ -44,6 +44,11 @@ class Message(NamedTuple):
     reason: int = 0
     members: int = 0
 
+    @property
+    def tainted(self) -> int:
+        """The tainted ranks that a RESULT names, in the place of `count` and `behind`."""
+        return self.behind << 16 | self.reason
+
 
 class Settings(NamedTuple):
     """The settings of a job, on which all its members agree.
@@ -68,7 +73,8 @@ class Request(NamedTuple):
     """A control message.
 
     `number`: the header's `seq`. `ranks`: the header's `members`, the global ranks of a Join; 0 if its index is its
-    only rank.
+    only rank. `job_token`: the token that a Join proposes for the job. `challenge`: the state of the job number that
+    the sender has seen.
     """
 
     action: int
@@ -82,3 +88,5 @@ class Request(NamedTuple):
     seq: int = 0
     address: int = 0
     ranks: int = 0
+    job_token: int = 0
+    challenge: int = 0

@@ -11,6 +11,7 @@ from iswitch.driver.ring import NoProgressError, Ring
 from iswitch.wire import (
     FLAGS_SHIFT,
     HEADER,
+    RESULT_HEADER,
     TAIL_BYTES,
     ContributionFlag,
     Format,
@@ -35,6 +36,7 @@ MEMBER = Membership(
     wanted=0,
     member=1,
     token=0xABCD,
+    job_token=0x5EED,
     epoch=7,
     window=WINDOW,
     first_seq=2**32 - 5,
@@ -81,11 +83,12 @@ class Script(Clock):
 
 
 def result(header, payload, **fields):
-    made = np.zeros(1, HEADER)
-    made[0] = header
+    made = np.zeros(1, RESULT_HEADER)
+    for name in ("job", "epoch", "seq"):
+        made[name] = header[name]
     made["version_type"] = version_type(Type.RESULT)
     made["format_flags"] = header["format_flags"] & 15
-    made["members"], made["count"], made["member"], made["token"] = 3, 2, 255, 0
+    made["members"], made["member"], made["token"] = 3, 255, MEMBER.job_token
     for name, value in fields.items():
         made[name] = value
     return made.tobytes() + payload + bytes(TAIL_BYTES)
@@ -225,7 +228,6 @@ def test_results_that_come_early_are_not_contributed_to():
                     payload,
                     seq=seq,
                     format_flags=ResultFlag.PARTIAL << FLAGS_SHIFT | Format.WINDOW64,
-                    count=1,
                     members=1,
                 )
                 for seq in seqs
@@ -236,7 +238,7 @@ def test_results_that_come_early_are_not_contributed_to():
     ring = Ring(script, MEMBER, backlog=64)
     for size in (6, 8, 4):
         sums = ring.reduce(np.ones(ELEMENTS * size, np.float32), Format.WINDOW64, 1.0)
-        assert (sums.headers["count"] == 1).all() and sums.flagged
+        assert (sums.headers["members"] == 1).all() and sums.flagged
         ring.serve()
     contributed = {index(h) for h in script.sent if h["version_type"] == version_type(Type.CONTRIBUTION)}
     assert contributed == set(range(6))  # of the first collective, which left before the results came
@@ -274,6 +276,26 @@ def test_stray_results_change_nothing(fields):
     values = np.ones(ELEMENTS * 3, np.float32)
     ring.reduce(values, Format.WINDOW64, 1.0)
     assert (values == 1).all()
+
+
+@pytest.mark.parametrize("lone", [True, False], ids=["in a burst of its own", "beside a genuine result"])
+def test_a_result_without_the_jobs_token_is_ignored_and_counted(lone):
+    """A host that sees no frame of the job sends the driver a RESULT that names job, epoch and seq rightly."""
+
+    def answer(header, payload):
+        forged = result(header, np.full(len(payload) // 4, -666.0, np.float32).tobytes(), token=MEMBER.job_token ^ 1)
+        genuine = result(header, payload)
+        return [forged, genuine] if lone else [forged + genuine]
+
+    class Burst(Script):
+        def receive(self, into, timeout_s):
+            size, _ = super().receive(into, timeout_s)
+            return size, size if lone or not size else size // 2
+
+    ring = Ring(Burst(answer), MEMBER, backlog=16)
+    values = np.ones(ELEMENTS, np.float32)
+    ring.reduce(values, Format.WINDOW64, 1.0)
+    assert (values == 1).all() and ring.forged == 1
 
 
 def notice(header, **fields):

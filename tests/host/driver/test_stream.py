@@ -17,6 +17,7 @@ from iswitch.driver.update_layout import UpdateLayout
 from iswitch.wire import HEADER, UDP_PORT, Format, Mode, Outcome, Type
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, udp_frame
 from sim.model.decide import random as chance_of_switch
+from sim.model.egress import compose
 from sim.model.switch import Switch
 
 CONFIG = Config(ports=4, bus_bits=64, members=4, window=4, elements=4)
@@ -111,6 +112,7 @@ class Node:
             segments=self.layout.segments,
             member=c.member,
             token=c.token,
+            job_token=c.job_token,
             epoch=c.epoch,
             window=c.window,
             first_seq=c.first_seq,
@@ -354,7 +356,7 @@ def test_an_update_whose_members_have_all_died_changes_nothing_and_blocks_no_wor
         node.finish()
     assert network.run(lambda: all(len(node.updates) >= 10 for node in network.nodes[1:]))
     abandoned = network.nodes[1].updates[0]
-    assert not abandoned.headers["count"].any() and not abandoned.sum.any() and not abandoned.trailer["version"].any()
+    assert not abandoned.headers["members"].any() and not abandoned.sum.any() and not abandoned.trailer["version"].any()
 
 
 def test_a_program_that_takes_no_updates_blocks_the_others_at_the_end_of_the_ring():
@@ -419,6 +421,21 @@ def test_a_vector_with_incomplete_weights_is_rejected():
     stream, layout = network.nodes[0].stream, network.nodes[0].layout
     with pytest.raises(ValueError, match="version must be at most 0, the updates that are complete, not 1"):
         stream.submit(Vector(np.zeros(5, np.int32), layout.empty_trailer(), 1, CONFIG.elements))
+
+
+@pytest.mark.parametrize("token", [0, 1, 2**31])
+def test_a_grant_without_the_jobs_token_is_ignored_and_counted(token):
+    """A forged GRANT with a far base would make the driver take every genuine one for an old one."""
+    network = job(5, compute_s=[0.001] * 2, world=2, staleness=1, threshold=2)
+    node = network.nodes[0]
+    for far in (10, 1 << 16):
+        forged = compose.grant(
+            job=0, epoch=node.client.epoch, base=node.stream.seq_of(far), members=3, token=node.client.job_token ^ token
+        )
+        if token:
+            node.arrive(forged)
+    assert trained(network, 20) and check(network)
+    assert node.stream.forged == (2 if token else 0)
 
 
 class Forgetful(Network):

@@ -15,6 +15,8 @@ from iswitch.wire import (
     FRAME,
     FRAME_BYTES,
     HEADER,
+    RESULT_FRAME,
+    RESULT_HEADER,
     TAIL,
     Action,
     ContributionFlag,
@@ -39,6 +41,7 @@ NAMES = ("contribution", "result", "receipt", "notice", "join", "ack", "claim", 
 FROM_SWITCH = ("result", "notice", "ack", "grant", "refuse")
 
 SEQ, TOKEN, NONCE, KEY = 0x89ABCDEC, 0xCAFEBABF, 0x0102030405060708, 0x1122334455667788
+JOB_TOKEN, CHALLENGE = 0x0D0E0A0B, 0x71727374
 OWN = SwitchAddress(SWITCH_MAC, SWITCH_IP)
 WORKER = Source(2, bytes.fromhex("020000000003"), 0x0A000067, 40003)
 NUMBERS = {"contribution": [1.0, -2.5], "result": [2.0, 0.5]}
@@ -49,21 +52,21 @@ def vector(name: str) -> bytes:
     return bytes.fromhex("".join(line.partition("#")[0] for line in lines))
 
 
-def header(type: Type, **fields: int) -> dict[str, int]:
+def header(type: Type, record: np.dtype = HEADER, **fields: int) -> dict[str, int]:
     """Values of our 22 bytes, zero unless named."""
     common = {"version_type": 0x10 | type, "job": 1, "epoch": 0x1234, "seq": SEQ, "member": 2, "token": TOKEN}
-    return dict.fromkeys(HEADER.names, 0) | common | fields
+    return dict.fromkeys(record.names, 0) | common | fields
 
 
 HEADERS = {
     "contribution": header(Type.CONTRIBUTION, count=1, behind=3, format_flags=0x31),
-    "result": header(Type.RESULT, member=255, format_flags=0x51, count=2, members=5, token=2),
+    "result": header(Type.RESULT, RESULT_HEADER, member=255, format_flags=0x51, tainted=2, members=5, token=JOB_TOKEN),
     "receipt": header(Type.RECEIPT, format_flags=0x80, behind=2),
     "notice": header(Type.NOTICE, epoch=0x1235, count=Reason.EPOCH, behind=0x0F5C),
     "join": header(Type.CONTROL, epoch=0, seq=7),
-    "ack": header(Type.ACK, seq=7, behind=0xFAFA),
+    "ack": header(Type.ACK, seq=7, behind=0xFEF9),
     "claim": header(Type.CLAIM, seq=5, members=0x89ABCD80),
-    "grant": header(Type.GRANT, seq=0x89ABCD90, member=255, count=2, behind=0x9471, members=5, token=0),
+    "grant": header(Type.GRANT, seq=0x89ABCD90, member=255, count=2, behind=0x7D58, members=5, token=JOB_TOKEN),
     "refuse": header(Type.REFUSE, seq=5, behind=0x0FA1, members=0x89ABCDA0),
 }
 BODIES = {
@@ -80,6 +83,8 @@ BODIES = {
             "key": KEY,
             "nonce": NONCE,
             "evict_us": 10_000_000,
+            "job_token": JOB_TOKEN,
+            "challenge": CHALLENGE,
         },
     ),
     "ack": (
@@ -96,9 +101,10 @@ BODIES = {
             "nonce": NONCE,
             "threshold": 2,
             "members": 8,
+            "registers": [CHALLENGE + 1, JOB_TOKEN, 0, 0, 0, 0, 0, 0],
         },
     ),
-    "result": (TAIL, {"complement": 0x19C4}),
+    "result": (TAIL, {"complement": 0x02AD}),
 }
 
 
@@ -107,7 +113,7 @@ def read_by_records(name: str, frame: bytes) -> None:
     addresses = [SWITCH_MAC, WORKER.mac, 0x0A000067, 0x0A000001, 40003, 26963]
     if name in FROM_SWITCH:
         addresses = [addresses[k] for k in (1, 0, 3, 2, 5, 4)]
-    got = np.frombuffer(frame, FRAME, 1)[0]
+    got = np.frombuffer(frame, RESULT_FRAME if name == "result" else FRAME, 1)[0]
     assert [
         got["eth_dst"].tobytes(),
         got["eth_src"].tobytes(),
@@ -121,7 +127,7 @@ def read_by_records(name: str, frame: bytes) -> None:
         for field in ("eth_type", "ip_version_ihl", "ip_tos", "ip_id", "ip_fragment", "ip_ttl", "ip_protocol")
     ] == [0x0800, 0x45, 0, 0, 0x4000, 64, 17]
     assert (got["ip_length"], got["udp_length"]) == (len(frame) - 14, len(frame) - 34)
-    assert {field: int(got[field]) for field in HEADER.names} == HEADERS[name]
+    assert {field: int(got[field]) for field in HEADERS[name]} == HEADERS[name]
     rest = frame[FRAME_BYTES:]
     if name in NUMBERS:
         count = len(NUMBERS[name])
@@ -160,7 +166,15 @@ def built_by_us(name: str) -> bytes:
         case "join":
             client.epoch = 0
             return client.join(
-                seq=7, world=3, threshold=2, elements=352, fraction=-10, mode=Mode.PROPAGATE, evict_us=10_000_000
+                seq=7,
+                world=3,
+                threshold=2,
+                elements=352,
+                fraction=-10,
+                mode=Mode.PROPAGATE,
+                evict_us=10_000_000,
+                job_token=JOB_TOKEN,
+                challenge=CHALLENGE,
             )
         case "result":
             payload = compose.result(
@@ -169,12 +183,13 @@ def built_by_us(name: str) -> bytes:
                 flags=ResultFlag.PARTIAL | ResultFlag.TAINTED,
                 members=5,
                 tainted=2,
+                token=JOB_TOKEN,
                 elements=np.array([2.0, 0.5], np.float32).view(np.uint32),
             )
         case "notice":
             payload = compose.notice(**head | {"epoch": 0x1235}, member=2, token=TOKEN, reason=Reason.EPOCH)
         case "grant":
-            payload = compose.grant(job=1, epoch=0x1234, base=0x89ABCD90, members=5)
+            payload = compose.grant(job=1, epoch=0x1234, base=0x89ABCD90, members=5, token=JOB_TOKEN)
         case "refuse":
             payload = compose.refuse(job=1, epoch=0x1234, k=5, member=2, token=TOKEN, base=0x89ABCDA0)
         case _:

@@ -69,6 +69,7 @@ class Works:
                     "seq": seq,
                     "numeric": format,
                     "members": 5,
+                    "token": 0xCAFEBABE,
                     "length": 4 * elements,
                     "recipients": 5,
                 },
@@ -86,6 +87,7 @@ class Works:
                     flags=0,
                     members=5,
                     tainted=0,
+                    token=0xCAFEBABE,
                     elements=model.result(format, self.stored[slot], fraction),
                 )
             )

@@ -32,6 +32,7 @@ class Result:
             "flags": seq % 16,
             "members": int(rng.integers(1, 256)),
             "tainted": int(rng.integers(0, 256)),
+            "token": int(rng.integers(0, 1 << 32)),
         }
         self.header = self.fields | {"numeric": 1 + seq % 3, "length": 4 * elements, "recipients": 1 + seq % 255}
         self.payload = compose.result(format=1 + seq % 3, elements=self.numbers, **self.fields)
@@ -52,11 +53,14 @@ class Grant:
             "flags": 0,
             "members": members,
             "tainted": 0,
+            "token": 0xCAFEBABE - seq,
             "numeric": 0,
             "length": 0,
             "recipients": 1 + seq % 255,
         }
-        self.payload = compose.grant(job=seq % 2, epoch=0xFFFF - seq, base=(1 << 32) - 1 - seq, members=members)
+        self.payload = compose.grant(
+            job=seq % 2, epoch=0xFFFF - seq, base=(1 << 32) - 1 - seq, members=members, token=0xCAFEBABE - seq
+        )
 
     def sums(self, bus_bits):
         return []

@@ -53,6 +53,7 @@ class Tree:
             "numeric": format,
             "members": 0b1011,
             "tainted": 0b0110,
+            "token": 0xFEEDBEEF,
             "length": 4 * elements,
             "recipients": 5,
         } | fields
@@ -88,7 +89,7 @@ class Tree:
             stored = Format.INT32 if fields.get("as_is") else format
             self.frames.append(
                 compose.result(
-                    **{name: result[name] for name in ("job", "epoch", "seq", "members", "tainted")},
+                    **{name: result[name] for name in ("job", "epoch", "seq", "members", "tainted", "token")},
                     flags=0,
                     format=format,
                     elements=model.result(stored, self.stored[slot], FRACTION),

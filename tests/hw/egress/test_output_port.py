@@ -50,6 +50,7 @@ def result(seq, elements):
         flags=0,
         members=5,
         tainted=0,
+        token=0xCAFEBABE,
         elements=np.arange(elements, dtype="<u4") * 0x01234567 + seq,
     )
 
@@ -127,7 +128,7 @@ def test_result_leaves_once_for_each_recipient_here_with_its_addresses(bus_bits,
     for seq, (elements, recipients) in enumerate(
         ((1, 0b1111), (13, 0b0100), (0, 0b1101), (14, 0b0010), (15, 0b1001), (0, 0b0010), (64, 0b1101))
     ):
-        payload = result(seq, elements) if elements else compose.grant(job=0, epoch=7, base=seq, members=5)
+        payload = result(seq, elements) if elements else compose.grant(job=0, epoch=7, base=seq, members=5, token=3)
         out.put_result(payload, recipients)
         expected += [addressed(CLIENTS[m], payload) for m in (0, 2, 3) if recipients >> m & 1]
     frames = out.run()

@@ -7,9 +7,17 @@ from amaranth.lib import data
 from amaranth.sim import Simulator
 
 from hw.interface.layout import from_big_endian, layout
-from iswitch.wire import ACK, ADDRESSES, CONTROL, FRAME, HEADER, TAIL
+from iswitch.wire import ACK, ADDRESSES, CONTROL, FRAME, HEADER, RESULT_HEADER, TAIL
 
-RECORDS = {"HEADER": HEADER, "ADDRESSES": ADDRESSES, "FRAME": FRAME, "TAIL": TAIL, "CONTROL": CONTROL, "ACK": ACK}
+RECORDS = {
+    "HEADER": HEADER,
+    "RESULT_HEADER": RESULT_HEADER,
+    "ADDRESSES": ADDRESSES,
+    "FRAME": FRAME,
+    "TAIL": TAIL,
+    "CONTROL": CONTROL,
+    "ACK": ACK,
+}
 
 
 @pytest.mark.parametrize("name", RECORDS)

@@ -188,7 +188,11 @@ def test_a_grant_fixes_the_members_of_an_update_and_goes_to_all():
             0b011,
             2,
         )
-        assert (grant.header["member"], grant.header["token"], grant.header["epoch"]) == (255, 0, client.epoch)
+        assert (grant.header["member"], grant.header["token"], grant.header["epoch"]) == (
+            255,
+            client.job_token,
+            client.epoch,
+        )
     assert bench.send(three, three.contribution(0, np.ones(1, np.int32))) == Outcome.WINDOW
     assert bench.send(one, one.contribution(0, np.ones(1, np.int32))) == Outcome.ADDED
     assert bench.send(three, three.contribution(0, np.ones(1, np.int32))) == Outcome.WINDOW

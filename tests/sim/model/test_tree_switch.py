@@ -11,6 +11,7 @@ from iswitch.wire import (
     HEADER,
     NO_MEMBER,
     SILENCE_TICK_US,
+    UDP_PORT,
     UPLINK_TAIL,
     Action,
     ContributionFlag,
@@ -25,7 +26,7 @@ from iswitch.wire import (
 )
 from sim.bench.oracle import NAN, patterns, window64_sum
 from sim.bench.tree import BAD, FLAT, TREES, Tree, address, facts
-from sim.frames.client import SWITCH_IP, Client
+from sim.frames.client import SWITCH_IP, Client, udp_frame
 from sim.model.decide.random import seed_for_first_seq
 from sim.model.egress import compose
 from sim.model.ingress.parse import parse
@@ -66,7 +67,7 @@ def test_a_tree_gives_the_bits_of_one_switch_and_of_exact_fractions(shape, rates
     assert facts(found) == facts(flat)
     for s, reply in enumerate(found):
         assert reply.numbers.tolist() == [window64_sum(column, 44) for column in payloads[:, s].T.tolist()]
-        assert (reply.header["members"], reply.header["count"], reply.header["member"]) == (255, 8, BROADCAST_MEMBER)
+        assert (reply.header["members"], reply.header["member"]) == (255, BROADCAST_MEMBER)
 
 
 @pytest.mark.parametrize("shape", TREES.values(), ids=TREES)
@@ -129,7 +130,7 @@ def test_tainted_contributions_are_named_by_rank_at_every_switch(shape, mode, ba
     found = tree.reduce(payloads)
     tree.agree()
     assert facts(found) == facts(Tree(FLAT).join(mode=mode).reduce(payloads))
-    assert found[1].header["token"] == sum(1 << rank for rank in bad)
+    assert found[1].header["tainted"] == sum(1 << rank for rank in bad)
     if mode == Mode.PROPAGATE:
         assert found[1].numbers[5] == NAN
         assert found[1].header["members"] == 255
@@ -346,6 +347,38 @@ def test_results_and_answers_count_only_from_the_parent():
     root, worker = tree.switches[0], tree.clients[0]
     root.receive(1, worker.frame(Type.RESULT, bytes(8), job=1), 0)
     assert leaf.jobs[0].state == JobState.RUNNING
+
+
+def test_a_leaf_installs_no_result_without_the_token_of_its_parents_job():
+    """A host at any port of the root sends a frame that comes from the root's address, by the port of the parent."""
+    tree = Tree(seed=7).join()
+    root, leaf, first = address(0), address(1), tree.clients[0].first_seq
+    for rank in range(7):
+        tree.send(rank, tree.clients[rank].contribution(first, np.ones(16, np.float32)))
+    forged = compose.result(
+        job=0,
+        epoch=tree.clients[0].epoch,
+        seq=first,
+        format=Format.WINDOW64,
+        flags=0,
+        members=0xFF,
+        tainted=0,
+        token=tree.switches[1].jobs[0].token ^ 1,
+        elements=np.full(16, -666.0, np.float32).view("<u4"),
+    )
+    frame = udp_frame(
+        eth_dst=leaf[0],
+        eth_src=root[0],
+        ip_src=root[1],
+        ip_dst=leaf[1],
+        udp_src=UDP_PORT,
+        udp_dst=UDP_PORT,
+        payload=forged,
+    )
+    assert tree.switches[1].receive(0, frame, 0) == []
+    assert tree.switches[1].outcomes[Outcome.TOKEN] == 1
+    tree.send(7, tree.clients[7].contribution(first, np.ones(16, np.float32)))
+    assert all(held[first].numbers.view("<f4")[0] == 8 for held in tree.held)
 
 
 @pytest.mark.parametrize(
