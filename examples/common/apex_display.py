@@ -132,10 +132,10 @@ def draw_curves(summary: dict[str, Any], path: Path) -> None:
 
 def print_results(summary: dict[str, Any], out: Path, console: Console) -> None:
     """Print the results of a training."""
-    rewards, fates = np.array(summary["rewards_eval"]), summary["fates"]
-    waited = {name: fates[name] for name in ("TICKET", "ITEMS", "RATE") if fates.get(name)}
+    rewards, outcomes = np.array(summary["rewards_eval"]), summary["outcomes"]
+    waited = {name: outcomes[name] for name in ("TICKET", "ITEMS", "RATE") if outcomes.get(name)}
     sent = summary["bytes_sent"] / max(1, summary["items_added"])
-    duplicates = fates.get("REPEATED", 0) + fates.get("OLD", 0)
+    duplicates = outcomes.get("REPEATED", 0) + outcomes.get("OLD", 0)
     for label, text in (
         (
             "evaluation",

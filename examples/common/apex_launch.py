@@ -150,8 +150,10 @@ def launch(
         "samples_sha256": learned.samples_sha256,
         "parameters": learned.weights.size,
         "versions": after.version - before.version,
-        "fates": {
-            name: count for name, earlier in before.fates.items() if (count := (after.fates[name] - earlier) % 2**32)
+        "outcomes": {
+            name: count
+            for name, earlier in before.outcomes.items()
+            if (count := (after.outcomes[name] - earlier) % 2**32)
         },
         "actors": options.actors,
         "seed": options.seed,

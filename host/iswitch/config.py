@@ -36,19 +36,19 @@ class Replay:
         Items of a table, a power of two from 16 to 2^20.
     priority_bits : int
         Bits of an item's priority, 4 to 32.
-    times_bits : int
+    sample_count_bits : int
         Bits of an item's sample count, 0 to 16; with 0 the service does not count.
     sessions : int
         Clients at a time, 2 to 32.
-    kept : int
+    cached_answers : int
         Replies of each session in the reply cache, a power of two from 1 to 16.
-    draws : int
+    samples_per_request : int
         The most samples in one request, a power of two from 16 to 2048.
     record_bytes : int
         Memory of an item, a power of two from 64 to 1024.
     log_bytes : int
         Memory of a session's log, a power of two from 4096 to 2^30.
-    phased : bool
+    single_copy : bool
         If True, the service stores priorities once instead of twice, and an update waits for the samples before it.
 
     Raises
@@ -60,13 +60,13 @@ class Replay:
     tables: int = 1
     capacity: int = 1 << 17
     priority_bits: int = 27
-    times_bits: int = 8
+    sample_count_bits: int = 8
     sessions: int = 8
-    kept: int = 4
-    draws: int = 512
+    cached_answers: int = 4
+    samples_per_request: int = 512
     record_bytes: int = 64
     log_bytes: int = 1 << 20
-    phased: bool = False
+    single_copy: bool = False
 
     def __post_init__(self) -> None:
         def require(good: bool, name: str, rule: str) -> None:
@@ -79,15 +79,15 @@ class Replay:
         require(1 <= self.tables <= 4, "tables", "1 to 4")
         require(is_power(self.capacity, 16, 1 << 20), "capacity", "a power of two from 16 to 2^20")
         require(4 <= self.priority_bits <= 32, "priority_bits", "4 to 32")
-        require(self.times_bits in range(17), "times_bits", "0 to 16")
+        require(self.sample_count_bits in range(17), "sample_count_bits", "0 to 16")
         require(2 <= self.sessions <= 32, "sessions", "2 to 32")
-        require(is_power(self.kept, 1, 16), "kept", "a power of two from 1 to 16")
-        require(is_power(self.draws, 16, 2048), "draws", "a power of two from 16 to 2048")
+        require(is_power(self.cached_answers, 1, 16), "cached_answers", "a power of two from 1 to 16")
+        require(is_power(self.samples_per_request, 16, 2048), "samples_per_request", "a power of two from 16 to 2048")
         require(
             is_power(self.record_bytes, UNIT_BYTES, 1024), "record_bytes", f"a power of two from {UNIT_BYTES} to 1024"
         )
         require(is_power(self.log_bytes, 4096, 1 << 30), "log_bytes", "a power of two from 4096 to 2^30")
-        require(isinstance(self.phased, bool), "phased", "True or False")
+        require(isinstance(self.single_copy, bool), "single_copy", "True or False")
 
     @property
     def log_units(self) -> int:
@@ -102,7 +102,7 @@ class Replay:
     @property
     def fragments(self) -> int:
         """ANSWER frames for the largest SAMPLE."""
-        return -(-self.draws // SAMPLES_PER_FRAGMENT)
+        return -(-self.samples_per_request // SAMPLES_PER_FRAGMENT)
 
     @property
     def memory_bytes(self) -> int:

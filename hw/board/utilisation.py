@@ -83,23 +83,24 @@ DESIGNS: dict[str, Design] = {
     **{f"sume-{name}": of_sume(name)._replace(expected=False) for name in ("core", "accumulator")},
     "sampler-10x27": Design(lambda: Sampler(capacity=1 << 10, priority_bits=27), expected=True),
     **{name: board_design(board) for name, board in BOARDS.items()},
-    "phased-20x18": Design(lambda: SumTree(capacity=1 << 20, priority_bits=18, phased=True)),
+    "phased-20x18": Design(lambda: SumTree(capacity=1 << 20, priority_bits=18, single_copy=True)),
     "mixed-19x18": Design(lambda: SumTree(capacity=1 << 19, priority_bits=18)),
-    "phased-20x27": Design(lambda: SumTree(capacity=1 << 20, priority_bits=27, phased=True)),
+    "phased-20x27": Design(lambda: SumTree(capacity=1 << 20, priority_bits=27, single_copy=True)),
     "mixed-19x27": Design(lambda: SumTree(capacity=1 << 19, priority_bits=27)),
     "sampler-19x18": Design(lambda: Sampler(capacity=1 << 19, priority_bits=18)),
     "sampler-19x27": Design(lambda: Sampler(capacity=1 << 19, priority_bits=27)),
-    "phased-sampler-20x18": Design(lambda: Sampler(capacity=1 << 20, priority_bits=18, phased=True)),
-    "phased-sampler-20x27": Design(lambda: Sampler(capacity=1 << 20, priority_bits=27, phased=True)),
+    "phased-sampler-20x18": Design(lambda: Sampler(capacity=1 << 20, priority_bits=18, single_copy=True)),
+    "phased-sampler-20x27": Design(lambda: Sampler(capacity=1 << 20, priority_bits=27, single_copy=True)),
     "service-17x27": Design(lambda: Engine(Config(replay=Replay(capacity=1 << 17, priority_bits=27)))),
     "service-20x18": Design(
-        lambda: Engine(Config(replay=Replay(capacity=1 << 20, priority_bits=18, phased=True, times_bits=0)))
+        lambda: Engine(Config(replay=Replay(capacity=1 << 20, priority_bits=18, single_copy=True, sample_count_bits=0)))
     ),
 }
 """Components at the NetFPGA-SUME's Config, and a small sampler (core and accumulator take minutes, and are part of the
 whole). The boards' switches in their shells. The replay service at several sizes: variant, leaves as a power of two,
-bits of a priority. A sampler is a tree with histogram and handles and, unless phased, a table of priorities in front.
-The service is complete, at 256 bits; with 2^20 leaves it is phased and does not count samples."""
+bits of a priority. A sampler is a tree with histogram and handles and, unless `single_copy`, a table of
+priorities in front. The service is complete, at 256 bits; with 2^20 leaves it stores priorities once and does not count
+samples."""
 
 
 def count(name: str, design: Design) -> dict[str, Any]:

@@ -12,15 +12,17 @@ from amaranth.utils import ceil_log2
 
 from iswitch.config import Config
 from iswitch.wire import MAGIC, STALENESS_MAX, VERSION, Outcome, PortCounter, Register, Stat, port_counter_register
-from iswitch.wire.replay import Fate, ReplayRegister
+from iswitch.wire.replay import ReplayOutcome, ReplayRegister
 
 __all__ = ["BANK", "ChoiceBank", "Counters", "EventBank"]
 
 BANK = 8
 """Registers in a group; every group begins at a multiple of it."""
 
-if max(Fate) >= Register.REPLAY - Register.REPLAY_FATES:
-    raise ValueError(f"Counters fates must be below {Register.REPLAY - Register.REPLAY_FATES}, not {max(Fate)}")
+if max(ReplayOutcome) >= Register.REPLAY - Register.REPLAY_OUTCOMES:
+    raise ValueError(
+        f"Counters replay outcomes must be below {Register.REPLAY - Register.REPLAY_OUTCOMES}, not {max(ReplayOutcome)}"
+    )
 if STALENESS_MAX >= BANK:
     raise ValueError(f"Counters ages must be below {BANK}, not {STALENESS_MAX}")
 
@@ -149,9 +151,10 @@ class Counters(wiring.Component):
     """Banks of counters and constants, behind one address.
 
     `port_events[port][k]` and `stats[k]` count in every cycle, `outcome` in the cycle of `decided`, `age` in that of
-    `claimed`, `fate` in that of `fated`; events are registered first, because they end critical paths. `value` shows
-    the register at `address` 1 cycle later, with every event up to two cycles before. Until `wiped`, after a reset,
-    nothing may be read, `decided`, `claimed` or `fated`; it takes a cycle for each counter of the largest bank.
+    `claimed`, `replay_outcome` in that of `replay_concluded`; events are registered first, because they end critical
+    paths. `value` shows the register at `address` 1 cycle later, with every event up to two cycles before. Until
+    `wiped`, after a reset, nothing may be read, `decided`, `claimed` or `replay_concluded`; it takes a cycle for each
+    counter of the largest bank.
     """
 
     def __init__(self, config: Config):
@@ -168,7 +171,7 @@ class Counters(wiring.Component):
                 "flushed": In(range(config.lanes + 1)),
                 "claimed": In(1),
                 "age": In(range(STALENESS_MAX + 1)),
-                **({"fated": In(1), "fate": In(Fate)} if config.replay else {}),
+                **({"replay_concluded": In(1), "replay_outcome": In(ReplayOutcome)} if config.replay else {}),
                 "stats": In(1).array(len(Stat)),
                 "port_events": In(1).array(config.ports, len(PortCounter)),
                 "address": In(32),
@@ -214,7 +217,9 @@ class Counters(wiring.Component):
         if c.staleness:
             self._choices(m, banks, show, Register.AGES, BANK, self.claimed, self.age)
         if c.replay:
-            self._choices(m, banks, show, Register.REPLAY_FATES, len(Fate), self.fated, self.fate)
+            self._choices(
+                m, banks, show, Register.REPLAY_OUTCOMES, len(ReplayOutcome), self.replay_concluded, self.replay_outcome
+            )
 
         events = {
             Register.STATS + stat: self.flushed if stat == Stat.TERMS_FLUSHED else self.stats[stat] for stat in Stat

@@ -33,7 +33,7 @@ __all__ = ["COMPONENTS"]
 
 
 def priorities(replay: Replay) -> dict[str, Any]:
-    return {"capacity": replay.capacity, "priority_bits": replay.priority_bits, "phased": replay.phased}
+    return {"capacity": replay.capacity, "priority_bits": replay.priority_bits, "single_copy": replay.single_copy}
 
 
 def handles(replay: Replay) -> dict[str, Any]:
@@ -53,7 +53,7 @@ COMPONENTS: dict[str, Callable[[Any], Component]] = {
     "acknowledgement": lambda c: Acknowledgement(c.replay),
     "header check": lambda c: HeaderCheck(c.replay),
     "admission": lambda c: Admission(c.replay),
-    "sessions": lambda c: Sessions(sessions=c.replay.sessions, kept=c.replay.kept),
+    "sessions": lambda c: Sessions(sessions=c.replay.sessions, cached_answers=c.replay.cached_answers),
     "reply cache": lambda c: ReplyCache(c.replay),
     "answer sender": lambda c: AnswerSender(c.replay),
     "receiver": lambda c: RequestReceiver(bus_bits=c.bus_bits, depth=c.queue_words),

@@ -23,12 +23,21 @@ from hw.replay.sampling.samplers import Samplers
 from hw.stream.packet import Packet
 from hw.stream.store_and_forward import StoreAndForward
 from iswitch.config import Config
-from iswitch.wire.replay import LOAD, OPEN, Fate, Kind
+from iswitch.wire.replay import LOAD, OPEN, Kind, ReplayOutcome
 
 __all__ = ["Engine"]
 
-NOT_EXECUTED = (Fate.AHEAD, Fate.OLD, Fate.TICKET, Fate.ITEMS, Fate.EMPTY, Fate.RATE, Fate.RANGE, Fate.MEMORY)
-"""Fates of requests that are answered without being executed."""
+NOT_EXECUTED = (
+    ReplayOutcome.AHEAD,
+    ReplayOutcome.OLD,
+    ReplayOutcome.TICKET,
+    ReplayOutcome.ITEMS,
+    ReplayOutcome.EMPTY,
+    ReplayOutcome.RATE,
+    ReplayOutcome.RANGE,
+    ReplayOutcome.MEMORY,
+)
+"""Outcomes of requests that are answered without being executed."""
 BOOKKEEPING_ONLY = (Kind.CLOSE, Kind.PUBLISH, Kind.LIMIT, Kind.SKIP, Kind.LOOK)
 """Kinds that move no data."""
 MOVES_DATA = (Kind.WRITE, Kind.ADD, Kind.UPDATE, Kind.SAMPLE, Kind.LIST, Kind.FETCH, Kind.LOAD, Kind.SHOUT)
@@ -40,8 +49,8 @@ class Engine(wiring.Component):
 
     `words` are frames with `first` and, constant over a frame, `arrived`; the entry never stalls. A frame without room
     is dropped, and `stat_drop` is 1 for one cycle. `o` are complete frames without addresses, which `Stamp` fills in
-    once for all ports; it may stall. `memory` holds records and logs as `Config.replay` lays them out. `fate` is the
-    fate of a request in the cycle in which `fated` is 1; `saturated` is 1 for each priority that was too large,
+    once for all ports; it may stall. `memory` holds records and logs as `Config.replay` lays them out. `outcome` is the
+    outcome of a request in the cycle in which `concluded` is 1; `saturated` is 1 for each priority that was too large,
     `memory_error` for each error response of the memory. After a reset requests wait until sessions and slots are
     wiped. `busy`: a request or a reply is inside.
 
@@ -65,8 +74,8 @@ class Engine(wiring.Component):
                 "o": Out(stream.Signature(Packet(config.bus_bits, meta=ReplyRoute))),
                 "memory": Out(Axi4(self.address_bits)),
                 "now_us": In(32),
-                "fated": Out(1),
-                "fate": Out(Fate),
+                "concluded": Out(1),
+                "outcome": Out(ReplayOutcome),
                 "stat_drop": Out(1),
                 "saturated": Out(1),
                 "memory_error": Out(1),
@@ -81,7 +90,7 @@ class Engine(wiring.Component):
             Execution(replay),
             Acknowledgement(replay),
         )
-        self.sessions = Sessions(sessions=replay.sessions, kept=replay.kept)
+        self.sessions = Sessions(sessions=replay.sessions, cached_answers=replay.cached_answers)
         self.samplers, self.cache = Samplers(replay), ReplyCache(replay)
         self.answer_sender = AnswerSender(replay)
         self.framer = ReplyFramer(bus_bits=config.bus_bits)
@@ -110,10 +119,10 @@ class Engine(wiring.Component):
         ):
             m.submodules[name] = getattr(self, name)
         # The rows of the request's session and table while it is carried out, written back when it is recorded.
-        session, table, fate = Signal(Session), Signal(TableState), Signal(Fate)
+        session, table, outcome = Signal(Session), Signal(TableState), Signal(ReplayOutcome)
         m.d.comb += [
-            self.fate.eq(fate),
-            self.fated.eq(self.acknowledgement.fated),
+            self.outcome.eq(outcome),
+            self.concluded.eq(self.acknowledgement.concluded),
             self.saturated.eq(self.execution.saturated),
             self.busy.eq(
                 ~self.reader.idle
@@ -124,16 +133,16 @@ class Engine(wiring.Component):
             ),
         ]
         self._connect_entry(m)
-        self._connect_request(m, session, table, fate)
+        self._connect_request(m, session, table, outcome)
         self._connect_sessions(m, session)
         self._connect_sampler(m, table)
         self._connect_lists(m)
         self._connect_memory(m)
         self._connect_exit(m)
-        self._sequence(m, session, table, fate)
+        self._sequence(m, session, table, outcome)
         return m
 
-    def _sequence(self, m, session, table, fate):
+    def _sequence(self, m, session, table, outcome):
         """Carry out one request after another: read it, look up its rows, decide, execute, acknowledge."""
         reader, admission, bookkeeping, execution, acknowledgement = (
             self.reader,
@@ -163,10 +172,10 @@ class Engine(wiring.Component):
         with m.FSM():
             with m.State("READ"):
                 m.d.comb += execution.clear.eq(reader.done)
-                m.d.sync += [table.eq(Array(tables)[request.table]), fate.eq(reader.fate), counts.eq(0)]
+                m.d.sync += [table.eq(Array(tables)[request.table]), outcome.eq(reader.outcome), counts.eq(0)]
                 with m.If(reader.done):
                     m.next = "LOOK_UP"
-                    with m.If(reader.fate != Fate.DONE):
+                    with m.If(reader.outcome != ReplayOutcome.DONE):
                         close(Closing.FAULT)
             with m.State("LOOK_UP"):
                 load = view_as(LOAD, request.parameters)
@@ -179,21 +188,21 @@ class Engine(wiring.Component):
                 # Now `admission` sees the requester's session, and the session whose log is read.
                 m.next = "ADMIT"
             with m.State("ADMIT"):
-                m.d.sync += [fate.eq(admission.fate), counts.eq(admission.counts), enough.eq(admission.enough)]
+                m.d.sync += [outcome.eq(admission.outcome), counts.eq(admission.counts), enough.eq(admission.enough)]
                 with m.If(admission.known):
                     m.d.sync += session.heard.eq(request.now_us)
                 m.next = "START"
             with m.State("START"):
-                with m.Switch(fate):
-                    with m.Case(Fate.SESSION):
+                with m.Switch(outcome):
+                    with m.Case(ReplayOutcome.SESSION):
                         close(Closing.FAULT)
-                    with m.Case(Fate.REPEATED):
+                    with m.Case(ReplayOutcome.REPEATED):
                         close(Closing.REPEAT)
                     with m.Case(*NOT_EXECUTED):
                         close(Closing.RECORD)
-                    with m.Case(Fate.OVERWRITTEN):
+                    with m.Case(ReplayOutcome.OVERWRITTEN):
                         execute()
-                    with m.Case(Fate.DONE):
+                    with m.Case(ReplayOutcome.DONE):
                         m.d.sync += [session.eq(bookkeeping.session_next), table.eq(bookkeeping.table_next)]
                         with m.Switch(kind):
                             with m.Case(*MOVES_DATA):
@@ -203,10 +212,10 @@ class Engine(wiring.Component):
             with m.State("EXECUTE"):
                 with m.If(execution.done):
                     close(Closing.RECORD)
-                    with m.If(execution.fate_changes):  # no session is free
+                    with m.If(execution.outcome_changes):  # no session is free
                         m.d.comb += acknowledgement.closing.eq(Closing.FAULT)
-                with m.If(execution.fate_changes):
-                    m.d.sync += fate.eq(execution.fate_next)
+                with m.If(execution.outcome_changes):
+                    m.d.sync += outcome.eq(execution.outcome_next)
                 with m.If(execution.opened):
                     m.d.sync += session.eq(execution.session_next)
                 with m.If(execution.added):
@@ -244,7 +253,7 @@ class Engine(wiring.Component):
             execution.ended.eq(reader.ended),
         ]
 
-    def _connect_request(self, m, session, table, fate):
+    def _connect_request(self, m, session, table, outcome):
         """The request and its rows to the components that decide by them."""
         request = self.reader.request
         for component in (self.bookkeeping, self.acknowledgement):
@@ -256,9 +265,9 @@ class Engine(wiring.Component):
             self.admission.session.eq(session),
             self.admission.table.eq(table),
             self.execution.request.eq(request),
-            self.execution.fate.eq(fate),
+            self.execution.outcome.eq(outcome),
             self.execution.table.eq(table),
-            self.acknowledgement.fate.eq(fate),
+            self.acknowledgement.outcome.eq(outcome),
             self.acknowledgement.results_done.eq(self.execution.results_done),
             self.acknowledgement.results_stale.eq(self.execution.results_stale),
         ]
@@ -311,13 +320,17 @@ class Engine(wiring.Component):
             self.acknowledgement,
             self.answer_sender,
         )
-        kept, samples, list_begin = self.replay.kept, self.replay.draws, Signal.like(cache.row_address)
+        cached_answers, samples, list_begin = (
+            self.replay.cached_answers,
+            self.replay.samples_per_request,
+            Signal.like(cache.row_address),
+        )
         connect(m, acknowledgement.answers, sender.answers)
         m.d.sync += list_begin.eq(
             Mux(kind_of(request.frame) == Kind.LIST, scratch_list(self.replay), cache.index * samples)
         )
         m.d.comb += [
-            cache.index.eq(request.session * kept + (request.frame.seq & kept - 1)),
+            cache.index.eq(request.session * cached_answers + (request.frame.seq & cached_answers - 1)),
             cache.answer_next.eq(acknowledgement.answer),
             cache.row_address.eq(Mux(sender.busy, sender.row_address, execution.row_address)),
             cache.write_row.eq(execution.write_row),

@@ -93,13 +93,13 @@ def driver(label: str, size_bytes: int, repetitions: int, quick: bool) -> Iterat
 
 
 def replay(quick: bool) -> Iterator[Figure]:
-    for variant, phased in (("", False), (".phased", True)):
-        rate = ops_per_cycle(2_000 if quick else 100_000, capacity=REPLAY_LEAVES, phased=phased)
+    for variant, single_copy in (("", False), (".phased", True)):
+        rate = ops_per_cycle(2_000 if quick else 100_000, capacity=REPLAY_LEAVES, single_copy=single_copy)
         yield Figure(f"replay.ops_per_cycle{variant}", rate, "operations/cycle, in the worst mix")
         yield Figure(
             f"replay.step_cycles{variant}",
-            step_cycles(capacity=REPLAY_LEAVES, phased=phased),
-            "cycles for 512 draws and 512 updates",
+            step_cycles(capacity=REPLAY_LEAVES, single_copy=single_copy),
+            "cycles for 512 samples and 512 updates",
         )
 
 

@@ -11,7 +11,7 @@ from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiBus, AxiRam
 
 from iswitch.config import Config
-from iswitch.wire.replay import Fate
+from iswitch.wire.replay import ReplayOutcome
 from sim.bench.cocotb_bus import bursts, none, until
 from sim.bench.cocotb_memory import held, pause, start
 from sim.bench.engine import Scenario, Sent
@@ -73,7 +73,7 @@ class Bench:
         pause(self.memory, self.rng, stalls)
         self.gaps = stalls(self.rng)
         self.sent: list[Sent] = []
-        self.fates: Counter[Fate] = Counter()
+        self.outcomes: Counter[ReplayOutcome] = Counter()
         self.saturated = self.dropped = 0
 
     async def run(self) -> None:
@@ -107,8 +107,8 @@ class Bench:
         dut = self.dut
         while True:
             await RisingEdge(dut.clk)
-            if int(dut.fated.value):
-                self.fates[Fate(int(dut.fate.value))] += 1
+            if int(dut.concluded.value):
+                self.outcomes[ReplayOutcome(int(dut.outcome.value))] += 1
             self.saturated += int(dut.saturated.value)
             self.dropped += int(dut.stat_drop.value)
 
@@ -144,5 +144,5 @@ async def test_engine_answers_as_the_model_does(dut, stalls):
             assert found == expected
         bench.sent.clear()
     assert bench.memory.read(0, SMALL.memory_bytes) == scenario.service.memory.bytes
-    assert (bench.fates, bench.saturated, bench.dropped) == (scenario.fates, scenario.service.saturated, 0)
-    assert set(bench.fates) == set(Fate)
+    assert (bench.outcomes, bench.saturated, bench.dropped) == (scenario.outcomes, scenario.service.saturated, 0)
+    assert set(bench.outcomes) == set(ReplayOutcome)

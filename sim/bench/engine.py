@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from iswitch.config import Config
 from iswitch.wire import ADDRESSES
-from iswitch.wire.replay import Fate, Kind
+from iswitch.wire.replay import Kind, ReplayOutcome
 from sim.bench.replay_client import ReplayClient
 from sim.bench.replay_traffic import ReplayTraffic
 from sim.model.interface.message import Source
@@ -82,7 +82,7 @@ class Scenario:
             yield burst
 
     def scripted(self) -> Iterator[Burst]:
-        """Yield bursts with each kind and each fate, in an order in which it matters, for a service as small as
+        """Yield bursts with each kind and each outcome, in an order in which it matters, for a service as small as
         `SMALL`."""
         ann, bob, cas, dan, eve = (
             ReplayClient(k, port=k % self.config.ports, nonce=(k + 1) * 0x1_0001_0000_0001) for k in range(5)
@@ -175,5 +175,5 @@ class Scenario:
         yield at_once((eve, eve.skip(next(eve))), (eve, eve.load(40, 20, log=1)), (ann, ann.look()))
 
     @property
-    def fates(self) -> Counter[Fate]:
-        return Counter({fate: count for fate, count in zip(Fate, self.service.fates) if count})
+    def outcomes(self) -> Counter[ReplayOutcome]:
+        return Counter({outcome: count for outcome, count in zip(ReplayOutcome, self.service.outcomes) if count})

@@ -35,8 +35,8 @@ class ReplayBench:
         client.opened(self.one(client, client.open()))
         return client
 
-    def fates(self) -> dict[str, int]:
-        """Return the fates that requests have had, with their counts."""
+    def outcomes(self) -> dict[str, int]:
+        """Return the outcomes that requests have had, with their counts."""
         return {
             name.removeprefix("replay."): count
             for name, count in self.switch.counters().items()

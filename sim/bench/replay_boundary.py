@@ -13,7 +13,7 @@ import numpy as np
 
 from iswitch.config import Config
 from iswitch.wire import Type
-from iswitch.wire.replay import ADD_ROW, BODY_BYTES, SAMPLES_PER_FRAGMENT, UPDATE_ROW, Fate
+from iswitch.wire.replay import ADD_ROW, BODY_BYTES, SAMPLES_PER_FRAGMENT, UPDATE_ROW, ReplayOutcome
 from sim.bench.replay_client import ParsedFrame, ReplayClient, parse_frame
 from sim.bench.sumtree import fractions
 from sim.emulator.engine import Board, Frame, Stamp
@@ -84,23 +84,23 @@ class Station:
             raise RuntimeError("the board keeps no stamps")
         heard = [parse_frame(frame.data) for frame in frames]
         for answer in heard:
-            fate = (
-                answer.reason
+            outcome = (
+                answer.outcome
                 if answer.type == Type.ANSWER
-                else Fate.OVERWRITTEN
+                else ReplayOutcome.OVERWRITTEN
                 if answer.header["ticket"]
-                else Fate.DONE
+                else ReplayOutcome.DONE
             )
-            if fate != Fate.DONE:
-                raise RuntimeError(f"an answer says {fate.name}, not DONE")
+            if outcome != ReplayOutcome.DONE:
+                raise RuntimeError(f"an answer says {outcome.name}, not DONE")
         if len(heard) != answers:
             raise RuntimeError(f"{len(requests)} requests have {len(heard)} answers, not {answers}")
         return heard, max(frame.last for frame in frames) - stamp.first + 1
 
     def numbers(self, count: int) -> range:
-        """Return the numbers of the next `count` requests, at most `kept`."""
-        if count > self.replay.kept:
-            raise ValueError(f"at most {self.replay.kept} requests may be on their way, not {count}")
+        """Return the numbers of the next `count` requests, at most `cached_answers`."""
+        if count > self.replay.cached_answers:
+            raise ValueError(f"at most {self.replay.cached_answers} requests may be on their way, not {count}")
         self.seq += count
         return range(self.seq - count, self.seq)
 

@@ -29,8 +29,8 @@ from iswitch.wire.replay import (
     UNIT_BYTES,
     UPDATE_ROW,
     WRITE,
-    Fate,
     Kind,
+    ReplayOutcome,
 )
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, parse, udp_frame
 
@@ -48,11 +48,11 @@ class ParsedFrame(NamedTuple):
     payload: bytes
 
     @property
-    def reason(self) -> Fate:
-        """The fate that an ANSWER reports. DATA has none and raises `AttributeError`."""
+    def outcome(self) -> ReplayOutcome:
+        """The outcome that an ANSWER reports. DATA has none and raises `AttributeError`."""
         if self.status is None:
             raise AttributeError("DATA has no reason")
-        return Fate(int(self.status["reason"]))
+        return ReplayOutcome(int(self.status["outcome"]))
 
 
 def parse_frame(frame: bytes) -> ParsedFrame:

@@ -15,9 +15,18 @@ from sim.model.replay.service import Service
 
 __all__ = ["LARGE", "PARAMETER_ROWS_OF", "TYPICAL", "Decisions", "frame_of", "number", "outputs"]
 
-TYPICAL = Replay(tables=2, capacity=64, sessions=3, kept=4, log_bytes=4096, draws=256, times_bits=3)
+TYPICAL = Replay(
+    tables=2, capacity=64, sessions=3, cached_answers=4, log_bytes=4096, samples_per_request=256, sample_count_bits=3
+)
 LARGE = replace(
-    TYPICAL, sessions=5, kept=1, log_bytes=1 << 20, record_bytes=256, times_bits=0, capacity=1 << 12, draws=16
+    TYPICAL,
+    sessions=5,
+    cached_answers=1,
+    log_bytes=1 << 20,
+    record_bytes=256,
+    sample_count_bits=0,
+    capacity=1 << 12,
+    samples_per_request=16,
 )
 PARAMETER_ROWS_OF = {
     Kind.OPEN: 1,
@@ -44,7 +53,7 @@ class Decisions(Service):
         self.memory.read = lambda session, start, units: b""
 
     def status(self, asked, place, effect):
-        return frames.status(reason=effect.fate)
+        return frames.status(outcome=effect.outcome)
 
 
 def number(octets):

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from iswitch.config import Replay
-from iswitch.wire.replay import UNIT_BYTES, Fate, Kind
-from sim.model.replay.draws import fractions
+from iswitch.wire.replay import UNIT_BYTES, Kind, ReplayOutcome
+from sim.model.replay.fractions import fractions
 
 __all__ = ["Item", "Op", "Oracle", "OracleTable"]
 
@@ -72,23 +72,23 @@ class OracleTable:
     def cut(self, priority: int) -> int:
         return min(priority, 2**self.config.priority_bits - 1)
 
-    def waits(self, op: Op) -> Fate | None:
+    def waits(self, op: Op) -> ReplayOutcome | None:
         if op.ticket not in (0, self.ticket):
-            return Fate.TICKET
+            return ReplayOutcome.TICKET
         if op.kind == Kind.ADD:
             allowed = (
                 not self.ratio
                 or self.there < self.size
                 or self.credit + len(op.about["items"]) * self.ratio <= self.ahead
             )
-            return None if allowed else Fate.RATE
+            return None if allowed else ReplayOutcome.RATE
         if op.kind != Kind.SAMPLE:
             return None
         if len(self.items) < op.about["items"] or self.there < self.size:
-            return Fate.ITEMS
+            return ReplayOutcome.ITEMS
         if not self.priorities().any():
-            return Fate.EMPTY
-        return Fate.RATE if self.ratio and op.about["count"] > self.credit + self.behind else None
+            return ReplayOutcome.EMPTY
+        return ReplayOutcome.RATE if self.ratio and op.about["count"] > self.credit + self.behind else None
 
     def sample(self, count: int, seed: int, stride: int) -> list[tuple[int, int]]:
         ends, slots = np.cumsum(self.priorities()), self.slots()
@@ -112,20 +112,20 @@ class Oracle:
     def opened(self, session: int) -> int:
         """Give the session to a new client, and return the number of its first request. No request before `first` has a
         cached answer."""
-        self.next[session] += self.config.kept if self.clients[session] else 0
+        self.next[session] += self.config.cached_answers if self.clients[session] else 0
         self.clients[session] += 1
         self.first[session] = self.next[session]
         return self.first[session]
 
-    def waits(self, op: Op) -> Fate | None:
+    def waits(self, op: Op) -> ReplayOutcome | None:
         return self.tables[op.table].waits(op)
 
     def carry_out(self, session: int, op: Op) -> tuple[dict[str, int], list[tuple[int, int]]]:
         """Execute a request, and return its STATUS by name, and its rows."""
-        table, fields = self.tables[op.table], {"reason": int(Fate.DONE), "done": 0, "stale": 0}
+        table, fields = self.tables[op.table], {"outcome": int(ReplayOutcome.DONE), "done": 0, "stale": 0}
         rows: list[tuple[int, int]] = []
         if op.kind == Kind.WRITE:
-            fields["reason"] = self.write(session, **op.about)
+            fields["outcome"] = self.write(session, **op.about)
         elif op.kind == Kind.ADD:
             if table.there >= table.size:
                 table.credit += len(op.about["items"]) * table.ratio
@@ -145,36 +145,36 @@ class Oracle:
             if version and units and self.oldest[session] <= start and start + units <= len(self.units[session]):
                 table.published = session, version, start, units
             else:
-                fields["reason"] = Fate.RANGE
+                fields["outcome"] = ReplayOutcome.RANGE
         elif op.kind == Kind.LIMIT:
-            fields["reason"] = self.limit(table, **op.about)
-        if fields["reason"] == Fate.DONE and op.kind in (Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT):
+            fields["outcome"] = self.limit(table, **op.about)
+        if fields["outcome"] == ReplayOutcome.DONE and op.kind in (Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT):
             table.ticket += 1
         self.next[session] += 1
         status = fields | self.status(session, table)
         for number, _ in rows if table.times else ():
             item = table.find(number)
             assert item
-            item.times = min(item.times + 1, 2**self.config.times_bits - 1)
+            item.times = min(item.times + 1, 2**self.config.sample_count_bits - 1)
             item.priority = 0 if item.times >= table.times else item.priority
         return status, rows
 
     def write(self, session: int, start: int, units: bytes, oldest: int) -> int:
         log, count = self.units[session], len(units) // UNIT_BYTES
         if start != len(log) or not self.oldest[session] <= oldest <= len(log):
-            return Fate.RANGE
+            return ReplayOutcome.RANGE
         if len(log) + count - oldest > self.config.log_bytes // UNIT_BYTES:
-            return Fate.MEMORY
+            return ReplayOutcome.MEMORY
         log += [units[k * UNIT_BYTES : (k + 1) * UNIT_BYTES] for k in range(count)]
         self.oldest[session] = oldest
-        return Fate.DONE
+        return ReplayOutcome.DONE
 
     def limit(self, table: OracleTable, size: int, ratio: int, behind: int, ahead: int, times: int) -> int:
-        if times >= 2**self.config.times_bits:
-            return Fate.RANGE
+        if times >= 2**self.config.sample_count_bits:
+            return ReplayOutcome.RANGE
         table.size, table.behind, table.ahead, table.times = size, behind, ahead, times
         table.ratio, table.credit = Fraction(ratio, 1 << 16), Fraction(0)
-        return Fate.DONE
+        return ReplayOutcome.DONE
 
     def status(self, session: int, table: OracleTable) -> dict[str, int]:
         """Return the fields of STATUS that do not depend on the request."""
@@ -188,7 +188,7 @@ class Oracle:
             "adds": len(table.items),
             "ticket": table.ticket,
             "total": int(table.priorities().sum()),
-            "draws": table.samples,
+            "sampled": table.samples,
             "written": len(self.units[session]),
             "oldest": self.oldest[session],
             "version": version,

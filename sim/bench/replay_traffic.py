@@ -10,7 +10,9 @@ from sim.bench.replay_client import ReplayClient
 
 __all__ = ["NARROW", "SMALL", "ReplayTraffic"]
 
-SMALL = Replay(tables=2, capacity=64, sessions=3, kept=2, log_bytes=4096, draws=256, times_bits=3)
+SMALL = Replay(
+    tables=2, capacity=64, sessions=3, cached_answers=2, log_bytes=4096, samples_per_request=256, sample_count_bits=3
+)
 NARROW = Config(
     ports=2, bus_bits=64, members=2, jobs=2, window=4, mac_entries=64, staleness=0, uplinks=False, replay=SMALL
 )
@@ -122,7 +124,9 @@ class ReplayTraffic:
                 seq, [(self.priority(), chance.randbytes(replay.record_bytes)) for _ in range(count)], **fields
             )
         if kind == Kind.SAMPLE:
-            count = chance.choice([1, 2, 159, 160, 161, replay.draws, chance.randrange(1, replay.draws)])
+            count = chance.choice(
+                [1, 2, 159, 160, 161, replay.samples_per_request, chance.randrange(1, replay.samples_per_request)]
+            )
             stride = (1 << 64) // count if count > 1 and chance.random() < 0.5 else 0
             items = table.adds + chance.choice([0, 0, -5, 1]) if chance.random() < 0.2 else 0
             fields["fragments"] = chance.choice([0xFFFF, 0xFFFF, 1, 2, 3])

@@ -7,7 +7,7 @@ import numpy as np
 
 from hw.replay.sampling.sum_tree import SumTree
 from sim.bench.compiled import Compiled
-from sim.model.replay.draws import fractions as of_a_batch
+from sim.model.replay.fractions import fractions as of_a_batch
 from sim.model.replay.tree import SumTree as Model
 
 __all__ = [

@@ -1,11 +1,11 @@
 """The sessions of the replay service under every order of messages. The switch is `dispatcher.py` and `session.py`.
 
 The clients follow `docs/replay.md`. Each opens a session with a nonce of its own, then has a plan of ordered requests,
-of which at most `kept` may be in flight: ADD is executed at once, WRITE is refused and yet takes its number, SAMPLE
-waits while the gate is shut, which may open and shut at any time. A client may give up a SAMPLE that it has sent: SKIP.
-It sends CLOSE when everything else is answered. A client that is answered SESSION, or OLD for a request that was never
-answered, has lost its session and sends nothing more. A session may have been silent for too long at any time; then it
-may be given to another client. The switch may be reset; it then knows no client, and numbers start over.
+of which at most `cached_answers` may be in flight: ADD is executed at once, WRITE is refused and yet takes its number,
+SAMPLE waits while the gate is shut, which may open and shut at any time. A client may give up a SAMPLE that it has
+sent: SKIP. It sends CLOSE when everything else is answered. A client that is answered SESSION, or OLD for a request
+that was never answered, has lost its session and sends nothing more. A session may have been silent for too long at any
+time; then it may be given to another client. The switch may be reset; it then knows no client, and numbers start over.
 
 **The network remembers everything**: every request that a client has sent, and every answer to it, may arrive now,
 again and again, or never. So no client needs to crash: one that does not move is as good as dead, and its frames remain
@@ -25,7 +25,7 @@ answered gets an answer to every request, or learns that its session is lost.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from iswitch.wire.replay import WAITS, Fate, Kind
+from iswitch.wire.replay import WAITS, Kind, ReplayOutcome
 from sim.explore.replay_scenario import (
     ALWAYS,
     WAITING,
@@ -67,7 +67,7 @@ class SessionExplorer(Explorer[SessionState]):
 
     def __init__(self, scenario: SessionScenario) -> None:
         self.scenario, self.plans, self.rules = scenario, scenario.plans, scenario.clients
-        self.switch = SessionsSwitch(scenario.dispatcher(scenario.kept, scenario.rules))
+        self.switch = SessionsSwitch(scenario.dispatcher(scenario.cached_answers, scenario.rules))
         self.is_gated = any(Kind.SAMPLE in plan for plan in scenario.plans)
         self._succeeds: set[tuple[int, int, ClientState]] = set()
 
@@ -120,7 +120,7 @@ class SessionExplorer(Explorer[SessionState]):
         return client.session is None and (never_lost or self.scenario.delays == WAITING)
 
     def _may_send(self, number: int, client: ClientState) -> bool:
-        plan, window = self.plans[number], self.rules.window or self.scenario.kept
+        plan, window = self.plans[number], self.rules.window or self.scenario.cached_answers
         if client.session is None or client.lost or client.sent == len(plan) or client.sent >= client.low + window:
             return False
         return plan[client.sent] != Kind.CLOSE or client.low == client.sent or self.rules.closes_early
@@ -164,11 +164,11 @@ class SessionExplorer(Explorer[SessionState]):
     def _receive(self, core: SessionsCore, client: ClientState, answer: ReplayAnswer) -> ClientState:
         """Return the client after an answer."""
         if answer.kind == Kind.OPEN:
-            is_first = client.session is None and answer.reason == Fate.DONE
+            is_first = client.session is None and answer.outcome == ReplayOutcome.DONE
             return client._replace(session=answer.session, base=answer.next) if is_first else client
         if client.lost or answer.session != client.session:
             return client
-        if answer.reason == Fate.SESSION or self._is_old(client, answer):
+        if answer.outcome == ReplayOutcome.SESSION or self._is_old(client, answer):
             self._check_lost(core, client, answer.client)
             return client._replace(lost=True)
         number = client.low if self.rules.ignores_seq else (answer.seq - client.base) % SERIAL
@@ -196,21 +196,30 @@ class SessionExplorer(Explorer[SessionState]):
         """Return whether an answer says OLD for a request whose answer its client lacks."""
         number = (answer.seq - client.base) % SERIAL
         is_open = self.rules.gives_up_early or number < len(client.answered) and client.answered[number] == UNKNOWN
-        return answer.reason == Fate.OLD and is_open and not self.rules.ignores_old
+        return answer.outcome == ReplayOutcome.OLD and is_open and not self.rules.ignores_old
 
     def _is_final(self, answer: ReplayAnswer) -> bool:
-        return answer.reason in (Fate.DONE, Fate.RANGE) or self.rules.accepts_waits and answer.reason in WAITS
+        return (
+            answer.outcome in (ReplayOutcome.DONE, ReplayOutcome.RANGE)
+            or self.rules.accepts_waits
+            and answer.outcome in WAITS
+        )
 
     def _matters(self, client: ClientState, answer: ReplayAnswer) -> bool:
         """Return whether an answer may still change what its client knows."""
         if answer.kind == Kind.OPEN:
-            return client.session is None and answer.reason == Fate.DONE
+            return client.session is None and answer.outcome == ReplayOutcome.DONE
         if client.lost:
             return False
         number, total = (answer.seq - client.base) % SERIAL, len(client.answered)
         is_open = number < total and client.answered[number] == UNKNOWN
         is_open = is_open or self.rules.ignores_seq and client.low < total
-        return answer.reason == Fate.SESSION or self._is_old(client, answer) or self._is_final(answer) and is_open
+        return (
+            answer.outcome == ReplayOutcome.SESSION
+            or self._is_old(client, answer)
+            or self._is_final(answer)
+            and is_open
+        )
 
     # What is promised
 
@@ -231,7 +240,7 @@ class SessionExplorer(Explorer[SessionState]):
             switch, answers = self.switch.step(switch, ask)
             for answer in answers:
                 client = self._receive(self.switch.states[switch], client, answer)
-            return any(answer.reason == Fate.DONE for answer in answers)
+            return any(answer.outcome == ReplayOutcome.DONE for answer in answers)
 
         if client.session is None:
             if not exchange(RequestArrives(number, Kind.OPEN)):

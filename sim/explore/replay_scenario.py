@@ -29,8 +29,8 @@ WITHIN, WAITING, ALWAYS = "within", "waiting", "always"
 class ClientRules(NamedTuple):
     """Wrong rules that a client may follow; by default none.
 
-    `window`: this many requests in flight instead of `kept`. `accepts_waits`: a request that must wait counts as done.
-    `closes_early`: CLOSE while other requests are unanswered. `reuses`: another SAMPLE instead of the SKIP.
+    `window`: this many requests in flight instead of `cached_answers`. `accepts_waits`: a request that must wait counts
+    as done. `closes_early`: CLOSE while other requests are unanswered. `reuses`: another SAMPLE instead of the SKIP.
     `assumes_skipped`: what is answered after a SKIP was skipped, whatever the answer's kind. `ignores_seq`: an answer
     is for the oldest request that lacks one. `ignores_old`: OLD is no answer. `gives_up_early`: OLD for a request that
     was answered also means that the session is lost.
@@ -57,8 +57,8 @@ class SessionScenario(Scenario):
     ----------
     plans : tuple of tuple of Kind
         The kinds of each client's requests.
-    sessions, kept : int
-        How many sessions there are, and how many answers each keeps.
+    sessions, cached_answers : int
+        How many sessions there are, and how many answers of each are cached.
     skips : bool
         Whether clients may give up a SAMPLE.
     delays : str
@@ -79,7 +79,7 @@ class SessionScenario(Scenario):
 
     plans: tuple[tuple[Kind, ...], ...]
     sessions: int = 1
-    kept: int = 1
+    cached_answers: int = 1
     skips: bool = False
     delays: str = WITHIN
     opens: int = 4

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from iswitch.config import Replay
-from iswitch.wire.replay import REPLAY_HEADER, SESSION_SILENT_US, STATUS, Fate, Kind
+from iswitch.wire.replay import REPLAY_HEADER, SESSION_SILENT_US, STATUS, Kind, ReplayOutcome
 from sim.explore.search import Violation
 from sim.explore.switch import ExploredSwitch
 from sim.model.interface.message import Source
@@ -59,7 +59,7 @@ class ReplayAnswer(NamedTuple):
     kind: int
     session: int
     seq: int
-    reason: int
+    outcome: int
     next: int
     mark: int
 
@@ -106,20 +106,20 @@ class ToyDispatcher(Dispatcher):
     says which client's it is, and which request. Faults are always answered.
     """
 
-    def __init__(self, kept: int, rules: Rules = RULES) -> None:
-        super().__init__(Replay(kept=kept))
+    def __init__(self, cached_answers: int, rules: Rules = RULES) -> None:
+        super().__init__(Replay(cached_answers=cached_answers))
         self.rules = rules
         self.executed: Executed = ()
         self.gate = False
 
-    def format_fault(self, request: Request) -> Fate | None:
+    def format_fault(self, request: Request) -> ReplayOutcome | None:
         return None
 
-    def answer_fault(self, request: Request, fate: Fate, source: Source, now_us: int) -> Sent:
-        return [(source, frames.fault(request, fate))]
+    def answer_fault(self, request: Request, outcome: ReplayOutcome, source: Source, now_us: int) -> Sent:
+        return [(source, frames.fault(request, outcome))]
 
-    def wait_reason(self, request: Request) -> Fate | None:
-        return Fate.ITEMS if request.kind == Kind.SAMPLE and not self.gate else None
+    def wait_reason(self, request: Request) -> ReplayOutcome | None:
+        return ReplayOutcome.ITEMS if request.kind == Kind.SAMPLE and not self.gate else None
 
     def execute(self, request: Request) -> Effect:
         client, number, form = request.body
@@ -129,14 +129,14 @@ class ToyDispatcher(Dispatcher):
         if number != len(executed):
             raise Violation("a request is executed " + ("twice" if number < len(executed) else "out of order"))
         self.executed = replace_at(self.executed, client, (*executed, (number, form)))
-        fate = Fate.RANGE if request.kind == Kind.WRITE else Fate.DONE
-        return Effect(fate, done=execution_mark(client, number, form))
+        outcome = ReplayOutcome.RANGE if request.kind == Kind.WRITE else ReplayOutcome.DONE
+        return Effect(outcome, done=execution_mark(client, number, form))
 
-    def query(self, request: Request, source: Source) -> tuple[Fate, Sent]:
-        return Fate.DONE, [self.plain_answer(request, source)]
+    def query(self, request: Request, source: Source) -> tuple[ReplayOutcome, Sent]:
+        return ReplayOutcome.DONE, [self.plain_answer(request, source)]
 
     def status(self, request: Request, session: Session, effect: Effect) -> bytes:
-        return frames.status(reason=effect.fate, next=session.next, done=effect.done)
+        return frames.status(outcome=effect.outcome, next=session.next, done=effect.done)
 
     def after_answer(self, request: Request, effect: Effect) -> None:
         """Do nothing: a toy has no state besides what was executed."""
@@ -151,7 +151,7 @@ class SessionsSwitch(ExploredSwitch[SessionsCore, tuple[ReplayAnswer, ...]]):
 
     def start(self, *, sessions: int, clients: int, first: int) -> int:
         """Return the number of the first state: no session is open."""
-        unused = Session(next=(first - self.dispatcher.config.kept) % SERIAL)
+        unused = Session(next=(first - self.dispatcher.config.cached_answers) % SERIAL)
         return self.number(SessionsCore((unused,) * sessions, ((),) * clients))
 
     def reset(self, number: int) -> int:
@@ -165,8 +165,8 @@ class SessionsSwitch(ExploredSwitch[SessionsCore, tuple[ReplayAnswer, ...]]):
         is_open = event.kind == Kind.OPEN
         body = nonce.to_bytes(8, "little") if is_open else bytes([client, event.number, event.form])
         request = Request(event.kind, event.session, 0, event.seq, 0, 0, 0, nonce, body)
-        fate, sent = dispatcher.handle(request, Source(0, b"", client, 0), NOW_US)
-        is_given = is_open and fate == Fate.DONE
+        outcome, sent = dispatcher.handle(request, Source(0, b"", client, 0), NOW_US)
+        is_given = is_open and outcome == ReplayOutcome.DONE
         opens = (*state.opens, client) if is_given and not state.holds(client) else state.opens
         after = state._replace(sessions=tuple(dispatcher.sessions), executed=dispatcher.executed, opens=opens)
         if is_given and not after.holds(client):
@@ -183,5 +183,5 @@ def answer_of(client: int, payload: bytes) -> ReplayAnswer:
     return ReplayAnswer(
         client,
         *(int(header[name]) for name in ("kind", "session", "seq")),
-        *(int(status[name]) for name in ("reason", "next", "done")),
+        *(int(status[name]) for name in ("outcome", "next", "done")),
     )

@@ -2,7 +2,7 @@
 
 from iswitch.config import Config
 from iswitch.wire import MAGIC, STALENESS_MAX, VERSION, Outcome, PortCounter, Register, Stat, port_counter_register
-from iswitch.wire.replay import Fate
+from iswitch.wire.replay import ReplayOutcome
 from sim.model.replay.service import Service
 
 __all__ = ["Counters"]
@@ -24,7 +24,7 @@ class Counters:
         """Return every counter, zeros too: `outcome.ADDED`, `stat.RESULTS`, `port0.RX_ERROR`, `replay.DONE`."""
         counts = {f"outcome.{kind.name}": self.outcomes[kind] for kind in Outcome}
         counts |= {f"stat.{kind.name}": self.stats[kind] for kind in Stat}
-        counts |= {f"replay.{fate.name}": service.fates[fate] for fate in Fate} if service else {}
+        counts |= {f"replay.{outcome.name}": service.outcomes[outcome] for outcome in ReplayOutcome} if service else {}
         return counts | {
             f"port{port}.{kind.name}": count[kind] for port, count in enumerate(self.ports) for kind in PortCounter
         }
@@ -50,7 +50,7 @@ class Counters:
             *((port_counter_register(port, PortCounter(0)), counts) for port, counts in enumerate(self.ports)),
         ]
         if service:
-            blocks += [(Register.REPLAY_FATES, service.fates), (Register.REPLAY, service.registers())]
+            blocks += [(Register.REPLAY_OUTCOMES, service.outcomes), (Register.REPLAY, service.registers())]
         for first, counts in blocks:
             values |= {first + k: count % 2**32 for k, count in enumerate(counts)}
         return values

@@ -54,16 +54,16 @@ WRONG_REPLAY = [
     ("capacity", 1 << 21, "a power of two from 16 to 2^20"),
     ("priority_bits", 3, "4 to 32"),
     ("priority_bits", 33, "4 to 32"),
-    ("times_bits", 17, "0 to 16"),
+    ("sample_count_bits", 17, "0 to 16"),
     ("sessions", 1, "2 to 32"),
     ("sessions", 33, "2 to 32"),
-    ("kept", 0, "a power of two from 1 to 16"),
-    ("kept", 3, "a power of two from 1 to 16"),
-    ("draws", 8, "a power of two from 16 to 2048"),
+    ("cached_answers", 0, "a power of two from 1 to 16"),
+    ("cached_answers", 3, "a power of two from 1 to 16"),
+    ("samples_per_request", 8, "a power of two from 16 to 2048"),
     ("record_bytes", 32, "a power of two from 64 to 1024"),
     ("record_bytes", 96, "a power of two from 64 to 1024"),
     ("log_bytes", 2048, "a power of two from 4096 to 2^30"),
-    ("phased", 2, "True or False"),
+    ("single_copy", 2, "True or False"),
 ]
 
 

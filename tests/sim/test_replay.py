@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from iswitch.wire import Outcome
-from iswitch.wire.replay import Fate
+from iswitch.wire.replay import ReplayOutcome
 from sim.bench.cosimulation import DivergenceError, Pair
 from sim.bench.replay_traffic import NARROW, SMALL, ReplayTraffic
 from sim.bench.traffic import Traffic
@@ -19,12 +19,12 @@ ONE = replace(
     tables=1,
     capacity=16,
     sessions=2,
-    kept=1,
-    draws=16,
-    times_bits=0,
+    cached_answers=1,
+    samples_per_request=16,
+    sample_count_bits=0,
     record_bytes=256,
     priority_bits=32,
-    phased=True,
+    single_copy=True,
 )
 WIDE = replace(NARROW, bus_bits=256, replay=replace(SMALL, priority_bits=18, record_bytes=256))
 DESIGNS = [
@@ -57,7 +57,10 @@ def test_random_requests_have_the_same_answers_and_counters(config, engine, chan
             pair.exchange(port, frame)
         pair.wait(20_000_000)  # all sessions have been silent: newcomers take their places
         requests.clients = [requests.client(k) for k in range(len(requests.clients))]
-    assert {fate for fate in Fate if not pair.model.service.fates[fate]} <= {Fate.MEMORY, Fate.EMPTY}
+    assert {outcome for outcome in ReplayOutcome if not pair.model.service.outcomes[outcome]} <= {
+        ReplayOutcome.MEMORY,
+        ReplayOutcome.EMPTY,
+    }
     assert pair.model.service.saturated or config.replay.priority_bits == 32
     pair.counters_agree()
     pair.close()
@@ -111,7 +114,7 @@ MUTANTS = {
         "rules",
         {
             "check_order": lambda place, seq: (
-                None if RULES.check_order(place, seq) == Fate.REPEATED else RULES.check_order(place, seq)
+                None if RULES.check_order(place, seq) == ReplayOutcome.REPEATED else RULES.check_order(place, seq)
             )
         },
     ),
@@ -122,7 +125,7 @@ MUTANTS = {
     ),
     "a former client's answers are kept": (
         "rules",
-        {"open_session": lambda place, *about: RULES.open_session(place, *about)._replace(kept=place.kept)},
+        {"open_session": lambda place, *about: RULES.open_session(place, *about)._replace(cached=place.cached)},
     ),
     "tokens are not looked at": (
         "rules",

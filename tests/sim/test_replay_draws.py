@@ -10,7 +10,7 @@ from sim.bench.replay_boundary import Station
 from sim.bench.statistics import chi_square, quantile
 from sim.emulator.engine import Board
 
-REPLAY = Replay(capacity=1 << 12, draws=1024, log_bytes=4096)
+REPLAY = Replay(capacity=1 << 12, samples_per_request=1024, log_bytes=4096)
 CONFIG = Config(
     ports=2, bus_bits=64, members=2, jobs=2, window=4, mac_entries=64, staleness=0, uplinks=False, replay=REPLAY
 )
@@ -41,8 +41,8 @@ def test_items_are_drawn_as_often_as_their_priority_says(distribution):
     with Board(CONFIG, stamps=True) as board:
         station = Station(board)
         station.add(priorities.tolist())
-        for seed in range(-(-DRAWS // REPLAY.draws)):
-            rows, _ = station.sample(REPLAY.draws, hash_seed(seed))  # compares each with cumulative sums
+        for seed in range(-(-DRAWS // REPLAY.samples_per_request)):
+            rows, _ = station.sample(REPLAY.samples_per_request, hash_seed(seed))  # compares each with cumulative sums
             counts += np.bincount([item % REPLAY.capacity for item, _ in rows], minlength=REPLAY.capacity)
     there = priorities > 0
     assert counts.sum() >= DRAWS and not counts[~there].any()

@@ -18,7 +18,7 @@ from iswitch.wire import (
     Stat,
     port_counter_register,
 )
-from iswitch.wire.replay import Fate, ReplayRegister
+from iswitch.wire.replay import ReplayOutcome, ReplayRegister
 
 __all__ = ["JobStatus", "RegisterReader"]
 
@@ -129,8 +129,8 @@ class RegisterReader(Exchange):
             values = self.registers(port_counter_register(port, PortCounter(0)), len(PortCounter))
             counters |= zip((f"port{port}.{name}" for name in PortCounter.__members__), values)
         if self.registers(Register.REPLAY, 1)[0]:
-            values = self.registers(Register.REPLAY_FATES, len(Fate))
-            counters |= zip((f"replay.{name}" for name in Fate.__members__), values)
+            values = self.registers(Register.REPLAY_OUTCOMES, len(ReplayOutcome))
+            counters |= zip((f"replay.{name}" for name in ReplayOutcome.__members__), values)
         return counters
 
     def job(self, job: int) -> JobStatus:

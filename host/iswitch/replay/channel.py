@@ -17,7 +17,7 @@ from iswitch.driver.timer import RetransmissionTimer
 from iswitch.replay.messages import Reply, Status, encode
 from iswitch.replay.request import Request
 from iswitch.serial import serial_distance
-from iswitch.wire.replay import ALL_FRAGMENTS, WAITS, Fate, Kind
+from iswitch.wire.replay import ALL_FRAGMENTS, WAITS, Kind, ReplayOutcome
 
 __all__ = ["Channel"]
 
@@ -85,7 +85,7 @@ class Channel:
 
     # Receiving
 
-    def handle_reply(self, reply: Reply, now: float) -> Fate | None:
+    def handle_reply(self, reply: Reply, now: float) -> ReplayOutcome | None:
         """Handle an ANSWER with this session's token.
 
         Parameters
@@ -97,7 +97,7 @@ class Channel:
 
         Returns
         -------
-        Fate or None
+        ReplayOutcome or None
             The reason in the answer; None if the answer belongs to no request in flight. Reasons for which the session
             or the request is not possible (SESSION, OLD, KIND, TABLE, LENGTH, FULL) leave the request as it is.
         """
@@ -106,23 +106,25 @@ class Channel:
         if status is None or index >= len(self._in_flight):
             return None
         request = self._in_flight[index]
-        fate = Fate(status.reason)
+        outcome = ReplayOutcome(status.outcome)
         if request.settled or header.kind != request.kind and not (header.kind == Kind.SKIP and request.cancelling):
             return None
-        if fate == Fate.AHEAD:
+        if outcome == ReplayOutcome.AHEAD:
             self._handle_ahead(request, status.next, now)
-        elif fate in WAITS:
-            self._handle_wait(request, fate, status, now)
-        elif fate in (Fate.DONE, Fate.RANGE, Fate.MEMORY):
-            self._handle_executed(request, fate, reply, status, now)
-        return fate
+        elif outcome in WAITS:
+            self._handle_wait(request, outcome, status, now)
+        elif outcome in (ReplayOutcome.DONE, ReplayOutcome.RANGE, ReplayOutcome.MEMORY):
+            self._handle_executed(request, outcome, reply, status, now)
+        return outcome
 
-    def _handle_executed(self, request: Request, fate: Fate, reply: Reply, status: Status, now: float) -> None:
+    def _handle_executed(
+        self, request: Request, outcome: ReplayOutcome, reply: Reply, status: Status, now: float
+    ) -> None:
         if request.transmissions == 1 and not request.fragments:
             self.timer.add_delay(now - request.sent_at)
         request.status, first_order, blocking = status, request.first_order, request.blocking
         skipped = reply.header.kind == Kind.SKIP and request.kind != Kind.SKIP
-        if request.kind == Kind.SAMPLE and fate == Fate.DONE and not skipped:
+        if request.kind == Kind.SAMPLE and outcome == ReplayOutcome.DONE and not skipped:
             request.fragments[reply.header.fragments] = reply.rows
             request.missing_fragments &= ~(1 << reply.header.fragments)
             if request.missing_fragments:
@@ -133,7 +135,7 @@ class Channel:
         if skipped and request.yielding:
             self._requeue(request)
         else:
-            request.fate = request.wait_reason if skipped else fate
+            request.outcome = request.wait_reason if skipped else outcome
         if blocking:
             self._retransmit(list(self._in_flight), now)
         self._presume_answers_lost(reply.header.seq, first_order, now)
@@ -150,7 +152,7 @@ class Channel:
     def _requeue(self, request: Request) -> None:
         """Queue a request that yielded again. A stand-in settles the number that it had."""
         stand_in = Request(Kind.SKIP)
-        stand_in.fate = Fate.DONE
+        stand_in.outcome = ReplayOutcome.DONE
         self._in_flight[self._in_flight.index(request)] = stand_in
         request.reset()
         self._queue.append(request)
@@ -209,11 +211,13 @@ class Channel:
             if not request.settled and request.transmissions and not request.blocking:
                 request.presumed_lost, request.due_at = True, now
 
-    def _handle_wait(self, request: Request, fate: Fate, status: Status, now: float) -> None:
+    def _handle_wait(self, request: Request, outcome: ReplayOutcome, status: Status, now: float) -> None:
         if request.cancelling:
             return
-        request.wait_reason, request.status, request.blocking = fate, status, True
-        ticket_passed = request.ticket and fate == Fate.TICKET and serial_distance(status.ticket, request.ticket) > 0
+        request.wait_reason, request.status, request.blocking = outcome, status, True
+        ticket_passed = (
+            request.ticket and outcome == ReplayOutcome.TICKET and serial_distance(status.ticket, request.ticket) > 0
+        )
         if ticket_passed or now >= request.deadline:
             self._cancel(request, now)
         elif self._must_yield(request):

@@ -27,7 +27,7 @@ from iswitch.replay.tickets import check_ticket, consecutive_tickets
 from iswitch.replay.update import PendingUpdate
 from iswitch.replay.writer import PendingAdd, Writer
 from iswitch.wire import Register
-from iswitch.wire.replay import BODY_BYTES, UNIT_BYTES, UPDATE_ROW, Fate, Kind
+from iswitch.wire.replay import BODY_BYTES, UNIT_BYTES, UPDATE_ROW, Kind, ReplayOutcome
 
 __all__ = ["ReplayClient"]
 
@@ -258,7 +258,7 @@ class ReplayClient:
         Parameters
         ----------
         count : int
-            Items in the batch, 1 to `config.draws`.
+            Items in the batch, 1 to `config.samples_per_request`.
         beta : float
             Exponent of the importance weights.
         stratified : bool
@@ -286,7 +286,7 @@ class ReplayClient:
             If an argument is wrong.
         """
         options = SampleOptions(count, beta, stratified, normalize, min_adds)
-        options.check(self.config.draws)
+        options.check(self.config.samples_per_request)
         self._writer.seal()
         operation = SampleOperation(
             self._session, self._layout, self._scale, options, self._seed(seed), ticket=check_ticket(ticket)
@@ -334,7 +334,7 @@ class ReplayClient:
 
         def begin() -> SampleOperation:
             options = SampleOptions(count, beta() if callable(beta) else beta, stratified, normalize, min_adds)
-            options.check(self.config.draws)
+            options.check(self.config.samples_per_request)
             own_seed = self._seed(None) if seed is None else (first + next(numbers)) % 2**SEED_BITS
             return SampleOperation(self._session, self._layout, self._scale, options, own_seed, can_yield=True)
 
@@ -440,9 +440,9 @@ class ReplayClient:
         self._writer.seal()
         request = self._session.submit(Request(Kind.LIMIT, body=body, ticket=check_ticket(ticket)))
         self._session.wait_served([request])
-        if request.fate == Fate.RANGE:
+        if request.outcome == ReplayOutcome.RANGE:
             raise ValueError(
-                "max_times_sampled must fit the counters that the switch was built with (`times_bits`), not "
+                "max_times_sampled must fit the counters that the switch was built with (`sample_count_bits`), not "
                 f"{max_times_sampled!r}"
             )
         assert request.status is not None
@@ -500,19 +500,21 @@ class ReplayClient:
     def statistics(self) -> Statistics:
         """Read the state of table, switch and client. Requests that are not acknowledged may be in it or not."""
         status, session, scale = self._session.read_status(), self._session, self._scale
-        fates = dict(zip(Fate.__members__, session.control.registers(Register.REPLAY_FATES, len(Fate))))
+        outcomes = dict(
+            zip(ReplayOutcome.__members__, session.control.registers(Register.REPLAY_OUTCOMES, len(ReplayOutcome)))
+        )
         self._writer.process_answers()
         space = self._log.space
         return Statistics(
             size=status.filled,
             adds=status.adds,
-            samples=status.draws,
+            samples=status.sampled,
             priority_sum=status.total / scale.scale,
             min_priority=float(scale.to_real(bucket_start(status.lowest))),
             max_priority=float(scale.to_real(bucket_start(status.highest))),
             ticket=status.ticket,
             version=status.version,
-            fates=fates,
+            outcomes=outcomes,
             own_adds=self._writer.acknowledged,
             bytes_sent=self._log.bytes_sent + self._writer.bytes_sent,
             frames_written=self._writer.frames_written,

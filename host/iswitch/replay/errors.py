@@ -1,7 +1,7 @@
 """Errors of the replay client. Each message says what happened and what to do about it."""
 
 from iswitch.errors import IswitchError
-from iswitch.wire.replay import Fate
+from iswitch.wire.replay import ReplayOutcome
 
 __all__ = ["MemoryExhaustedError", "NoFreeSessionError", "NoReplayServiceError", "NotServedError", "SessionLostError"]
 
@@ -29,10 +29,10 @@ class NotServedError(IswitchError, TimeoutError):
 
     Attributes
     ----------
-    fate : Fate
+    outcome : ReplayOutcome
         What the request waited for: TICKET, ITEMS, RATE or EMPTY.
     """
 
-    def __init__(self, message: str, fate: Fate):
+    def __init__(self, message: str, outcome: ReplayOutcome):
         super().__init__(message)
-        self.fate = fate
+        self.outcome = outcome

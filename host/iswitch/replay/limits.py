@@ -49,7 +49,7 @@ class Limits:
         fixed = round(ratio * _RATIO_UNIT)
         if ratio and not fixed:
             raise ValueError(f"samples_per_insert must be 0, or at least 1/65536, not {ratio!r}")
-        margin = 2 * max(config.draws, math.ceil(ratio * items_per_datagram))
+        margin = 2 * max(config.samples_per_request, math.ceil(ratio * items_per_datagram))
         lag = margin if self.max_insert_lag is None else self.max_insert_lag
         lead = margin if self.max_insert_lead is None else self.max_insert_lead
         values = {

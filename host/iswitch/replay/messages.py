@@ -29,7 +29,7 @@ class Header(NamedTuple):
 class Status(NamedTuple):
     """`iswitch.wire.replay.STATUS` as Python integers."""
 
-    reason: int
+    outcome: int
     lowest: int
     highest: int
     publisher: int
@@ -37,7 +37,7 @@ class Status(NamedTuple):
     adds: int
     ticket: int
     total: int
-    draws: int
+    sampled: int
     done: int
     stale: int
     written: int

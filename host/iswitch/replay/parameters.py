@@ -18,7 +18,7 @@ from iswitch.replay.reading import LogRead
 from iswitch.replay.records import units_for
 from iswitch.replay.request import Request
 from iswitch.replay.session import Session
-from iswitch.wire.replay import LOAD, PAYLOAD_BYTES, PUBLISH, UNIT_BYTES, Fate, Kind
+from iswitch.wire.replay import LOAD, PAYLOAD_BYTES, PUBLISH, UNIT_BYTES, Kind, ReplayOutcome
 
 __all__ = ["Parameters"]
 
@@ -93,11 +93,11 @@ class Parameters:
         body = np.array((start % 2**32, units, version, 0), PUBLISH)
         published = session.submit(Request(Kind.PUBLISH, body=body.tobytes()))
         session.wait_served([published])
-        if published.fate != Fate.DONE:
+        if published.outcome != ReplayOutcome.DONE:
             raise IswitchError(
                 f"the switch at {session.address} did not publish units {start % 2**32} to {(start + units) % 2**32} "
                 "of the log "
-                f"({published.fate and published.fate.name}): another client writes to this session's log"
+                f"({published.outcome and published.outcome.name}): another client writes to this session's log"
             )
         if broadcast:
             self._broadcast(start, units)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from iswitch.driver.timer import RetransmissionTimer
 from iswitch.replay.messages import Reply, encode
-from iswitch.wire.replay import Fate, Kind
+from iswitch.wire.replay import Kind, ReplayOutcome
 
 __all__ = ["Queries", "Query"]
 
@@ -113,7 +113,7 @@ class Queries:
         self._in_flight = {tag: query for tag, query in self._in_flight.items() if id(query) not in cancelled}
         self._lost = deque(pair for pair in self._lost if id(pair[1]) not in cancelled)
 
-    def handle_reply(self, reply: Reply, now: float) -> Fate | None:
+    def handle_reply(self, reply: Reply, now: float) -> ReplayOutcome | None:
         """Handle an ANSWER or DATA with this session's token.
 
         Parameters
@@ -125,7 +125,7 @@ class Queries:
 
         Returns
         -------
-        Fate or None
+        ReplayOutcome or None
             The reason in the reply, where DATA with gaps has OVERWRITTEN; None if the reply belongs to no query.
             A refusal leaves the query where it is.
         """
@@ -136,9 +136,15 @@ class Queries:
             query = next((each for number, each in self._lost if number == tag), None)
         if query is None or reply.header.kind != query.kind:
             return None
-        fate = Fate(reply.status.reason) if reply.status else Fate.OVERWRITTEN if reply.header.ticket else Fate.DONE
-        if fate not in (Fate.DONE, Fate.OVERWRITTEN):
-            return fate
+        outcome = (
+            ReplayOutcome(reply.status.outcome)
+            if reply.status
+            else ReplayOutcome.OVERWRITTEN
+            if reply.header.ticket
+            else ReplayOutcome.DONE
+        )
+        if outcome not in (ReplayOutcome.DONE, ReplayOutcome.OVERWRITTEN):
+            return outcome
         if late:
             self._lost.remove((tag, query))
         else:
@@ -150,7 +156,7 @@ class Queries:
             query.on_reply(reply)
         self._highest_answered = max(self._highest_answered, query.order)
         self.window = min(self.window + 1 / self.window, _LARGEST_WINDOW)
-        return fate
+        return outcome
 
     def _presume_lost(self, tag: int, query: Query) -> None:
         del self._in_flight[tag]

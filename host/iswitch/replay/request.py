@@ -3,7 +3,7 @@
 import math
 
 from iswitch.replay.messages import Status
-from iswitch.wire.replay import SAMPLES_PER_FRAGMENT, Fate, Kind
+from iswitch.wire.replay import SAMPLES_PER_FRAGMENT, Kind, ReplayOutcome
 
 __all__ = ["FIRST_WAIT_S", "Request"]
 
@@ -21,7 +21,7 @@ class Request:
     table : int
         The table it is about.
     count : int
-        Items, draws or units of the request.
+        Items, samples or units of the request.
     body : bytes
         Rows behind the header.
     ticket : int
@@ -33,7 +33,7 @@ class Request:
 
     Attributes
     ----------
-    fate : Fate or None
+    outcome : ReplayOutcome or None
         None until the request is settled. Then DONE, RANGE or MEMORY if the switch executed it, else the reason for
         which it was cancelled.
     status : Status or None
@@ -54,12 +54,12 @@ class Request:
         "count",
         "deadline",
         "due_at",
-        "fate",
         "first_order",
         "fragments",
         "kind",
         "last_order",
         "missing_fragments",
+        "outcome",
         "presumed_lost",
         "reported",
         "sent_at",
@@ -86,7 +86,7 @@ class Request:
     ):
         self.kind, self.table, self.count, self.body, self.ticket = kind, table, count, body, ticket
         self.deadline, self.can_yield = deadline, can_yield
-        self.fate: Fate | None = None
+        self.outcome: ReplayOutcome | None = None
         self.status: Status | None = None
         self.reported = False
         self.reset()
@@ -104,7 +104,7 @@ class Request:
         self.presumed_lost = False  # it is retransmitted before its time-out
         self.awaits_answer = False
         self.blocking = False  # nothing behind it is sent
-        self.wait_reason: Fate | None = None
+        self.wait_reason: ReplayOutcome | None = None
         self.wait_s = FIRST_WAIT_S
         self.cancelling = False  # a SKIP is sent in its place
         self.yielding = False  # after the SKIP it goes to the end of the queue
@@ -112,7 +112,7 @@ class Request:
     @property
     def settled(self) -> bool:
         """True if the request was executed or cancelled."""
-        return self.fate is not None
+        return self.outcome is not None
 
     @property
     def rows(self) -> bytes:

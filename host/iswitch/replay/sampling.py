@@ -12,7 +12,7 @@ from iswitch.replay.records import Layout
 from iswitch.replay.request import Request
 from iswitch.replay.seeds import hash_seed
 from iswitch.replay.session import Session
-from iswitch.wire.replay import SAMPLE, SAMPLED_ROW, Fate, Kind
+from iswitch.wire.replay import SAMPLE, SAMPLED_ROW, Kind, ReplayOutcome
 
 __all__ = ["Batch", "SampleOptions", "SampleOperation"]
 
@@ -139,7 +139,7 @@ class SampleOperation:
         """Continue as far as possible with what has come. Return True if the batch is here or was cancelled."""
         if self._batch or not self.request.settled:
             return self._batch is not None
-        if self.request.fate != Fate.DONE:
+        if self.request.outcome != ReplayOutcome.DONE:
             return True
         if self._read is None:
             self._sampled = np.frombuffer(self.request.rows, SAMPLED_ROW)
@@ -151,7 +151,7 @@ class SampleOperation:
 
     @property
     def batch(self) -> Batch:
-        """The batch. Raises NotServedError if it was cancelled, SessionLostError if its fate is unknown."""
+        """The batch. Raises NotServedError if it was cancelled, SessionLostError if its outcome is unknown."""
         if self._batch is None:
             raise self.session.unserved_error(self.request)
         return self._batch

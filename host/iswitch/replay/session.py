@@ -20,7 +20,7 @@ from iswitch.replay.request import Request
 from iswitch.replay.unserved import unserved_error
 from iswitch.serial import serial_distance
 from iswitch.wire import Type, version_type
-from iswitch.wire.replay import PAYLOAD_BYTES, SESSION_SILENT_US, WAITS, Fate, Kind
+from iswitch.wire.replay import PAYLOAD_BYTES, SESSION_SILENT_US, WAITS, Kind, ReplayOutcome
 
 __all__ = ["Broadcast", "Session"]
 
@@ -149,8 +149,8 @@ class Session:
                     header, status = reply.header, reply.status
                     if status is None or (header.kind, header.seq, header.token) != (Kind.OPEN, tag, token):
                         continue
-                    full = status.reason == Fate.FULL
-                    if status.reason == Fate.DONE and status.nonce == nonce:
+                    full = status.outcome == ReplayOutcome.FULL
+                    if status.outcome == ReplayOutcome.DONE and status.nonce == nonce:
                         self._begin(header.session, token, status)
                         return
             pause_s = min(2 * pause_s, _LONGEST_OPEN_S)
@@ -166,9 +166,9 @@ class Session:
 
     def _begin(self, index: int, token: int, status: Status) -> None:
         for request in list(self.channel.requests()):
-            request.fate = Fate.SESSION
+            request.outcome = ReplayOutcome.SESSION
         self.index, self.token = index, token
-        self.channel = Channel(session=index, token=token, first=status.next, window=self.config.kept)
+        self.channel = Channel(session=index, token=token, first=status.next, window=self.config.cached_answers)
         self.queries = Queries(session=index, token=token)
         self.opening_status = self.status = status
         self.adds = status.adds
@@ -264,7 +264,7 @@ class Session:
         requests = list(requests)
         self.wait_until(lambda: all(request.settled for request in requests))
         for request in requests:
-            if request.fate in WAITS or request.fate == Fate.SESSION:
+            if request.outcome in WAITS or request.outcome == ReplayOutcome.SESSION:
                 raise self.unserved_error(request)
 
     def unserved_error(self, request: Request) -> NotServedError | SessionLostError:
@@ -351,28 +351,30 @@ class Session:
         header = reply.header
         if header.kind == Kind.SHOUT and header.version_type == _DATA and self._keep_broadcast(reply):
             return
-        fate = self.channel.handle_reply(reply, now)
-        if fate is None:
-            fate = self.queries.handle_reply(reply, now)
-        if fate is None:
+        outcome = self.channel.handle_reply(reply, now)
+        if outcome is None:
+            outcome = self.queries.handle_reply(reply, now)
+        if outcome is None:
             return
         self._heard_at = now
-        if fate == Fate.SESSION:
+        if outcome == ReplayOutcome.SESSION:
             self._lose(
                 "the switch has no record of it any more. Either the client was silent for more than 10 s and "
                 "another client "
                 "needed the session, or the switch restarted"
             )
-        elif fate == Fate.OLD:  # another client has used numbers that this client has not reached
+        elif outcome == ReplayOutcome.OLD:  # another client has used numbers that this client has not reached
             self._lose("the client was silent for more than 10 s, and another client had the session since")
-        elif fate in (Fate.KIND, Fate.TABLE, Fate.LENGTH, Fate.FULL):
+        elif outcome in (ReplayOutcome.KIND, ReplayOutcome.TABLE, ReplayOutcome.LENGTH, ReplayOutcome.FULL):
             kind = Kind(header.kind).name
-            self._lose(f"the switch refused a {kind} as {fate.name}: use a driver of the switch's version")
-        elif header.kind == Kind.WRITE and fate in (Fate.RANGE, Fate.MEMORY):  # requests behind it refer to its data
+            self._lose(f"the switch refused a {kind} as {outcome.name}: use a driver of the switch's version")
+        elif header.kind == Kind.WRITE and outcome in (
+            ReplayOutcome.RANGE,
+            ReplayOutcome.MEMORY,
+        ):  # requests behind it refer to its data
             self._lose(
-                f"the switch refused a WRITE ({fate.name}), so the log is not as this client left it: another client "
-                "has used "
-                "the session"
+                f"the switch refused a WRITE ({outcome.name}), so the log is not as this client left it: another "
+                "client has used the session"
             )
         elif reply.status:
             self._update_status(reply.status)

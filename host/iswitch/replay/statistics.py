@@ -24,8 +24,8 @@ class Statistics:
         The table's ticket.
     version : int
         Version of the table's parameters; 0 if there are none.
-    fates : dict of str to int
-        Requests of all clients by what became of them, with the names of `iswitch.wire.replay.Fate`.
+    outcomes : dict of str to int
+        Requests of all clients by what became of them, with the names of `iswitch.wire.replay.ReplayOutcome`.
     own_adds : int
         Items that this client added and the switch acknowledged.
     bytes_sent : int
@@ -53,7 +53,7 @@ class Statistics:
     max_priority: float
     ticket: int
     version: int
-    fates: dict[str, int] = field(repr=False)
+    outcomes: dict[str, int] = field(repr=False)
     own_adds: int
     bytes_sent: int
     frames_written: int

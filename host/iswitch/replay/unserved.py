@@ -3,21 +3,21 @@
 from iswitch.replay.errors import NotServedError, SessionLostError
 from iswitch.replay.request import Request
 from iswitch.serial import serial_distance
-from iswitch.wire.replay import WAITS, Fate
+from iswitch.wire.replay import WAITS, ReplayOutcome
 
 __all__ = ["unserved_error"]
 
 _WAITED_FOR = {
-    Fate.TICKET: (
+    ReplayOutcome.TICKET: (
         "its ticket was not due: the table is at ticket {current}, and the request has ticket {own}",
         "execute the requests with the tickets before it, or use ticket=0",
     ),
-    Fate.ITEMS: (
+    ReplayOutcome.ITEMS: (
         "there are not enough items: the table has {filled}, and {adds} were ever added",
         "add more items, or lower `min_adds`, or `min_size` of the limits",
     ),
-    Fate.RATE: ("the limit on samples per insert did not allow it", "add or sample more, or set other limits"),
-    Fate.EMPTY: (
+    ReplayOutcome.RATE: ("the limit on samples per insert did not allow it", "add or sample more, or set other limits"),
+    ReplayOutcome.EMPTY: (
         "all priorities are 0",
         "add items, or give some items a priority above 0 (`max_times_sampled` sets priorities to 0)",
     ),
@@ -42,19 +42,19 @@ def unserved_error(request: Request, *, address: str, wait_s: float) -> NotServe
     Returns
     -------
     NotServedError or SessionLostError
-        NotServedError if the request was cancelled, SessionLostError if its fate is unknown.
+        NotServedError if the request was cancelled, SessionLostError if its outcome is unknown.
     """
     request.reported = True
     where = f"{request.kind.name} to table {request.table} at {address}"
-    if request.fate is None or request.fate not in _WAITED_FOR or request.status is None:
+    if request.outcome is None or request.outcome not in _WAITED_FOR or request.status is None:
         return SessionLostError(
             f"{where} was in flight when the session was lost: the switch may or may not have executed it"
         )
-    reason, remedy = _WAITED_FOR[request.fate]
+    reason, remedy = _WAITED_FOR[request.outcome]
     status = request.status
     reason = reason.format(current=status.ticket, own=request.ticket, filled=status.filled, adds=status.adds)
-    passed = request.fate == Fate.TICKET and serial_distance(status.ticket, request.ticket) > 0
+    passed = request.outcome == ReplayOutcome.TICKET and serial_distance(status.ticket, request.ticket) > 0
     duration = "and that ticket has passed" if passed else f"for {wait_s:g} s"
     return NotServedError(
-        f"{where} was not executed, because {reason}, {duration}. It was cancelled: {remedy}", request.fate
+        f"{where} was not executed, because {reason}, {duration}. It was cancelled: {remedy}", request.outcome
     )

@@ -13,7 +13,7 @@ from iswitch.replay.records import Layout, units_for
 from iswitch.replay.request import Request
 from iswitch.replay.session import Session
 from iswitch.replay.tickets import consecutive_tickets
-from iswitch.wire.replay import ADD_ROW, BODY_BYTES, Fate, Kind
+from iswitch.wire.replay import ADD_ROW, BODY_BYTES, Kind, ReplayOutcome
 
 __all__ = ["PendingAdd", "Writer"]
 
@@ -192,7 +192,7 @@ class Writer:
             if not request.settled:
                 break
             settled += 1
-            if request.fate == Fate.DONE and request.status:
+            if request.outcome == ReplayOutcome.DONE and request.status:
                 self.acknowledged += request.count
                 if pin:
                     # The latest answer supersedes earlier ones.

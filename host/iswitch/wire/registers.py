@@ -118,7 +118,7 @@ class Register(IntEnum):
     AGES = 32
     OUTCOMES = 64
     STATS = 128
-    REPLAY_FATES = 192
+    REPLAY_OUTCOMES = 192
     REPLAY = 224
     PORT_COUNTERS = 256
     JOBS_VIEW = 1 << 10
@@ -129,7 +129,7 @@ class Register(IntEnum):
 
 for _counters, _first, _end in (
     (Outcome, Register.OUTCOMES, Register.STATS),
-    (Stat, Register.STATS, Register.REPLAY_FATES),
+    (Stat, Register.STATS, Register.REPLAY_OUTCOMES),
     (PortCounter, Register.PORT_COUNTERS, Register.PORT_COUNTERS + PORT_COUNTERS),
 ):
     if len(_counters) > _end - _first:

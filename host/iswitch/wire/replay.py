@@ -37,7 +37,7 @@ __all__ = [
     "UPDATE_ROW",
     "WAITS",
     "WRITE",
-    "Fate",
+    "ReplayOutcome",
     "Kind",
     "ReplayRegister",
 ]
@@ -81,9 +81,9 @@ class Kind(IntEnum):
 ORDERED = frozenset({Kind.CLOSE, Kind.WRITE, Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.PUBLISH, Kind.LIMIT, Kind.SKIP})
 
 
-class Fate(IntEnum):
-    """What became of a request. Every request has exactly one fate, and every fate has a counter. An answer contains
-    the fate as `reason`; the answer to a repeated request contains the fate of its first copy."""
+class ReplayOutcome(IntEnum):
+    """The outcome of a request. Every request has exactly one, and each has a counter. The STATUS of an answer contains
+    the outcome. The answer to a repeated request contains the outcome of its first copy."""
 
     DONE = 0
     REPEATED = 1
@@ -103,7 +103,7 @@ class Fate(IntEnum):
     OVERWRITTEN = 15
 
 
-WAITS = frozenset({Fate.TICKET, Fate.ITEMS, Fate.RATE, Fate.EMPTY})
+WAITS = frozenset({ReplayOutcome.TICKET, ReplayOutcome.ITEMS, ReplayOutcome.RATE, ReplayOutcome.EMPTY})
 """The request was not executed: send the same request again."""
 
 
@@ -114,11 +114,11 @@ class ReplayRegister(IntEnum):
     CAPACITY = 1
     PRIORITY_BITS = 2
     SESSIONS = 3
-    KEPT = 4
-    DRAWS = 5
+    CACHED_ANSWERS = 4
+    SAMPLES_PER_REQUEST = 5
     RECORD_BYTES = 6
     LOG_BYTES = 7
-    TIMES_BITS = 8
+    SAMPLE_COUNT_BITS = 8
 
 
 # Offsets in the comments count from the first byte after the UDP header.
@@ -128,7 +128,7 @@ _HEADER_FIELDS = [
     ("session", "<u1"),  # 2
     ("table", "<u1"),  # 3
     ("seq", "<u4"),  # 4   ordered: the request's number; other kinds: a tag that the answer repeats
-    ("count", "<u2"),  # 8   number of rows, draws, units or items; data: number of units
+    ("count", "<u2"),  # 8   number of rows, samples, units or items; data: number of units
     ("fragments", "<u2"),  # 10  sample: set of the fragments wanted; answer: number of this fragment
     ("ticket", "<u4"),  # 12  ordered: 0, or the ticket it waits for; data: set of the items that were overwritten
     ("token", "<u4"),  # 16  low half of the session's nonce
@@ -165,15 +165,15 @@ LIST = np.dtype([("slot", "<u4"), ("reserved", "<u4")])
 
 STATUS = np.dtype(
     [
-        ("reason", "<u1"),
+        ("outcome", "<u1"),
         ("lowest", "<u1"),
         ("highest", "<u1"),
-        ("publisher", "<u1"),  # Fate; buckets; a session
+        ("publisher", "<u1"),  # ReplayOutcome; buckets; a session
         ("next", "<u4"),  # 4   number of the session's next request
         ("adds", "<u4"),  # 8   items ever added to the table, modulo 2^32
         ("ticket", "<u4"),  # 12  of the table
         ("total", "<u8"),  # 16  of the table's priorities
-        ("draws", "<u4"),  # 24  items ever sampled from the table, modulo 2^32
+        ("sampled", "<u4"),  # 24  items ever sampled from the table, modulo 2^32
         ("done", "<u2"),
         ("stale", "<u2"),  # 28  items added, updated, sampled; updates of items that were overwritten
         ("written", "<u4"),

@@ -13,7 +13,7 @@ from hw.replay.request.record import Request, TableState, kind_of
 from hw.replay.request.sessions import Session
 from iswitch.config import Replay
 from iswitch.wire import NOTICE_INTERVAL_US
-from iswitch.wire.replay import STATUS, Fate, Kind
+from iswitch.wire.replay import STATUS, Kind, ReplayOutcome
 
 __all__ = ["Acknowledgement", "Closing", "PrioritySummary"]
 
@@ -41,7 +41,7 @@ class PrioritySummary(data.Struct):
 
 
 class Acknowledgement(wiring.Component):
-    """Ends a request, and reports its fate: `fated` is 1 for one cycle.
+    """Ends a request, and reports its outcome: `concluded` is 1 for one cycle.
 
     RECORD takes two cycles after `start`. In the first, `settle` is 1: session and table must become `session_next` and
     `table_next`. In the second, `record` and `write_session` are 1: `answer` is the request's answer, and the rows of
@@ -51,7 +51,7 @@ class Acknowledgement(wiring.Component):
 
     The status describes the priorities as they are now, or for a SAMPLE those that it was `sampled_from`.
 
-    Then `answers` offers the answer. A request that was answered with data has none: FETCH, LOAD, and the fate
+    Then `answers` offers the answer. A request that was answered with data has none: FETCH, LOAD, and the outcome
     OVERWRITTEN. A FAULT has one at most every `NOTICE_INTERVAL_US`. `done` is 1 for one cycle, when the answer is
     taken, or else with the step before.
     """
@@ -64,7 +64,7 @@ class Acknowledgement(wiring.Component):
                 "done": Out(1),
                 "closing": In(Closing),
                 "request": In(Request(replay)),
-                "fate": In(Fate),
+                "outcome": In(ReplayOutcome),
                 "counts": In(1),
                 "session": In(Session),
                 "table": In(TableState),
@@ -82,7 +82,7 @@ class Acknowledgement(wiring.Component):
                 "cached": In(Answer),
                 "list": In(range(list_rows(replay))),
                 "answers": Out(stream.Signature(OutgoingAnswer(replay))),
-                "fated": Out(1),
+                "concluded": Out(1),
             }
         )
 
@@ -108,22 +108,22 @@ class Acknowledgement(wiring.Component):
                 m.d.comb += self.settle.eq(1)
                 m.next = "RECORD"
             with m.State("RECORD"):
-                m.d.comb += [self.record.eq(1), self.write_session.eq(1), self.fated.eq(1)]
+                m.d.comb += [self.record.eq(1), self.write_session.eq(1), self.concluded.eq(1)]
                 m.d.sync += offered.eq(self.answer)
-                with m.If(kind.matches(Kind.FETCH, Kind.LOAD) | (self.fate == Fate.OVERWRITTEN)):
+                with m.If(kind.matches(Kind.FETCH, Kind.LOAD) | (self.outcome == ReplayOutcome.OVERWRITTEN)):
                     m.d.comb += self.done.eq(1)
                     m.next = "IDLE"
                 with m.Else():
                     m.next = "ANSWER"
             with m.State("REPEAT"):
-                m.d.comb += [self.write_session.eq(1), self.fated.eq(1)]
+                m.d.comb += [self.write_session.eq(1), self.concluded.eq(1)]
                 m.d.sync += offered.eq(self.cached)
                 m.next = "ANSWER"
             with m.State("FAULT"):
-                m.d.comb += self.fated.eq(1)
+                m.d.comb += self.concluded.eq(1)
                 m.d.sync += [
                     offered.eq(0),
-                    offered.status.reason.eq(self.fate),
+                    offered.status.outcome.eq(self.outcome),
                     offered.kind.eq(request.frame.kind),
                     offered.table.eq(request.frame.table),
                 ]
@@ -147,18 +147,18 @@ class Acknowledgement(wiring.Component):
         with m.If(self.counts):
             m.d.comb += [
                 self.session_next.next.eq(session.next + 1),
-                self.session_next.kept.eq(session.kept + (session.kept != self.replay.kept)),
+                self.session_next.cached.eq(session.cached + (session.cached != self.replay.cached_answers)),
             ]
-            with m.If(kind.matches(*TICKETED) & (self.fate == Fate.DONE)):
+            with m.If(kind.matches(*TICKETED) & (self.outcome == ReplayOutcome.DONE)):
                 m.d.comb += self.table_next.ticket.eq(Mux(table.ticket == LAST_TICKET, 1, table.ticket + 1))
 
     def _compose(self, m, kind):
         """Assign the answer of a request that was decided on."""
         table, session, answer = self.table, self.session, self.answer
-        done, status = self.fate == Fate.DONE, layout(STATUS)
+        done, status = self.outcome == ReplayOutcome.DONE, layout(STATUS)
         sampled = done & (kind == Kind.SAMPLE)  # the status describes the priorities that were sampled from
         fields = {
-            "reason": self.fate,
+            "outcome": self.outcome,
             "lowest": Mux(sampled, self.sampled_from.lowest, self.priorities.lowest),
             "highest": Mux(sampled, self.sampled_from.highest, self.priorities.highest),
             "publisher": table.publisher,
@@ -166,7 +166,7 @@ class Acknowledgement(wiring.Component):
             "adds": table.adds,
             "ticket": table.ticket,
             "total": Mux(sampled, self.sampled_from.total, self.priorities.total),
-            "draws": table.sampled,
+            "sampled": table.sampled,
             "done": self.results_done,
             "stale": self.results_stale,
             "written": session.written,

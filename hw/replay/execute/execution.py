@@ -23,7 +23,7 @@ from hw.replay.sampling.fractions import RandomFractions
 from hw.replay.sampling.sampler import Result
 from hw.replay.sampling.slots import Command
 from iswitch.config import Replay
-from iswitch.wire.replay import SAMPLED_ROW, UPDATE_ROW, Fate, Kind
+from iswitch.wire.replay import SAMPLED_ROW, UPDATE_ROW, Kind, ReplayOutcome
 
 __all__ = ["Execution"]
 
@@ -35,13 +35,13 @@ def any_of(bits):
 
 class Execution(wiring.Component):
     """Executes a request of a kind that moves data: OPEN, WRITE, ADD, UPDATE, SAMPLE, LIST, FETCH, LOAD or SHOUT; or
-    sends the header that says that a log is overwritten, if `fate` is OVERWRITTEN.
+    sends the header that says that a log is overwritten, if `outcome` is OVERWRITTEN.
 
-    `start` begins, and `done` is 1 for one cycle at the end. In between `request`, `fate` and `list` must stay.
-    `clear`, before `start`, sets the counts of results to 0. `fate_changes` is 1 for one cycle when the fate becomes
-    `fate_next`: no session is free (`done` comes in the same cycle), or a FETCH has stale handles. `opened`: an OPEN
-    ends, and `session_next` is its row. `added` counts an item in `table.adds`, and `total_changed` gives the sum of
-    all priorities.
+    `start` begins, and `done` is 1 for one cycle at the end. In between `request`, `outcome` and `list` must stay.
+    `clear`, before `start`, sets the counts of results to 0. `outcome_changes` is 1 for one cycle when the outcome
+    becomes `outcome_next`: no session is free (`done` comes in the same cycle), or a FETCH has stale handles. `opened`:
+    an OPEN ends, and `session_next` is its row. `added` counts an item in `table.adds`, and `total_changed` gives the
+    sum of all priorities.
 
     The streams and memories around it: `body` with the request's rows until `ended`; `index` while `needs_session`, for
     `session_row` 1 cycle later; `commands` and `results` of the table's sampler, where `pending` says that a result is
@@ -58,9 +58,9 @@ class Execution(wiring.Component):
                 "done": Out(1),
                 "clear": In(1),
                 "request": In(Request(replay)),
-                "fate": In(Fate),
-                "fate_changes": Out(1),
-                "fate_next": Out(Fate),
+                "outcome": In(ReplayOutcome),
+                "outcome_changes": Out(1),
+                "outcome_next": Out(ReplayOutcome),
                 "body": In(stream.Signature(ROW_BITS)),
                 "ended": In(1),
                 # sessions
@@ -109,7 +109,7 @@ class Execution(wiring.Component):
         self.open_session, self.write_log, self.add_items = OpenSession(replay), WriteLog(replay), AddItems(replay)
         self.update, self.sample, self.list_items = UpdatePriorities(replay), SampleItems(replay), ListItems(replay)
         self.fetch_list, self.send_data, self.broadcast = FetchList(replay), SendData(replay), Broadcast(replay)
-        self.retire = RetireItems(replay) if replay.times_bits else None
+        self.retire = RetireItems(replay) if replay.sample_count_bits else None
 
     def elaborate(self, platform):
         m = Module()
@@ -141,7 +141,7 @@ class Execution(wiring.Component):
 
     def _start(self, m):
         """Start the executor of the request's kind, and the sender of data when there is something to send."""
-        kind, overwritten = kind_of(self.request.frame), self.fate == Fate.OVERWRITTEN
+        kind, overwritten = kind_of(self.request.frame), self.outcome == ReplayOutcome.OVERWRITTEN
         for executor, of in (
             (self.open_session, Kind.OPEN),
             (self.write_log, Kind.WRITE),
@@ -181,8 +181,10 @@ class Execution(wiring.Component):
             ),
             self.opened.eq(self.open_session.done & ~self.open_session.failed),
             self.session_next.eq(self.open_session.session),
-            self.fate_changes.eq(self.open_session.failed | self.fetch_list.done & (self.fetch_list.overwritten != 0)),
-            self.fate_next.eq(Mux(self.open_session.failed, Fate.FULL, Fate.OVERWRITTEN)),
+            self.outcome_changes.eq(
+                self.open_session.failed | self.fetch_list.done & (self.fetch_list.overwritten != 0)
+            ),
+            self.outcome_next.eq(Mux(self.open_session.failed, ReplayOutcome.FULL, ReplayOutcome.OVERWRITTEN)),
         ]
 
     def _share_body(self, m):
@@ -317,7 +319,7 @@ class Execution(wiring.Component):
             self.fetch_list.filled.eq(self.filled),
             self.fetch_list.position.eq(self.send_data.position),
             self.fetch_list.shift.eq(self.send_data.shift),
-            self.send_data.fate.eq(self.fate),
+            self.send_data.outcome.eq(self.outcome),
             self.send_data.slot.eq(self.fetch_list.slot),
             self.send_data.overwritten.eq(self.fetch_list.overwritten),
             self.send_data.to_recipient.eq(self.broadcast.active),

@@ -19,8 +19,8 @@ class OpenSession(wiring.Component):
     show the session that was found from 2 cycles after `found` on. Then, for one cycle, `done` is 1 and `session` is
     the row to be written. If no session is free, `done` and `failed` are 1 in the cycle of `found`.
 
-    A session of a new client begins its numbers `kept` behind the last client's: no late request of that client can be
-    taken for one of this client's.
+    A session of a new client begins its numbers `cached_answers` behind the last client's: no late request of that
+    client can be taken for one of this client's.
     """
 
     def __init__(self, replay: Replay):
@@ -49,8 +49,8 @@ class OpenSession(wiring.Component):
             m.d.comb += [
                 session.open.eq(1),
                 session.nonce.eq(view_as(OPEN, self.request.parameters).nonce),
-                session.next.eq(self.row.next + self.replay.kept),
-                session.kept.eq(0),
+                session.next.eq(self.row.next + self.replay.cached_answers),
+                session.cached.eq(0),
                 session.port.eq(self.request.arrived.port),
                 session.address.mac.eq(frame.eth_src),
                 session.address.ip.eq(frame.ip_src),

@@ -44,10 +44,13 @@ class SampleCounts(wiring.Component):
         m = Module()
         replay = self.replay
         m.submodules.memory = memory = Memory(
-            shape=replay.times_bits, depth=replay.tables * replay.capacity, init=[], attrs=NEVER_READ_BEFORE_WRITTEN
+            shape=replay.sample_count_bits,
+            depth=replay.tables * replay.capacity,
+            init=[],
+            attrs=NEVER_READ_BEFORE_WRITTEN,
         )
         write, read = memory.write_port(), memory.read_port()
-        counted, times_less_1 = Signal(replay.times_bits), Signal.like(self.times)
+        counted, times_less_1 = Signal(replay.sample_count_bits), Signal.like(self.times)
         m.d.comb += [
             read.addr.eq(Cat(self.slot, self.table)),
             counted.eq(Mux(read.data.all(), read.data, read.data + 1)),

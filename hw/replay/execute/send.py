@@ -13,7 +13,7 @@ from hw.replay.request.record import ROW_BITS, Request, kind_of, view_as
 from hw.replay.request.sessions import Session
 from iswitch.config import Replay
 from iswitch.wire import VERSION, Type
-from iswitch.wire.replay import FETCH_ROW, LOAD, ROW_BYTES, UNIT_BYTES, Fate, Kind
+from iswitch.wire.replay import FETCH_ROW, LOAD, ROW_BYTES, UNIT_BYTES, Kind, ReplayOutcome
 
 __all__ = ["Broadcast", "FetchList", "SendData"]
 
@@ -90,7 +90,7 @@ class SendData(wiring.Component):
                 "start": In(1),
                 "done": Out(1),
                 "request": In(Request(replay)),
-                "fate": In(Fate),
+                "outcome": In(ReplayOutcome),
                 "to_recipient": In(1),
                 "recipient": In(Session),
                 "recipient_session": In(range(replay.sessions)),
@@ -116,7 +116,7 @@ class SendData(wiring.Component):
         position, taken = Signal.like(self.position), Signal()
         m.d.comb += [
             fetches.eq(kind_of(frame) == Kind.FETCH),
-            log_overwritten.eq(~fetches & (self.fate == Fate.OVERWRITTEN)),
+            log_overwritten.eq(~fetches & (self.outcome == ReplayOutcome.OVERWRITTEN)),
             units.eq(Mux(log_overwritten, 0, frame.count)),
             head_rows.eq(Mux(fetches, frame.count * record_rows, units << exact_log2(UNIT_ROWS))),
             self.range.in_record.eq(fetches),

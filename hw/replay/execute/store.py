@@ -147,7 +147,7 @@ class UpdatePriorities(wiring.Component):
         m = Module()
         active, waited, waits = Signal(), Signal(range(self.LOOKUP_CYCLES + 1)), Signal()
         row, command = view_as(UPDATE_ROW, self.body.payload), self.commands.payload
-        limited = self.times != 0 if self.replay.times_bits else Const(0)
+        limited = self.times != 0 if self.replay.sample_count_bits else Const(0)
         m.d.comb += [
             waits.eq(limited & (waited != self.LOOKUP_CYCLES)),
             command.kind.eq(CommandKind.UPDATE),

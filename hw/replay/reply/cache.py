@@ -10,17 +10,18 @@ from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
 from iswitch.config import Replay
 from iswitch.wire.replay import SAMPLED_ROW, SAMPLES_PER_FRAGMENT, STATUS
 
-__all__ = ["Answer", "ReplyCache", "cached_answers", "list_rows", "scratch_list"]
+__all__ = ["Answer", "ReplyCache", "answer_count", "list_rows", "scratch_list"]
 
 
-def cached_answers(replay: Replay) -> int:
-    """Return how many answers are kept: the last `kept` of each session."""
-    return replay.sessions * replay.kept
+def answer_count(replay: Replay) -> int:
+    """Return how many answers are kept: the last `cached_answers` of each session."""
+    return replay.sessions * replay.cached_answers
 
 
 def scratch_list(replay: Replay) -> int:
-    """Return the first row of the list that is not kept. It stands behind the lists of `draws` rows of all answers."""
-    return cached_answers(replay) * replay.draws
+    """Return the first row of the list that is not kept. It stands behind the lists of all answers, of
+    `samples_per_request` rows each."""
+    return answer_count(replay) * replay.samples_per_request
 
 
 def list_rows(replay: Replay) -> int:
@@ -46,7 +47,7 @@ class ReplyCache(wiring.Component):
     """
 
     def __init__(self, replay: Replay):
-        self.answers, self.rows = cached_answers(replay), list_rows(replay)
+        self.answers, self.rows = answer_count(replay), list_rows(replay)
         super().__init__(
             {
                 "index": In(range(self.answers)),

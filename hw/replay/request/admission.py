@@ -8,7 +8,7 @@ from hw.interface.layout import layout
 from hw.replay.request.record import PARAMETER_ROWS, ROW_BITS, TableState, kind_of, view_as
 from hw.replay.request.sessions import Session
 from iswitch.config import Replay
-from iswitch.wire.replay import LIMITS, LOAD, PUBLISH, REPLAY_FRAME, SAMPLE, WRITE, Fate, Kind
+from iswitch.wire.replay import LIMITS, LOAD, PUBLISH, REPLAY_FRAME, SAMPLE, WRITE, Kind, ReplayOutcome
 
 __all__ = ["Admission"]
 
@@ -23,10 +23,10 @@ def in_log(start, units, session):
 
 
 class Admission(wiring.Component):
-    """Decides the fate of a well-formed request of any kind but OPEN.
+    """Decides the outcome of a well-formed request of any kind but OPEN.
 
     `session` is the requester's session, `other` the session whose log the request reads, `product` the request's count
-    times the table's ratio. Outputs describe the inputs of 1 cycle before: `fate`; `known`: session and token belong
+    times the table's ratio. Outputs describe the inputs of 1 cycle before: `outcome`; `known`: session and token belong
     together; `enough`: the table holds as many items as its limits ask for; `counts`: the request uses up its number,
     for which `ordered` must stay through both cycles. A FETCH of stale handles is DONE here: handles are checked when
     they are read.
@@ -44,7 +44,7 @@ class Admission(wiring.Component):
                 "filled": In(range(replay.capacity + 1)),
                 "product": In(48),
                 "ordered": In(1),
-                "fate": Out(Fate),
+                "outcome": Out(ReplayOutcome),
                 "known": Out(1),
                 "counts": Out(1),
                 "enough": Out(1),
@@ -65,41 +65,43 @@ class Admission(wiring.Component):
 
         # The distances of the request's number from the next one, ahead and behind (RFC 1982).
         ahead_by, behind_by = Signal(32), Signal(32)
-        not_next, recent = Signal(), Signal.like(session.kept)
+        not_next, recent = Signal(), Signal.like(session.cached)
         m.d.comb += [
             ahead_by.eq(frame.seq - session.next),
             behind_by.eq(session.next - frame.seq),
             recent.eq(behind_by),
             not_next.eq(frame.seq != session.next),
         ]
-        is_recent = ~(behind_by >> len(recent)).any() & (recent != 0) & (recent <= session.kept)
+        is_recent = ~(behind_by >> len(recent)).any() & (recent != 0) & (recent <= session.cached)
 
         samples, writes = kind == Kind.SAMPLE, kind == Kind.WRITE
         reads_log, log_lacks = kind.matches(Kind.LOAD, Kind.SHOUT), self._log_lacks(kind)
         exceeds_rate, log_length = self._exceeds_rate(m, kind, enough), Signal(32)
         m.d.comb += log_length.eq(session.written + frame.count - view_as(WRITE, self.parameters).oldest)
-        # The first fate that holds is the request's.
-        for fate, holds in reversed(
+        # The first outcome that holds is the request's.
+        for outcome, holds in reversed(
             [
-                (Fate.SESSION, ~known),
-                (Fate.REPEATED, ordered & is_recent),
-                (Fate.OLD, ordered & ahead_by[31]),
-                (Fate.AHEAD, ordered & not_next),
-                (Fate.TICKET, kind.matches(*TICKETED) & (frame.ticket != 0) & (frame.ticket != table.ticket)),
-                (Fate.ITEMS, samples & ((sample.items != 0) & (table.adds - sample.items)[31] | ~enough)),
-                (Fate.EMPTY, samples & (table.total == 0)),
-                (Fate.RATE, exceeds_rate),
-                (Fate.RANGE, self._out_of_range(m, kind)),
-                (Fate.MEMORY, writes & (log_length > replay.log_units)),
-                (Fate.OVERWRITTEN, reads_log & log_lacks),
-                (Fate.DONE, Const(1)),
+                (ReplayOutcome.SESSION, ~known),
+                (ReplayOutcome.REPEATED, ordered & is_recent),
+                (ReplayOutcome.OLD, ordered & ahead_by[31]),
+                (ReplayOutcome.AHEAD, ordered & not_next),
+                (ReplayOutcome.TICKET, kind.matches(*TICKETED) & (frame.ticket != 0) & (frame.ticket != table.ticket)),
+                (ReplayOutcome.ITEMS, samples & ((sample.items != 0) & (table.adds - sample.items)[31] | ~enough)),
+                (ReplayOutcome.EMPTY, samples & (table.total == 0)),
+                (ReplayOutcome.RATE, exceeds_rate),
+                (ReplayOutcome.RANGE, self._out_of_range(m, kind)),
+                (ReplayOutcome.MEMORY, writes & (log_length > replay.log_units)),
+                (ReplayOutcome.OVERWRITTEN, reads_log & log_lacks),
+                (ReplayOutcome.DONE, Const(1)),
             ]
         ):
-            held = Signal(name=f"is_{fate.name.lower()}")
+            held = Signal(name=f"is_{outcome.name.lower()}")
             m.d.sync += held.eq(holds)
             with m.If(held):
-                m.d.comb += self.fate.eq(fate)
-        m.d.comb += self.counts.eq(ordered & self.fate.matches(Fate.DONE, Fate.RANGE, Fate.MEMORY))
+                m.d.comb += self.outcome.eq(outcome)
+        m.d.comb += self.counts.eq(
+            ordered & self.outcome.matches(ReplayOutcome.DONE, ReplayOutcome.RANGE, ReplayOutcome.MEMORY)
+        )
         return m
 
     def _exceeds_rate(self, m, kind, enough):
@@ -122,7 +124,7 @@ class Admission(wiring.Component):
             Mux(
                 kind == Kind.PUBLISH,
                 ~in_log(publish.start, publish.units, session) | (publish.version == 0) | (publish.units == 0),
-                (kind == Kind.LIMIT) & ((limits.times >> replay.times_bits) != 0),
+                (kind == Kind.LIMIT) & ((limits.times >> replay.sample_count_bits) != 0),
             ),
         )
 

@@ -17,8 +17,8 @@ from iswitch.wire.replay import (
     ROW_BYTES,
     SAMPLES_PER_FRAGMENT,
     UNIT_BYTES,
-    Fate,
     Kind,
+    ReplayOutcome,
 )
 
 __all__ = ["HeaderCheck"]
@@ -44,8 +44,9 @@ def times_constant(count, constant: int):
 class HeaderCheck(wiring.Component):
     """Finds what is wrong with a header (docs/replay.md, section 3), and what body belongs to it.
 
-    `fault` and `fate` describe the header that stood at the inputs 1 cycle before; without a fault `fate` is DONE.
-    `parameter_rows`, the number of rows that come before anything is done, and `ordered` follow in the same cycle.
+    `fault` and `outcome` describe the header that stood at the inputs 1 cycle before; without a fault `outcome` is
+    DONE. `parameter_rows`, the number of rows that come before anything is done, and `ordered` follow in the same
+    cycle.
     """
 
     def __init__(self, replay: Replay):
@@ -55,7 +56,7 @@ class HeaderCheck(wiring.Component):
                 "frame": In(layout(REPLAY_FRAME)),
                 "length": In(LENGTH_BITS),
                 "fault": Out(1),
-                "fate": Out(Fate),
+                "outcome": Out(ReplayOutcome),
                 "parameter_rows": Out(range(PARAMETER_ROWS + 1)),
                 "ordered": Out(1),
             }
@@ -73,7 +74,7 @@ class HeaderCheck(wiring.Component):
             Kind.CLOSE: (0, 0, 0),
             Kind.WRITE: (PAYLOAD_BYTES // UNIT_BYTES, UNIT_ROWS, 1),
             Kind.ADD: (most_rows // item_rows, item_rows, 0),
-            Kind.SAMPLE: (replay.draws, 0, 4),
+            Kind.SAMPLE: (replay.samples_per_request, 0, 4),
             Kind.UPDATE: (most_rows, 1, 0),
             Kind.PUBLISH: (0, 0, 2),
             Kind.LIMIT: (0, 0, 3),
@@ -104,8 +105,8 @@ class HeaderCheck(wiring.Component):
                     ]
         m.d.comb += [
             self.ordered.eq(kind.matches(*ORDERED)),
-            self.fate.eq(Fate.DONE),
-            self.fault.eq(self.fate != Fate.DONE),
+            self.outcome.eq(ReplayOutcome.DONE),
+            self.fault.eq(self.outcome != ReplayOutcome.DONE),
         ]
         no_kind, no_table, wrong_length, too_many, too_few = Signal(), Signal(), Signal(), Signal(), Signal()
         m.d.sync += [
@@ -116,9 +117,9 @@ class HeaderCheck(wiring.Component):
             too_few.eq((count == 0) & count_required),
         ]
         with m.If(no_kind):
-            m.d.comb += self.fate.eq(Fate.KIND)
+            m.d.comb += self.outcome.eq(ReplayOutcome.KIND)
         with m.Elif(no_table):
-            m.d.comb += self.fate.eq(Fate.TABLE)
+            m.d.comb += self.outcome.eq(ReplayOutcome.TABLE)
         with m.Elif(wrong_length | too_many | too_few):
-            m.d.comb += self.fate.eq(Fate.LENGTH)
+            m.d.comb += self.outcome.eq(ReplayOutcome.LENGTH)
         return m

@@ -10,7 +10,7 @@ from hw.replay.request.receiver import RequestRow
 from hw.replay.request.record import PARAMETER_ROWS, ROW_BITS, Request
 from iswitch.config import Replay
 from iswitch.wire import FRAME_BYTES
-from iswitch.wire.replay import Fate
+from iswitch.wire.replay import ReplayOutcome
 
 __all__ = ["RequestReader"]
 
@@ -20,7 +20,7 @@ HEADER_ROWS = 8 * FRAME_BYTES // ROW_BITS
 class RequestReader(wiring.Component):
     """Reads one request after another, each when the one before it was released.
 
-    Reads nothing before `enable` is 1 for the first time. `done` is 1 for one cycle, in which `fate` is DONE or says
+    Reads nothing before `enable` is 1 for the first time. `done` is 1 for one cycle, in which `outcome` is DONE or says
     what is wrong with the header; from the next cycle until `release` `request` and `ordered` are those of the request.
     From the cycle after `start_body`, `body` offers the rows behind the parameters until `ended` is 1; all of them must
     be taken. With `opened` the request's session becomes `opened_session`. `idle`: no row of a request was taken.
@@ -39,7 +39,7 @@ class RequestReader(wiring.Component):
                 "arrived": In(RequestOrigin),
                 "now_us": In(32),
                 "done": Out(1),
-                "fate": Out(Fate),
+                "outcome": Out(ReplayOutcome),
                 "request": Out(Request(replay)),
                 "ordered": Out(1),
                 "start_body": In(1),
@@ -70,7 +70,7 @@ class RequestReader(wiring.Component):
             request.table.eq(Mux(frame.table < replay.tables, frame.table, 0)),
             check.frame.eq(frame),
             check.length.eq(arrived.length),
-            self.fate.eq(check.fate),
+            self.outcome.eq(check.outcome),
             self.ordered.eq(check.ordered),
             self.body.payload.eq(row.data),
             self.body.valid.eq(rows.valid & offering),

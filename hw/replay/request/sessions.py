@@ -14,9 +14,9 @@ __all__ = ["Session", "Sessions"]
 class Session(data.Struct):
     """State of a session.
 
-    `nonce`, `port` and `address` are its client's. `next` is the number of its next request; the answers of the `kept`
-    requests before it are cached. Its log is kept from `oldest` on, and ends before `written`, both in units. `heard`
-    is the time of its last request in microseconds.
+    `nonce`, `port` and `address` are its client's. `next` is the number of its next request; the answers of the
+    `cached` requests before it are cached. Its log is kept from `oldest` on, and ends before `written`, both in units.
+    `heard` is the time of its last request in microseconds.
     """
 
     open: 1
@@ -24,7 +24,7 @@ class Session(data.Struct):
     nonce: 64
     address: Address
     next: 32
-    kept: range(17)
+    cached: range(17)
     heard: 32
     written: 32
     oldest: 32
@@ -41,12 +41,12 @@ class Sessions(wiring.Component):
     `SESSION_SILENT_US`. `full`: there is none. All three stay until the next search. `row` is undefined during a
     search.
 
-    After a reset no session is open, and every `next` is `kept` below 0. `wiped` is 1 when the rows are written, 1
-    cycle for each session.
+    After a reset no session is open, and every `next` is `cached_answers` below 0. `wiped` is 1 when the rows are
+    written, 1 cycle for each session.
     """
 
-    def __init__(self, *, sessions: int, kept: int):
-        self.sessions, self.kept = sessions, kept
+    def __init__(self, *, sessions: int, cached_answers: int):
+        self.sessions, self.cached_answers = sessions, cached_answers
         super().__init__(
             {
                 "index": In(range(sessions)),
@@ -72,7 +72,7 @@ class Sessions(wiring.Component):
         wiping = Signal(init=1)
         initial = Signal(Session)
         m.d.comb += [
-            initial.next.eq(-self.kept),
+            initial.next.eq(-self.cached_answers),
             self.wiped.eq(~wiping),
             read_port.addr.eq(Mux(walking, walk_index, self.index)),
             self.row.eq(read_port.data),

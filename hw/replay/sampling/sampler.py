@@ -44,19 +44,26 @@ class Sampler(wiring.Component):
     priority above 0 (`Histogram`), or 0 if all are 0, as the command of the newest result left them. Not ready for
     `capacity` cycles after a reset, and at least 256.
 
-    `phased` saves the second copy of all priorities. Then every command but a SAMPLE waits until the SAMPLEs before it
-    are past (`SumTree`), and `latency` is a lower bound. The golden model of both is `sim/model/replay/slots.py`.
+    `single_copy` saves the second copy of all priorities. Then every command but a SAMPLE waits until the SAMPLEs
+    before it are past (`SumTree`), and `latency` is a lower bound. The golden model of both is
+    `sim/model/replay/slots.py`.
     """
 
     def __init__(
-        self, *, capacity: int, priority_bits: int = 27, generation_bits: int = 8, arity: int = 16, phased: bool = False
+        self,
+        *,
+        capacity: int,
+        priority_bits: int = 27,
+        generation_bits: int = 8,
+        arity: int = 16,
+        single_copy: bool = False,
     ):
         self.slots = SlotTable(
-            capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits, phased=phased
+            capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits, single_copy=single_copy
         )
-        self.tree = SumTree(capacity=capacity, priority_bits=priority_bits, arity=arity, phased=phased)
+        self.tree = SumTree(capacity=capacity, priority_bits=priority_bits, arity=arity, single_copy=single_copy)
         self.histogram = Histogram(capacity=capacity, priority_bits=priority_bits)
-        self.capacity, self.generation_bits, self.phased = capacity, generation_bits, phased
+        self.capacity, self.generation_bits, self.single_copy = capacity, generation_bits, single_copy
         shape = capacity, priority_bits, generation_bits
         super().__init__(
             {
@@ -71,7 +78,7 @@ class Sampler(wiring.Component):
     @property
     def latency(self) -> int:
         """Cycles from a command to its result, if the command does not wait."""
-        return (1 if self.phased else 2) + self.tree.latency + 1
+        return (1 if self.single_copy else 2) + self.tree.latency + 1
 
     def elaborate(self, platform):
         m = Module()
@@ -93,7 +100,7 @@ class Sampler(wiring.Component):
             histogram.changes.valid.eq(tree.entered.valid),
             histogram.changes.payload.eq(tree.entered.payload),
         ]
-        if self.phased:
+        if self.single_copy:
             m.d.comb += slots.placed.ready.eq(tree.operations.ready)
 
         # What the result needs and the tree does not carry, delayed as much.

@@ -31,7 +31,7 @@ class Samplers(wiring.Component):
     def __init__(self, replay: Replay):
         self.replay = replay
         shape = replay.capacity, replay.priority_bits, HANDLE_BITS - exact_log2(replay.capacity)
-        options = {"arity": tree_arity(replay), "phased": replay.phased}
+        options = {"arity": tree_arity(replay), "single_copy": replay.single_copy}
         self.samplers = [
             Sampler(capacity=shape[0], priority_bits=shape[1], generation_bits=shape[2], **options)
             for _ in range(replay.tables)

@@ -78,29 +78,29 @@ class SlotTable(wiring.Component):
     cycle, in order; `placed` must not stall. `filled` counts filled slots, including the command taken in the cycle
     before. Not ready for `capacity` cycles after a reset, in which the priorities are wiped.
 
-    `phased`: this table holds no priorities; `old` is undefined, and `new` is valid only if the command `changes` it.
-    Then a command comes out 1 cycle after it was taken, `placed` may stall, and nothing is wiped. The golden model of
-    both is `sim/model/replay/slots.py`.
+    `single_copy`: this table holds no priorities; `old` is undefined, and `new` is valid only if the command `changes`
+    it. Then a command comes out 1 cycle after it was taken, `placed` may stall, and nothing is wiped. The golden model
+    of both is `sim/model/replay/slots.py`.
     """
 
-    def __init__(self, *, capacity: int, priority_bits: int = 27, generation_bits: int = 8, phased: bool = False):
+    def __init__(self, *, capacity: int, priority_bits: int = 27, generation_bits: int = 8, single_copy: bool = False):
         if not (isinstance(capacity, int) and 2 <= capacity <= 1 << 24 and not capacity & (capacity - 1)):
             raise ValueError(f"SlotTable capacity must be a power of two from 2 to {1 << 24}, not {capacity!r}")
         if not 1 <= priority_bits <= 36:
             raise ValueError(f"SlotTable priority_bits must be 1 to 36, not {priority_bits!r}")
         if not 1 <= generation_bits <= 32:
             raise ValueError(f"SlotTable generation_bits must be 1 to 32, not {generation_bits!r}")
-        self.capacity, self.priority_bits, self.generation_bits, self.phased = (
+        self.capacity, self.priority_bits, self.generation_bits, self.single_copy = (
             capacity,
             priority_bits,
             generation_bits,
-            phased,
+            single_copy,
         )
         shape = capacity, priority_bits, generation_bits
         super().__init__(
             {
                 "commands": In(stream.Signature(Command(*shape))),
-                "placed": Out(stream.Signature(PlacedCommand(*shape), always_ready=not phased)),
+                "placed": Out(stream.Signature(PlacedCommand(*shape), always_ready=not single_copy)),
                 "filled": Out(range(capacity + 1)),
             }
         )
@@ -131,7 +131,7 @@ class SlotTable(wiring.Component):
             adds.eq(adds_next),
             self.filled.eq(self.filled + (taken & adding & (self.filled != self.capacity))),
         ]
-        if self.phased:
+        if self.single_copy:
             m.d.comb += self.commands.ready.eq(~self.placed.valid | self.placed.ready)
             with m.If(self.commands.ready):
                 m.d.sync += [self.placed.valid.eq(self.commands.valid), placed.eq(checked)]

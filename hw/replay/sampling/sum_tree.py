@@ -32,7 +32,7 @@ def select_one_hot(here, values):
 
 class Operation(data.StructLayout):
     """An update of `leaf` from priority `old` to `new`; or, if `is_sample`, a sample at `fraction` / 2^64 of the total.
-    An update that `keeps` leaves the leaf as it is and ignores `new`; only a phased tree takes such updates."""
+    An update that `keeps` leaves the leaf as it is and ignores `new`; only a single_copy tree takes such updates."""
 
     def __init__(self, capacity: int, priority_bits: int):
         super().__init__(
@@ -78,16 +78,16 @@ class SumTree(wiring.Component):
     results in order; `found` must not stall. `total` is the sum of all priorities. `entered` is valid for each update,
     `entry` cycles after it was taken, with the old priority.
 
-    An update brings its old priority from a table in front of the tree, which sees updates in the same order. `phased`
-    needs no such table: the leaves' memory is read and written where an operation enters, and `old` is ignored. Then an
-    update waits until all samples before it have read their leaves, which is `drain` cycles after the last of them was
-    taken; samples never wait.
+    An update brings its old priority from a table in front of the tree, which sees updates in the same order.
+    `single_copy` needs no such table: the leaves' memory is read and written where an operation enters, and `old` is
+    ignored. Then an update waits until all samples before it have read their leaves, which is `drain` cycles after the
+    last of them was taken; samples never wait.
 
     All priorities are 0 at first. Not ready for `capacity` / `arity` cycles after a reset, in which the memories are
     wiped. The golden model is `sim/model/replay/tree.py`.
     """
 
-    def __init__(self, *, capacity: int, priority_bits: int = 27, arity: int = 16, phased: bool = False):
+    def __init__(self, *, capacity: int, priority_bits: int = 27, arity: int = 16, single_copy: bool = False):
         def demand(good: bool, name: str, rule: str, value: object) -> None:
             if not good:
                 raise ValueError(f"SumTree {name} must be {rule}, not {value!r}")
@@ -101,7 +101,7 @@ class SumTree(wiring.Component):
             capacity,
         )
         demand(1 <= priority_bits <= 36, "priority_bits", "1 to 36", priority_bits)
-        self.capacity, self.priority_bits, self.arity, self.phased = capacity, priority_bits, arity, phased
+        self.capacity, self.priority_bits, self.arity, self.single_copy = capacity, priority_bits, arity, single_copy
         self.fanouts = fanouts(capacity, arity)
         super().__init__(
             {
@@ -120,12 +120,12 @@ class SumTree(wiring.Component):
     @property
     def entry(self) -> int:
         """Cycles from an update to its old priority in `entered`."""
-        return 2 * self.phased
+        return 2 * self.single_copy
 
     @property
     def drain(self) -> int:
         """Cycles from a sample until an update may follow."""
-        return self._leaf_stage + 1 if self.phased else 1
+        return self._leaf_stage + 1 if self.single_copy else 1
 
     @property
     def _leaf_stage(self) -> int:
@@ -168,7 +168,7 @@ class SumTree(wiring.Component):
         operation, ready = self.operations.payload, self.operations.ready
         entering = Signal(self.operations.payload.shape())
         valid = Signal()
-        if self.phased:
+        if self.single_copy:
             # An update reads and writes its leaf here; samples inside the pipeline must not see it.
             read, write = leaves
             samples_inside, row = Signal(range(self._leaf_stage + 1)), operation.leaf >> exact_log2(self.arity)
@@ -330,9 +330,9 @@ class SumTree(wiring.Component):
         read, write = leaves
         bits, level = exact_log2(self.arity), len(self.fanouts) - 1
         row, group = step.leaf >> bits, 1 << -(-bits // 2)
-        with m.If(step.valid & step.is_sample if self.phased else step.valid):
+        with m.If(step.valid & step.is_sample if self.single_copy else step.valid):
             m.d.comb += read.addr.eq(row)
-        if not self.phased:
+        if not self.single_copy:
             m.d.comb += [write.addr.eq(row), write.en.eq(Mux(step.valid & ~step.is_sample, 1 << step.leaf[:bits], 0))]
             m.d.comb += [place.eq(step.priority) for place in write.data]
         with m.If(~wiped):

@@ -32,8 +32,8 @@ from iswitch.wire.replay import (
     UNIT_BYTES,
     UPDATE_ROW,
     WRITE,
-    Fate,
     Kind,
+    ReplayOutcome,
 )
 from sim.model.interface.message import Source
 from sim.model.replay import frames
@@ -49,7 +49,7 @@ Sent = list[tuple[Source, bytes]]
 class Effect(NamedTuple):
     """The effect of a request. `rows`: the sampled items, `done` and `stale`: how many rows took effect or not."""
 
-    fate: Fate = Fate.DONE
+    outcome: ReplayOutcome = ReplayOutcome.DONE
     done: int = 0
     stale: int = 0
     rows: tuple[Row, ...] = ()
@@ -58,22 +58,22 @@ class Effect(NamedTuple):
 class Dispatcher(ABC):
     """A replay service that handles sessions only.
 
-    `fates`: how many requests had each Fate. Tests may read and set `sessions`.
+    `outcomes`: how many requests had each ReplayOutcome. Tests may read and set `sessions`.
     """
 
     rules: Rules = RULES
 
     def __init__(self, config: Replay) -> None:
         self.config = config
-        # The first client of a session continues `kept` further, and so begins with 0.
-        self.sessions = [Session(next=-config.kept % SERIAL)] * config.sessions
-        self.fates = [0] * len(Fate)
+        # The first client of a session continues `cached_answers` further, and so begins with 0.
+        self.sessions = [Session(next=-config.cached_answers % SERIAL)] * config.sessions
+        self.outcomes = [0] * len(ReplayOutcome)
         self.last_fault_us: int | None = None
 
     # To be implemented by a subclass
 
     @abstractmethod
-    def wait_reason(self, request: Request) -> Fate | None:
+    def wait_reason(self, request: Request) -> ReplayOutcome | None:
         """Return why an ordered request, the next of its session, cannot be executed now, or None."""
 
     @abstractmethod
@@ -81,8 +81,8 @@ class Dispatcher(ABC):
         """Execute an ordered request, apart from what concerns sessions."""
 
     @abstractmethod
-    def query(self, request: Request, source: Source) -> tuple[Fate, Sent]:
-        """Execute a request of a kind that is not ordered: return its fate and its answers."""
+    def query(self, request: Request, source: Source) -> tuple[ReplayOutcome, Sent]:
+        """Execute a request of a kind that is not ordered: return its outcome and its answers."""
 
     @abstractmethod
     def status(self, request: Request, session: Session, effect: Effect) -> bytes:
@@ -97,12 +97,12 @@ class Dispatcher(ABC):
     def receive(self, source: Source, payload: bytes, now_us: int) -> Sent:
         """Handle one REQUEST, given its UDP payload. Return receivers and payloads, in order."""
         request = frames.parse_request(payload)
-        fate, sent = self.handle(request, source, now_us)
-        self.fates[fate] += 1
+        outcome, sent = self.handle(request, source, now_us)
+        self.outcomes[outcome] += 1
         return sent
 
-    def handle(self, request: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
-        """Return the fate of a request, and its answers."""
+    def handle(self, request: Request, source: Source, now_us: int) -> tuple[ReplayOutcome, Sent]:
+        """Return the outcome of a request, and its answers."""
         malformed = self.format_fault(request)
         if malformed is not None:
             return malformed, self.answer_fault(request, malformed, source, now_us)
@@ -110,14 +110,14 @@ class Dispatcher(ABC):
             return self.open_session(request, source, now_us)
         session = self.rules.find_session(self.sessions, request.session, request.token)
         if session is None:
-            return Fate.SESSION, self.answer_fault(request, Fate.SESSION, source, now_us)
+            return ReplayOutcome.SESSION, self.answer_fault(request, ReplayOutcome.SESSION, source, now_us)
         session = self.sessions[request.session] = session._replace(heard_us=now_us)
         if request.kind not in ORDERED:
             return self.query(request, source)
         misplaced = self.rules.check_order(session, request.seq)
-        if misplaced == Fate.REPEATED:
-            kept = session.kept[-((session.next - request.seq) % SERIAL)]
-            return misplaced, [(source, payload) for payload in frames.answers(request, kept)]
+        if misplaced == ReplayOutcome.REPEATED:
+            cached = session.cached[-((session.next - request.seq) % SERIAL)]
+            return misplaced, [(source, payload) for payload in frames.answers(request, cached)]
         if misplaced is not None:
             return misplaced, [self.plain_answer(request, source, misplaced)]
         waits = self.wait_reason(request)
@@ -125,31 +125,33 @@ class Dispatcher(ABC):
             return waits, [self.plain_answer(request, source, waits)]
         return self.execute_next(request, source)
 
-    def execute_next(self, request: Request, source: Source) -> tuple[Fate, Sent]:
+    def execute_next(self, request: Request, source: Source) -> tuple[ReplayOutcome, Sent]:
         """Execute the next request of its session, which need not wait, and keep its answer."""
         effect = self.execute(request)
         session = self.rules.advance(self.sessions[request.session])
-        kept = CachedAnswer(request.kind, request.table, self.status(request, session, effect), effect.rows)
-        session = self.rules.keep_answer(session, kept, self.config.kept)
+        cached = CachedAnswer(request.kind, request.table, self.status(request, session, effect), effect.rows)
+        session = self.rules.keep_answer(session, cached, self.config.cached_answers)
         self.sessions[request.session] = self.rules.close_session(session) if request.kind == Kind.CLOSE else session
         self.after_answer(request, effect)
-        return effect.fate, [(source, payload) for payload in frames.answers(request, kept)]
+        return effect.outcome, [(source, payload) for payload in frames.answers(request, cached)]
 
-    def plain_answer(self, request: Request, source: Source, fate: Fate = Fate.DONE) -> tuple[Source, bytes]:
+    def plain_answer(
+        self, request: Request, source: Source, outcome: ReplayOutcome = ReplayOutcome.DONE
+    ) -> tuple[Source, bytes]:
         """Return the answer to a request that changed nothing."""
-        return source, frames.answer(request, self.status(request, self.sessions[request.session], Effect(fate)))
+        return source, frames.answer(request, self.status(request, self.sessions[request.session], Effect(outcome)))
 
     # Faults, and OPEN
 
-    def format_fault(self, request: Request) -> Fate | None:
+    def format_fault(self, request: Request) -> ReplayOutcome | None:
         """Return the fault of the first rule of form that a request breaks, or None."""
         if request.kind not in tuple(Kind):
-            return Fate.KIND
+            return ReplayOutcome.KIND
         if request.table >= self.config.tables:
-            return Fate.TABLE
+            return ReplayOutcome.TABLE
         head, each, most = self.body_shape(Kind(request.kind))
         counted = request.amount == 0 if most == 0 else 1 <= request.amount <= most
-        return None if counted and len(request.body) == head + request.amount * each else Fate.LENGTH
+        return None if counted and len(request.body) == head + request.amount * each else ReplayOutcome.LENGTH
 
     def body_shape(self, kind: Kind) -> tuple[int, int, int]:
         """Return the bytes of a body's head, the bytes of each row that `count` counts, and the most rows.
@@ -162,7 +164,7 @@ class Dispatcher(ABC):
             Kind.CLOSE: (0, 0, 0),
             Kind.WRITE: (WRITE.itemsize, UNIT_BYTES, units),
             Kind.ADD: (0, record, BODY_BYTES // record),
-            Kind.SAMPLE: (SAMPLE.itemsize, 0, self.config.draws),
+            Kind.SAMPLE: (SAMPLE.itemsize, 0, self.config.samples_per_request),
             Kind.UPDATE: (0, UPDATE_ROW.itemsize, BODY_BYTES // UPDATE_ROW.itemsize),
             Kind.PUBLISH: (PUBLISH.itemsize, 0, 0),
             Kind.LIMIT: (LIMITS.itemsize, 0, 0),
@@ -174,15 +176,15 @@ class Dispatcher(ABC):
             Kind.SHOUT: (LOAD.itemsize, 0, units),
         }[kind]
 
-    def answer_fault(self, request: Request, fate: Fate, source: Source, now_us: int) -> Sent:
+    def answer_fault(self, request: Request, outcome: ReplayOutcome, source: Source, now_us: int) -> Sent:
         """Answer a fault, at most once in an interval, so that an unknown host cannot make the switch flood a
         network."""
         if self.last_fault_us is not None and (now_us - self.last_fault_us) % SERIAL < NOTICE_INTERVAL_US:
             return []
         self.last_fault_us = now_us
-        return [(source, frames.fault(request, fate))]
+        return [(source, frames.fault(request, outcome))]
 
-    def open_session(self, request: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
+    def open_session(self, request: Request, source: Source, now_us: int) -> tuple[ReplayOutcome, Sent]:
         """Give a nonce a session: its own if it has one. That one keeps its `source`, and is heard by the OPEN, too."""
         nonce = int(request.first(OPEN)["nonce"])
         index = self.rules.find_nonce(self.sessions, nonce)
@@ -191,8 +193,8 @@ class Dispatcher(ABC):
         else:
             index = self.rules.choose_index(self.sessions, now_us)
             if index is None:
-                return Fate.FULL, self.answer_fault(request, Fate.FULL, source, now_us)
+                return ReplayOutcome.FULL, self.answer_fault(request, ReplayOutcome.FULL, source, now_us)
             self.sessions[index] = self.rules.open_session(
-                self.sessions[index], nonce, source, now_us, self.config.kept
+                self.sessions[index], nonce, source, now_us, self.config.cached_answers
             )
-        return Fate.DONE, [self.plain_answer(request._replace(session=index), source)]
+        return ReplayOutcome.DONE, [self.plain_answer(request._replace(session=index), source)]

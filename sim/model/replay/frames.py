@@ -13,7 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from iswitch.wire import Type, version_type
-from iswitch.wire.replay import END, REPLAY_HEADER, SAMPLED_ROW, SAMPLES_PER_FRAGMENT, STATUS, UNIT_BYTES, Fate, Kind
+from iswitch.wire.replay import (
+    END,
+    REPLAY_HEADER,
+    SAMPLED_ROW,
+    SAMPLES_PER_FRAGMENT,
+    STATUS,
+    UNIT_BYTES,
+    Kind,
+    ReplayOutcome,
+)
 from sim.model.egress.compose import with_complement
 
 __all__ = ["CachedAnswer", "Request", "answer", "answers", "data", "parse_request"]
@@ -88,15 +97,15 @@ def answer(request: Request, shown: bytes, rows: Sequence[tuple[int, int]] = (),
     )
 
 
-def answers(request: Request, kept: CachedAnswer) -> list[bytes]:
+def answers(request: Request, cached: CachedAnswer) -> list[bytes]:
     """Return all ANSWERs to a request: of sampled rows the fragments that it requests, possibly none; else one."""
-    request = request._replace(kind=kept.kind, table=kept.table)
-    if kept.kind != Kind.SAMPLE or not kept.rows:
-        return [answer(request, kept.status, kept.rows)]
+    request = request._replace(kind=cached.kind, table=cached.table)
+    if cached.kind != Kind.SAMPLE or not cached.rows:
+        return [answer(request, cached.status, cached.rows)]
     most = SAMPLES_PER_FRAGMENT
     return [
-        answer(request, kept.status, kept.rows[k * most : (k + 1) * most], fragments=k)
-        for k in range(-(-len(kept.rows) // most))
+        answer(request, cached.status, cached.rows[k * most : (k + 1) * most], fragments=k)
+        for k in range(-(-len(cached.rows) // most))
         if request.fragments >> k & 1
     ]
 
@@ -108,6 +117,6 @@ def data(request: Request, payload: bytes, *, overwritten: int = 0, **fields: in
     )
 
 
-def fault(request: Request, reason: Fate) -> bytes:
+def fault(request: Request, reason: ReplayOutcome) -> bytes:
     """Return the ANSWER to a request that belongs to no session or breaks a rule of form."""
-    return answer(request, status(reason=reason))
+    return answer(request, status(outcome=reason))

@@ -4,7 +4,7 @@ Unit u of a log stands at u modulo `log_units`, so a log holds its newest `log_u
 """
 
 from iswitch.config import Replay
-from iswitch.wire.replay import UNIT_BYTES, Fate
+from iswitch.wire.replay import UNIT_BYTES, ReplayOutcome
 from sim.model.interface.serial import SERIAL
 from sim.model.replay.session import Session
 
@@ -16,14 +16,14 @@ def holds_units(session: Session, start: int, units: int) -> bool:
     return (start - session.oldest) % SERIAL + units <= (session.written - session.oldest) % SERIAL
 
 
-def write_fault(session: Session, start: int, oldest: int, units: int, most: int) -> Fate | None:
+def write_fault(session: Session, start: int, oldest: int, units: int, most: int) -> ReplayOutcome | None:
     """Return what forbids an append to a log of `most` units, or None.
 
     `oldest` may advance up to where the end is before the append.
     """
     if start != session.written or not holds_units(session, oldest, 0):
-        return Fate.RANGE
-    return Fate.MEMORY if (session.written - oldest) % SERIAL + units > most else None
+        return ReplayOutcome.RANGE
+    return ReplayOutcome.MEMORY if (session.written - oldest) % SERIAL + units > most else None
 
 
 class Memory:

@@ -24,8 +24,8 @@ from iswitch.wire.replay import (
     SAMPLE,
     UPDATE_ROW,
     WRITE,
-    Fate,
     Kind,
+    ReplayOutcome,
     ReplayRegister,
 )
 from sim.model.interface.message import Source
@@ -63,7 +63,7 @@ class Service(Dispatcher):
             Kind.LIMIT: self.limit,
             Kind.SKIP: lambda request: Effect(),
         }
-        self.queries: dict[int, Callable[[Request, Source], tuple[Fate, Sent]]] = {
+        self.queries: dict[int, Callable[[Request, Source], tuple[ReplayOutcome, Sent]]] = {
             Kind.FETCH: self.fetch,
             Kind.LOAD: self.load,
             Kind.LOOK: self.look,
@@ -77,11 +77,11 @@ class Service(Dispatcher):
 
     # Ordered kinds
 
-    def wait_reason(self, request: Request) -> Fate | None:
+    def wait_reason(self, request: Request) -> ReplayOutcome | None:
         """Return why a request must wait: for its ticket, for items, or for credit."""
         table = self.tables[request.table]
         if request.kind in TICKETED and request.ticket not in (0, table.ticket):
-            return Fate.TICKET
+            return ReplayOutcome.TICKET
         if request.kind == Kind.SAMPLE:
             return table.sample_wait_reason(request.amount, int(request.first(SAMPLE)["items"]))
         return table.add_wait_reason(request.amount) if request.kind == Kind.ADD else None
@@ -89,7 +89,7 @@ class Service(Dispatcher):
     def execute(self, request: Request) -> Effect:
         """Execute an ordered request. One that took effect advances its table's ticket."""
         effect = self.executors[request.kind](request)
-        if effect.fate == Fate.DONE and request.kind in TICKETED:
+        if effect.outcome == ReplayOutcome.DONE and request.kind in TICKETED:
             self.tables[request.table].advance_ticket()
         return effect
 
@@ -141,7 +141,7 @@ class Service(Dispatcher):
         body = request.first(PUBLISH)
         start, units, version = (int(body[name]) for name in ("start", "units", "version"))
         if not (version and units and holds_units(self.sessions[request.session], start, units)):
-            return Effect(Fate.RANGE)
+            return Effect(ReplayOutcome.RANGE)
         self.tables[request.table].published = Published(request.session, start, units, version)
         return Effect()
 
@@ -152,11 +152,11 @@ class Service(Dispatcher):
 
     # Kinds that change nothing
 
-    def query(self, request: Request, source: Source) -> tuple[Fate, Sent]:
+    def query(self, request: Request, source: Source) -> tuple[ReplayOutcome, Sent]:
         """Execute a request that changes nothing."""
         return self.queries[request.kind](request, source)
 
-    def fetch(self, request: Request, source: Source) -> tuple[Fate, Sent]:
+    def fetch(self, request: Request, source: Source) -> tuple[ReplayOutcome, Sent]:
         """Return records of items. Overwritten ones are blank."""
         slots = [self.tables[request.table].slot(int(row["item"])) for row in request.rows(FETCH_ROW)]
         blank = bytes(self.config.record_bytes)
@@ -164,7 +164,7 @@ class Service(Dispatcher):
             blank if slot is None else self.memory.bytes[self.memory.record(request.table, slot)] for slot in slots
         )
         overwritten = sum(1 << k for k, slot in enumerate(slots) if slot is None)
-        return Fate.OVERWRITTEN if overwritten else Fate.DONE, [
+        return ReplayOutcome.OVERWRITTEN if overwritten else ReplayOutcome.DONE, [
             (source, frames.data(request, b"".join(records), overwritten=overwritten))
         ]
 
@@ -176,31 +176,31 @@ class Service(Dispatcher):
             return None
         return self.memory.read(owner, start, request.amount)
 
-    def load(self, request: Request, source: Source) -> tuple[Fate, Sent]:
+    def load(self, request: Request, source: Source) -> tuple[ReplayOutcome, Sent]:
         """Return units of a log."""
         units, owner = self.units(request), int(request.first(LOAD)["session"])
         if units is None:
-            return Fate.OVERWRITTEN, [(source, frames.data(request, b"", overwritten=1, fragments=owner))]
-        return Fate.DONE, [(source, frames.data(request, units, fragments=owner))]
+            return ReplayOutcome.OVERWRITTEN, [(source, frames.data(request, b"", overwritten=1, fragments=owner))]
+        return ReplayOutcome.DONE, [(source, frames.data(request, units, fragments=owner))]
 
-    def look(self, request: Request, source: Source) -> tuple[Fate, Sent]:
+    def look(self, request: Request, source: Source) -> tuple[ReplayOutcome, Sent]:
         """Return the STATUS."""
-        return Fate.DONE, [self.plain_answer(request, source)]
+        return ReplayOutcome.DONE, [self.plain_answer(request, source)]
 
-    def list(self, request: Request, source: Source) -> tuple[Fate, Sent]:
+    def list(self, request: Request, source: Source) -> tuple[ReplayOutcome, Sent]:
         """Return the items in consecutive slots. Slot numbers wrap at the capacity."""
         first = int(request.first(LIST)["slot"])
         rows = [self.tables[request.table].row(first + k) for k in range(request.amount)]
         status = self.status(request, self.sessions[request.session], Effect(done=len(rows)))
-        return Fate.DONE, [(source, frames.answer(request, status, rows))]
+        return ReplayOutcome.DONE, [(source, frames.answer(request, status, rows))]
 
-    def shout(self, request: Request, source: Source) -> tuple[Fate, Sent]:
+    def shout(self, request: Request, source: Source) -> tuple[ReplayOutcome, Sent]:
         """Send units of the session's own log to the clients of all other sessions."""
         body = request.first(LOAD)
         owner = int(body["session"])
         units = self.units(request) if owner == request.session else None
         if units is None:
-            return Fate.OVERWRITTEN, [(source, frames.data(request, b"", overwritten=1, fragments=owner))]
+            return ReplayOutcome.OVERWRITTEN, [(source, frames.data(request, b"", overwritten=1, fragments=owner))]
         copies = [
             (
                 session.source,
@@ -209,7 +209,7 @@ class Service(Dispatcher):
             for k, session in enumerate(self.sessions)
             if session.open and session.source and k != request.session
         ]
-        return Fate.DONE, [*copies, self.plain_answer(request, source)]
+        return ReplayOutcome.DONE, [*copies, self.plain_answer(request, source)]
 
     # Answers
 
@@ -219,7 +219,7 @@ class Service(Dispatcher):
         lowest, highest = table.extreme_buckets()
         published = table.published
         return frames.status(
-            reason=effect.fate,
+            outcome=effect.outcome,
             lowest=lowest,
             highest=highest,
             publisher=published.session,
@@ -227,7 +227,7 @@ class Service(Dispatcher):
             adds=table.adds % SERIAL,
             ticket=table.ticket,
             total=table.total,
-            draws=table.samples % SERIAL,
+            sampled=table.samples % SERIAL,
             done=effect.done,
             stale=effect.stale,
             written=session.written,

@@ -7,7 +7,7 @@ explores these very rules, and plausible wrong ones.
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from iswitch.wire.replay import SESSION_SILENT_US, Fate
+from iswitch.wire.replay import SESSION_SILENT_US, ReplayOutcome
 from sim.model.interface.message import Source
 from sim.model.interface.serial import SERIAL
 
@@ -17,16 +17,16 @@ __all__ = ["RULES", "SERIAL", "Rules", "Session", "choose_index", "find_nonce"]
 class Session(NamedTuple):
     """One of the service's sessions; if not `open`, it is free.
 
-    `next`: the number of the next ordered request. `kept`: the cached answers to the last requests that the present
-    client had executed, oldest first, so `kept[-1]` is that of `next` - 1. `oldest` and `written`: first and end of the
-    log, in units. `source`: where the client was when it opened the session.
+    `next`: the number of the next ordered request. `cached`: the cached answers to the last requests that the present
+    client had executed, oldest first, so `cached[-1]` is that of `next` - 1. `oldest` and `written`: first and end of
+    the log, in units. `source`: where the client was when it opened the session.
     """
 
     open: bool = False
     nonce: int = 0
     heard_us: int = 0
     next: int = 0
-    kept: tuple[Any, ...] = ()
+    cached: tuple[Any, ...] = ()
     oldest: int = 0
     written: int = 0
     source: Source | None = None
@@ -51,14 +51,15 @@ def choose_index(sessions: Sequence[Session], now_us: int) -> int | None:
     return next(iter(free + silent), None)
 
 
-def open_session(session: Session, nonce: int, source: Source | None, now_us: int, kept: int) -> Session:
-    """A session that changes its client continues numbers and log, `kept` numbers further, and drops cached answers.
+def open_session(session: Session, nonce: int, source: Source | None, now_us: int, cached_answers: int) -> Session:
+    """A session that changes its client continues numbers and log, `cached_answers` numbers further, and drops cached
+    answers.
 
     The new client may have had the session before its former one. What it sent then, and still waits for, is at most
-    `kept` behind what it knew to be next, so none of that is mistaken for a new request.
+    `cached_answers` behind what it knew to be next, so none of that is mistaken for a new request.
     """
     return session._replace(
-        open=True, nonce=nonce, heard_us=now_us, next=(session.next + kept) % SERIAL, kept=(), source=source
+        open=True, nonce=nonce, heard_us=now_us, next=(session.next + cached_answers) % SERIAL, cached=(), source=source
     )
 
 
@@ -68,17 +69,17 @@ def find_session(sessions: Sequence[Session], index: int, token: int) -> Session
     return session if session.open and session.token == token else None
 
 
-def check_order(session: Session, seq: int) -> Fate | None:
+def check_order(session: Session, seq: int) -> ReplayOutcome | None:
     """Ordered requests are executed by number, each once. Return why a number is not the next, or None if it is.
 
     A number half the circle away counts as OLD.
     """
     back = (session.next - seq) % SERIAL
-    if 1 <= back <= len(session.kept):
-        return Fate.REPEATED
+    if 1 <= back <= len(session.cached):
+        return ReplayOutcome.REPEATED
     if 1 <= back <= SERIAL // 2:
-        return Fate.OLD
-    return Fate.AHEAD if back else None
+        return ReplayOutcome.OLD
+    return ReplayOutcome.AHEAD if back else None
 
 
 def advance(session: Session) -> Session:
@@ -88,7 +89,7 @@ def advance(session: Session) -> Session:
 
 def keep_answer(session: Session, answer: Any, most: int) -> Session:
     """Return the session, after `advance`, with the answer and the `most` - 1 before it: repeats are answered so."""
-    return session._replace(kept=(*session.kept, answer)[-most:])
+    return session._replace(cached=(*session.cached, answer)[-most:])
 
 
 def close_session(session: Session) -> Session:
@@ -103,7 +104,7 @@ class Rules(NamedTuple):
     choose_index: Callable[[Sequence[Session], int], int | None] = choose_index
     open_session: Callable[[Session, int, Source | None, int, int], Session] = open_session
     find_session: Callable[[Sequence[Session], int, int], Session | None] = find_session
-    check_order: Callable[[Session, int], Fate | None] = check_order
+    check_order: Callable[[Session, int], ReplayOutcome | None] = check_order
     advance: Callable[[Session], Session] = advance
     keep_answer: Callable[[Session, Any, int], Session] = keep_answer
     close_session: Callable[[Session], Session] = close_session

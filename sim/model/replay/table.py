@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from iswitch.config import Replay
-from iswitch.wire.replay import Fate
+from iswitch.wire.replay import ReplayOutcome
 from sim.model.interface.serial import SERIAL
-from sim.model.replay.draws import fractions
+from sim.model.replay.fractions import fractions
 from sim.model.replay.histogram import bucket
 from sim.model.replay.slots import Handle, Slots
 
@@ -53,7 +53,11 @@ class Table:
     """
 
     def __init__(self, config: Replay) -> None:
-        self.capacity, self.top, self.times_bits = config.capacity, (1 << config.priority_bits) - 1, config.times_bits
+        self.capacity, self.top, self.sample_count_bits = (
+            config.capacity,
+            (1 << config.priority_bits) - 1,
+            config.sample_count_bits,
+        )
         self.bits = self.capacity.bit_length() - 1
         self.slots = Slots(capacity=config.capacity, priority_bits=config.priority_bits, generation_bits=32 - self.bits)
         self.times = [0] * self.capacity
@@ -96,7 +100,7 @@ class Table:
 
     # Limits
 
-    def add_wait_reason(self, count: int) -> Fate | None:
+    def add_wait_reason(self, count: int) -> ReplayOutcome | None:
         """Return why an ADD must wait: items may be at most `ahead` samples ahead of what was sampled."""
         limits = self.limits
         free = (
@@ -104,16 +108,18 @@ class Table:
             or self.slots.filled < limits.size
             or self.credit + count * limits.ratio <= limits.ahead * RATIO_ONE
         )
-        return None if free else Fate.RATE
+        return None if free else ReplayOutcome.RATE
 
-    def sample_wait_reason(self, count: int, items: int) -> Fate | None:
+    def sample_wait_reason(self, count: int, items: int) -> ReplayOutcome | None:
         """Return why a SAMPLE must wait: for items, for a priority above 0, or for credit."""
         limits = self.limits
         if items and (self.adds - items) % SERIAL >= SERIAL // 2 or self.slots.filled < limits.size:
-            return Fate.ITEMS
+            return ReplayOutcome.ITEMS
         if not self.total:
-            return Fate.EMPTY
-        return Fate.RATE if limits.ratio and count * RATIO_ONE > self.credit + limits.behind * RATIO_ONE else None
+            return ReplayOutcome.EMPTY
+        return (
+            ReplayOutcome.RATE if limits.ratio and count * RATIO_ONE > self.credit + limits.behind * RATIO_ONE else None
+        )
 
     # Changes
 
@@ -168,13 +174,13 @@ class Table:
         """Count samples. An item that was sampled `times` times is never sampled again; 0 counts nothing."""
         for item, _ in rows if self.limits.times else ():
             slot = item % self.capacity
-            self.times[slot] = min(self.times[slot] + 1, (1 << self.times_bits) - 1)
+            self.times[slot] = min(self.times[slot] + 1, (1 << self.sample_count_bits) - 1)
             if self.times[slot] >= self.limits.times:
                 self.set_priority(slot, 0)
 
-    def limit(self, limits: Limits) -> Fate:
+    def limit(self, limits: Limits) -> ReplayOutcome:
         """Set limits, and the credit to 0. The counts of samples stay."""
-        if limits.times >> self.times_bits:
-            return Fate.RANGE
+        if limits.times >> self.sample_count_bits:
+            return ReplayOutcome.RANGE
         self.limits, self.credit = limits, 0
-        return Fate.DONE
+        return ReplayOutcome.DONE

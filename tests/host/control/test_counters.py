@@ -3,12 +3,12 @@ import pytest
 from iswitch.control.counters import COUNTERS, Severity, explain_counter
 from iswitch.control.refusals import REFUSALS
 from iswitch.wire import Outcome, PortCounter, Reason, Stat
-from iswitch.wire.replay import Fate
+from iswitch.wire.replay import ReplayOutcome
 
 
 def test_every_counter_and_refusal_has_a_sentence():
     names = {name for kind in (Outcome, Stat, PortCounter) for name in kind.__members__}
-    assert names | {f"replay.{name}" for name in Fate.__members__} == COUNTERS.keys()
+    assert names | {f"replay.{name}" for name in ReplayOutcome.__members__} == COUNTERS.keys()
     assert set(Reason) - {Reason.DONE} == REFUSALS.keys()
 
 

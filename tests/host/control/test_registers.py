@@ -10,7 +10,7 @@ from iswitch.config import Config, Replay
 from iswitch.control.registers import RegisterReader
 from iswitch.control.switch_info import SwitchInfo
 from iswitch.wire import JobState, Outcome, PortCounter, Stat
-from iswitch.wire.replay import Fate
+from iswitch.wire.replay import ReplayOutcome
 from sim.bench.udp_model import UdpModel
 
 CONFIG = Config(ports=2, members=4, window=4, elements=64, replay=Replay(capacity=64, log_bytes=4096))
@@ -41,7 +41,7 @@ def test_every_switch_that_can_be_built_can_be_joined():
 def test_counters_have_the_names_of_the_wire(control):
     names = [*Outcome.__members__, *Stat.__members__]
     names += [f"port{port}.{name}" for port in range(2) for name in PortCounter.__members__]
-    names += [f"replay.{name}" for name in Fate.__members__]
+    names += [f"replay.{name}" for name in ReplayOutcome.__members__]
     assert list(control.counters()) == names == list(control.counters(CONFIG.ports))
 
 

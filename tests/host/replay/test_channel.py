@@ -11,7 +11,7 @@ from iswitch.replay import channel as sound
 from iswitch.replay.channel import Channel
 from iswitch.replay.messages import Header, Reply, Status, parse
 from iswitch.replay.request import Request
-from iswitch.wire.replay import SAMPLES_PER_FRAGMENT, WAITS, Fate, Kind
+from iswitch.wire.replay import SAMPLES_PER_FRAGMENT, WAITS, Kind, ReplayOutcome
 from sim.bench.mutant import mutant
 
 RTT_S = 0.0001
@@ -22,8 +22,8 @@ class Server:
     """Section 3 of docs/replay.md for one session: order, kept answers, waits. `waits`: by request number, how often
     the request has to wait before it is executed, and the reason."""
 
-    def __init__(self, *, first=0, kept=4, waits=None):
-        self.next, self.kept, self.waits = first, kept, dict(waits or {})
+    def __init__(self, *, first=0, cached_answers=4, waits=None):
+        self.next, self.cached, self.waits = first, cached_answers, dict(waits or {})
         self.answers, self.done = {}, []
         self.outstanding = 0
 
@@ -33,28 +33,31 @@ class Server:
         ahead = (seq - self.next) % 2**32
         if ahead >= 2**31:
             return self.told(
-                header, self.answers[seq] if 2**32 - ahead <= self.kept else (header.kind, Fate.OLD, self.next, b"")
+                header,
+                self.answers[seq] if 2**32 - ahead <= self.cached else (header.kind, ReplayOutcome.OLD, self.next, b""),
             )
         if ahead:
             self.outstanding = max(self.outstanding, ahead + 1)
-            return self.told(header, (header.kind, Fate.AHEAD, self.next, b""))
+            return self.told(header, (header.kind, ReplayOutcome.AHEAD, self.next, b""))
         if header.kind != Kind.SKIP and self.waits.get(seq, (0, None))[0]:
             left, why = self.waits[seq]
             self.waits[seq] = left - 1, why
             return self.told(header, (header.kind, why, self.next, b""))
         self.next = (self.next + 1) % 2**32
         self.done.append((seq, Kind(header.kind), payload[HEADER_BYTES:]))
-        self.answers[seq] = Kind(header.kind), Fate.DONE, self.next, header.count
+        self.answers[seq] = Kind(header.kind), ReplayOutcome.DONE, self.next, header.count
         return self.told(header, self.answers[seq])
 
     def told(self, header, answer):
-        kind, fate, number, count = answer
-        fragments = range(-(-count // SAMPLES_PER_FRAGMENT)) if kind == Kind.SAMPLE and fate == Fate.DONE else [0]
-        status = Status(fate, *[0] * 17)._replace(next=number, ticket=5)
+        kind, outcome, number, count = answer
+        fragments = (
+            range(-(-count // SAMPLES_PER_FRAGMENT)) if kind == Kind.SAMPLE and outcome == ReplayOutcome.DONE else [0]
+        )
+        status = Status(outcome, *[0] * 17)._replace(next=number, ticket=5)
         return [
             Reply(header._replace(kind=kind, fragments=k), status, bytes([k]))
             for k in fragments
-            if fate != Fate.DONE or kind != Kind.SAMPLE or header.fragments >> k & 1
+            if outcome != ReplayOutcome.DONE or kind != Kind.SAMPLE or header.fragments >> k & 1
         ]
 
 
@@ -83,7 +86,9 @@ class Line:
             self.carry(self.take, reply)
 
     def take(self, reply):
-        assert self.channel.handle_reply(reply, self.now) != Fate.OLD  # which is said only of what was answered
+        assert (
+            self.channel.handle_reply(reply, self.now) != ReplayOutcome.OLD
+        )  # which is said only of what was answered
 
     def run(self, requests, *, most=100_000):
         for request in requests:
@@ -108,23 +113,23 @@ def bodies(count):
     return [k.to_bytes(8, "little") for k in range(count)]
 
 
-def check(module, *, first=0, kept=4, count=60, **faults):
-    server = Server(first=first, kept=kept)
+def check(module, *, first=0, cached_answers=4, count=60, **faults):
+    server = Server(first=first, cached_answers=cached_answers)
     requests = [Request(Kind.UPDATE, count=1, body=body) for body in bodies(count)]
-    Line(server, module.Channel(session=1, token=2, first=first, window=kept), **faults).run(requests)
+    Line(server, module.Channel(session=1, token=2, first=first, window=cached_answers), **faults).run(requests)
     assert [body for _, _, body in server.done] == bodies(count)
-    assert all(request.fate == Fate.DONE for request in requests)
-    assert server.outstanding <= kept
+    assert all(request.outcome == ReplayOutcome.DONE for request in requests)
+    assert server.outstanding <= cached_answers
 
 
 FAULTS = [{}, {"doubled": 1.0}, {"late": 0.5}, {"loss": 0.3}, {"loss": 0.3, "doubled": 0.5, "late": 0.5}]
 
 
 @pytest.mark.parametrize("faults", FAULTS, ids=str)
-@pytest.mark.parametrize("first, kept", [(0, 4), (2**32 - 30, 4), (7, 1), (2**32 - 1, 16)])
-def test_each_request_is_executed_once_and_in_order(first, kept, faults):
+@pytest.mark.parametrize("first, cached_answers", [(0, 4), (2**32 - 30, 4), (7, 1), (2**32 - 1, 16)])
+def test_each_request_is_executed_once_and_in_order(first, cached_answers, faults):
     for seed in range(5):
-        check(sound, first=first, kept=kept, seed=seed, **faults)
+        check(sound, first=first, cached_answers=cached_answers, seed=seed, **faults)
 
 
 @pytest.mark.mutant
@@ -171,7 +176,7 @@ def test_a_lost_answer_is_requested_as_soon_as_a_later_answer_comes():
     drops, carry = [True], line.carry
     line.carry = lambda what, argument: (
         None
-        if what == line.take and argument.status.reason == Fate.DONE and drops and drops.pop()
+        if what == line.take and argument.status.outcome == ReplayOutcome.DONE and drops and drops.pop()
         else carry(what, argument)
     )
     begun = line.now
@@ -194,19 +199,24 @@ def test_a_waiting_request_is_sent_with_growing_pauses_and_blocks_later_requests
 @pytest.mark.parametrize("faults", FAULTS, ids=str)
 def test_a_waiting_request_is_cancelled_at_its_deadline(faults):
     for seed in range(5):
-        server = Server(waits={1: (10**9, Fate.RATE)})
+        server = Server(waits={1: (10**9, ReplayOutcome.RATE)})
         requests = [
             Request(Kind.UPDATE, body=body, deadline=0.5 if k == 1 else float("inf"))
             for k, body in enumerate(bodies(4))
         ]
         Line(server, Channel(session=0, token=0, first=0, window=4), seed=seed, **faults).run(requests)
-        assert [request.fate for request in requests] == [Fate.DONE, Fate.RATE, Fate.DONE, Fate.DONE]
+        assert [request.outcome for request in requests] == [
+            ReplayOutcome.DONE,
+            ReplayOutcome.RATE,
+            ReplayOutcome.DONE,
+            ReplayOutcome.DONE,
+        ]
         assert [kind for _, kind, _ in server.done] == [Kind.UPDATE, Kind.SKIP, Kind.UPDATE, Kind.UPDATE]
 
 
 def test_a_late_skip_returns_the_answer_of_the_executed_request():
     """A late copy of the request arrives between the last wait and the SKIP."""
-    server, channel = Server(waits={0: (1, Fate.EMPTY)}), Channel(session=0, token=0, first=0, window=4)
+    server, channel = Server(waits={0: (1, ReplayOutcome.EMPTY)}), Channel(session=0, token=0, first=0, window=4)
     request = Request(Kind.SAMPLE, count=300, body=bytes(32), deadline=0.0)
     channel.put(request)
     (payload,) = channel.due(0.0)
@@ -217,7 +227,7 @@ def test_a_late_skip_returns_the_answer_of_the_executed_request():
     assert len(server.receive(payload)) == 2
     for reply in server.receive(skip):
         channel.handle_reply(reply, 0.2)
-    assert request.fate == Fate.DONE and request.rows == bytes([0, 1]) and not channel.pending
+    assert request.outcome == ReplayOutcome.DONE and request.rows == bytes([0, 1]) and not channel.pending
 
 
 def test_a_skip_requests_all_fragments():
@@ -226,26 +236,26 @@ def test_a_skip_requests_all_fragments():
     channel.put(request := Request(Kind.SAMPLE, count=300, body=bytes(32), deadline=0.0))
     channel.due(0.0)
     header = Header(0, Kind.SAMPLE, 0, 0, 0, 160, 0, 0, 0, 0)
-    channel.handle_reply(Reply(header, Status(Fate.DONE, *[0] * 17), bytes([0])), 0.1)
-    channel.handle_reply(Reply(header, Status(Fate.EMPTY, *[0] * 17), b""), 0.1)  # from before
+    channel.handle_reply(Reply(header, Status(ReplayOutcome.DONE, *[0] * 17), bytes([0])), 0.1)
+    channel.handle_reply(Reply(header, Status(ReplayOutcome.EMPTY, *[0] * 17), b""), 0.1)  # from before
     (skip,) = channel.due(0.1)
     assert skip[1] == Kind.SKIP and skip[10:12] == bytes([255, 255]) and not request.settled
 
 
 def test_a_request_with_a_passed_ticket_is_cancelled_at_once():
-    server = Server(waits={0: (10**9, Fate.TICKET)})  # it says that the ticket is 5
+    server = Server(waits={0: (10**9, ReplayOutcome.TICKET)})  # it says that the ticket is 5
     request = Request(Kind.UPDATE, body=bytes(8), ticket=4)
     line = Line(server, Channel(session=0, token=0, first=0, window=4)).run([request])
-    assert request.fate == Fate.TICKET and len(line.sent) == 2
-    server = Server(waits={0: (3, Fate.TICKET)})
+    assert request.outcome == ReplayOutcome.TICKET and len(line.sent) == 2
+    server = Server(waits={0: (3, ReplayOutcome.TICKET)})
     Line(server, Channel(session=0, token=0, first=0, window=4)).run(
         [request := Request(Kind.UPDATE, body=bytes(8), ticket=6)]
     )
-    assert request.fate == Fate.DONE
+    assert request.outcome == ReplayOutcome.DONE
 
 
 def test_a_yielding_request_is_executed_after_the_others():
-    server = Server(waits={0: (10**9, Fate.EMPTY)})
+    server = Server(waits={0: (10**9, ReplayOutcome.EMPTY)})
     requests = [
         Request(Kind.SAMPLE, count=1, body=bytes(32), can_yield=True),
         Request(Kind.UPDATE, body=bytes(8)),
@@ -253,7 +263,7 @@ def test_a_yielding_request_is_executed_after_the_others():
     ]
     Line(server, Channel(session=0, token=0, first=0, window=4)).run(requests)
     assert [kind for _, kind, _ in server.done] == [Kind.SKIP, Kind.UPDATE, Kind.ADD, Kind.SAMPLE]
-    assert all(request.fate == Fate.DONE for request in requests)
+    assert all(request.outcome == ReplayOutcome.DONE for request in requests)
 
 
 def test_nothing_is_sent_before_the_wake_up_time():

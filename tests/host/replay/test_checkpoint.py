@@ -10,7 +10,14 @@ from iswitch.replay import Field, MemoryExhaustedError, ReplayClient
 from sim.bench.replay_network import Network
 
 REPLAY = Replay(
-    tables=1, capacity=256, priority_bits=27, sessions=4, kept=4, draws=512, record_bytes=64, log_bytes=1 << 17
+    tables=1,
+    capacity=256,
+    priority_bits=27,
+    sessions=4,
+    cached_answers=4,
+    samples_per_request=512,
+    record_bytes=64,
+    log_bytes=1 << 17,
 )
 PLAIN = {"observation": Field((4,), np.float32), "action": Field((), np.int64)}
 STACKED = {"observation": Field((4, 9, 9), np.uint8, stacked=4), "number": Field((), np.int32)}

@@ -16,14 +16,21 @@ from iswitch.replay import (
     SessionLostError,
 )
 from iswitch.replay.seeds import hash_seed
-from iswitch.wire.replay import Fate, Kind
+from iswitch.wire.replay import Kind, ReplayOutcome
 from sim.bench.replay_network import Network
 from sim.bench.statistics import chi_square, quantile
 from sim.bench.udp_model import UdpModel
-from sim.model.replay import draws
+from sim.model.replay import fractions
 
 REPLAY = Replay(
-    tables=2, capacity=64, priority_bits=27, sessions=4, kept=4, draws=512, record_bytes=64, log_bytes=1 << 16
+    tables=2,
+    capacity=64,
+    priority_bits=27,
+    sessions=4,
+    cached_answers=4,
+    samples_per_request=512,
+    record_bytes=64,
+    log_bytes=1 << 16,
 )
 PLAIN = {
     "observation": Field((4,), np.float32),
@@ -114,10 +121,10 @@ def test_sampled_transitions_are_those_that_were_added(spec, faults):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"kept": 1},
-        {"kept": 16},
-        {"draws": 16, "capacity": 16},
-        {"draws": 2048, "capacity": 1024},
+        {"cached_answers": 1},
+        {"cached_answers": 16},
+        {"samples_per_request": 16, "capacity": 16},
+        {"samples_per_request": 2048, "capacity": 1024},
         {"record_bytes": 1024},
         {"record_bytes": 256},
         {"log_bytes": 4096, "capacity": 16},
@@ -134,7 +141,7 @@ def test_switches_with_unusual_sizes(spec, changes):
         data = transitions(SPECS[spec], 100)
         for at in range(0, 100, 5):
             client.extend(rows(data, slice(at, at + 5)), np.full(5, 2.0))
-        batch = client.sample(client.config.draws)
+        batch = client.sample(client.config.samples_per_request)
         first = client.config.capacity
         assert_same(batch.data, rows(data, batch.items - first))
         assert (
@@ -159,7 +166,7 @@ def test_adds_are_collected_while_a_request_is_in_flight(network, client):
     for k in range(40):
         client.add(priority=1.0, **{name: column[0] for name, column in transitions(PLAIN, 1, k).items()})
     client.flush()
-    assert served(network).tables[0].adds == 40 and served(network).fates[Fate.DONE] < 10
+    assert served(network).tables[0].adds == 40 and served(network).outcomes[ReplayOutcome.DONE] < 10
 
 
 def test_nothing_is_retransmitted_on_a_good_network(network):
@@ -171,7 +178,7 @@ def test_nothing_is_retransmitted_on_a_good_network(network):
         client.flush()
         assert (
             client.statistics().retransmissions == 0
-            and served(network).fates[Fate.REPEATED] == served(network).fates[Fate.AHEAD] == 0
+            and served(network).outcomes[ReplayOutcome.REPEATED] == served(network).outcomes[ReplayOutcome.AHEAD] == 0
         )
 
 
@@ -214,8 +221,8 @@ def test_a_seed_determines_the_sample(network, client, count, stratified):
     fixed = (priorities * client.scale).astype(np.int64)
     ends = np.cumsum(fixed)
     for seed in (0, 1, 2**128 - 1, 12345 << 64):
-        stride = draws.stride(count) if stratified and count > 1 else 0
-        positions = [fraction * int(ends[-1]) >> 64 for fraction in draws.fractions(hash_seed(seed), count, stride)]
+        stride = fractions.stride(count) if stratified and count > 1 else 0
+        positions = [fraction * int(ends[-1]) >> 64 for fraction in fractions.fractions(hash_seed(seed), count, stride)]
         batch = client.sample(count, stratified=stratified, seed=seed, beta=0.7)
         assert (
             batch.items.tolist() == (64 + np.searchsorted(ends, positions, side="right")).tolist()
@@ -307,7 +314,7 @@ def test_small_consecutive_seeds_follow_the_priorities(network, client):
     counts = np.bincount([int(client.sample(1, seed=seed).items[0]) - 64 for seed in range(3000)], minlength=64)
     statistic, freedom = chi_square(counts, np.full(64, 3000 / 64))
     assert quantile(freedom, -3.0902) < statistic < quantile(freedom, 3.0902)
-    raw = np.bincount([draws.fractions(seed, 1)[0] * 64 >> 64 for seed in range(3000)], minlength=64)
+    raw = np.bincount([fractions.fractions(seed, 1)[0] * 64 >> 64 for seed in range(3000)], minlength=64)
     assert chi_square(raw, np.full(64, 3000 / 64))[0] > 10 * quantile(freedom, 3.0902)
 
 
@@ -343,32 +350,36 @@ def test_tickets_wrap(network, client):
 
 
 @pytest.mark.parametrize(
-    "call, fate, message",
+    "call, outcome, message",
     [
         (
             lambda client: client.sample(8),
-            Fate.EMPTY,
+            ReplayOutcome.EMPTY,
             "SAMPLE to table 0 .* because all priorities are 0, for 2 s.*add items",
         ),
-        (lambda client: client.sample(8, min_adds=9), Fate.ITEMS, "the table has 0, and 0 were ever added, for 2 s"),
+        (
+            lambda client: client.sample(8, min_adds=9),
+            ReplayOutcome.ITEMS,
+            "the table has 0, and 0 were ever added, for 2 s",
+        ),
         (
             lambda client: client.update_priority([3], [1.0], ticket=7).updated,
-            Fate.TICKET,
+            ReplayOutcome.TICKET,
             "the table is at ticket 1, and the request has ticket 7, for 2 s",
         ),
         (
             lambda client: client.extend(transitions(PLAIN, 3), np.ones(3), ticket=9).items,
-            Fate.TICKET,
+            ReplayOutcome.TICKET,
             "ADD to table 0 .* execute the requests with the tickets before",
         ),
     ],
 )
-def test_a_request_that_waits_too_long_is_cancelled_with_the_reason(call, fate, message):
+def test_a_request_that_waits_too_long_is_cancelled_with_the_reason(call, outcome, message):
     network = Network(config(), loss=0.1)
     with ReplayClient(network.transport(), PLAIN, wait_s=2) as client:
         with pytest.raises(NotServedError, match=message) as raised:
             call(client)
-        assert raised.value.fate == fate
+        assert raised.value.outcome == outcome
         assert served(network).tables[0].ticket == 1
         client.extend(transitions(PLAIN, 3), np.ones(3))
         assert len(client.sample(8)) == 8  # and the client goes on
@@ -552,7 +563,7 @@ def test_a_session_continues_the_numbers_of_its_former_client(network):
     with ReplayClient(network.transport(), PLAIN) as former:
         former.extend(transitions(PLAIN, 5), np.ones(5)).items.tolist()
     with ReplayClient(network.transport(), PLAIN) as client:
-        assert client.session == 0 and served(network).sessions[0].next == 2 + REPLAY.kept
+        assert client.session == 0 and served(network).sessions[0].next == 2 + REPLAY.cached_answers
         for payload in list(frames):
             network.deliver(0, payload)
         client.extend(transitions(PLAIN, 5), np.ones(5)).items.tolist()
@@ -572,7 +583,7 @@ def test_statistics_equal_the_state_of_the_switch(network, client):
         4,
         0,
     )
-    assert stats.fates == dict(zip(Fate.__members__, served(network).fates)) and stats.own_adds == 20
+    assert stats.outcomes == dict(zip(ReplayOutcome.__members__, served(network).outcomes)) and stats.own_adds == 20
     assert (
         stats.bytes_sent == 20 * 72
         and stats.log_bytes_used == 0

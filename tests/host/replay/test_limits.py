@@ -7,7 +7,7 @@ from iswitch.config import Replay
 from iswitch.replay.limits import Limits
 from iswitch.wire.replay import LIMITS
 
-CONFIG = Replay(capacity=64, draws=512)
+CONFIG = Replay(capacity=64, samples_per_request=512)
 
 
 def encoded(items_per_datagram=19, **changes):

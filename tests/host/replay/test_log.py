@@ -13,7 +13,14 @@ from sim.bench.mutant import mutant
 from sim.bench.replay_network import Network
 
 REPLAY = Replay(
-    tables=1, capacity=128, priority_bits=27, sessions=3, kept=4, draws=512, record_bytes=64, log_bytes=1 << 18
+    tables=1,
+    capacity=128,
+    priority_bits=27,
+    sessions=3,
+    cached_answers=4,
+    samples_per_request=512,
+    record_bytes=64,
+    log_bytes=1 << 18,
 )
 FRAME = (9, 10)
 SPEC = {

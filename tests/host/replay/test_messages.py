@@ -9,7 +9,7 @@ from iswitch.replay.channel import Channel
 from iswitch.replay.messages import encode, parse
 from iswitch.replay.request import Request
 from iswitch.wire import ADDRESSES
-from iswitch.wire.replay import ADD_ROW, FETCH_ROW, SAMPLE, SAMPLED_ROW, UPDATE_ROW, WRITE, Fate, Kind
+from iswitch.wire.replay import ADD_ROW, FETCH_ROW, SAMPLE, SAMPLED_ROW, UPDATE_ROW, WRITE, Kind, ReplayOutcome
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 TOKEN = 0xCAFEBABF
@@ -43,7 +43,7 @@ def test_ordered_requests_and_answers_have_the_bytes_of_the_vectors():
         channel.put(request)
     assert channel.due(0.0) == [payload(name) for name, _, _ in told]
     for _, name, _ in told:
-        assert channel.handle_reply(parse(memoryview(payload(name))), 0.1) == Fate.DONE
+        assert channel.handle_reply(parse(memoryview(payload(name))), 0.1) == ReplayOutcome.DONE
     write, add, sample, update = (request for _, _, request in told)
     assert (channel.pending, channel.oldest) == (0, 9)
     assert (write.status.written, write.status.oldest) == (4, 2) and (

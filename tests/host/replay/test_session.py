@@ -6,11 +6,11 @@ import pytest
 from iswitch.config import Config, Replay
 from iswitch.replay import Field, ReplayClient, SessionLostError
 from iswitch.replay.request import Request
-from iswitch.wire.replay import Fate, Kind
+from iswitch.wire.replay import Kind, ReplayOutcome
 from sim.bench.replay_network import Network
 
 SPEC = {"x": Field((3,), np.float32)}
-REPLAY = Replay(capacity=64, sessions=2, kept=4, log_bytes=4096)
+REPLAY = Replay(capacity=64, sessions=2, cached_answers=4, log_bytes=4096)
 FAULTS = [{}, {"doubled": 1.0}, {"late": 0.5}, {"loss": 0.3, "doubled": 0.3, "late": 0.3}]
 
 
@@ -31,23 +31,23 @@ def place(net, index=0):
 
 
 class Watch:
-    """Record the requests that reach the switch, by kind and number, with their fates."""
+    """Record the requests that reach the switch, by kind and number, with their outcomes."""
 
     def __init__(self, net):
         self.seen = []
         receive = net.switch.service.receive
 
         def watched(source, payload, now_us):
-            before = list(net.switch.service.fates)
+            before = list(net.switch.service.outcomes)
             sent = receive(source, payload, now_us)
-            (fate,) = (Fate(k) for k, count in enumerate(net.switch.service.fates) if count != before[k])
-            self.seen.append((Kind(payload[1]), int.from_bytes(payload[4:8], "little"), fate))
+            (outcome,) = (ReplayOutcome(k) for k, count in enumerate(net.switch.service.outcomes) if count != before[k])
+            self.seen.append((Kind(payload[1]), int.from_bytes(payload[4:8], "little"), outcome))
             return sent
 
         net.switch.service.receive = watched
 
     def of(self, kind):
-        return [fate for seen, _, fate in self.seen if seen == kind]
+        return [outcome for seen, _, outcome in self.seen if seen == kind]
 
 
 # Lost
@@ -94,9 +94,9 @@ def test_a_session_that_another_client_had_is_lost_even_if_it_came_back(call):
     watch, adds = Watch(net), net.switch.service.tables[0].adds
     with pytest.raises(SessionLostError, match=r"another client had the session since.*reopen"):
         call(client)
-    assert {fate for kind, _, fate in watch.seen if kind != Kind.LOOK} == {Fate.OLD} and net.switch.service.tables[
-        0
-    ].adds == adds
+    assert {outcome for kind, _, outcome in watch.seen if kind != Kind.LOOK} == {
+        ReplayOutcome.OLD
+    } and net.switch.service.tables[0].adds == adds
     with pytest.raises(SessionLostError, match="another client had the session since"):
         client.flush()
     client.reopen()
@@ -134,7 +134,7 @@ def test_late_copies_of_answered_requests_do_not_end_the_session():
             for payload in payloads[:6]:
                 net.deliver(0, payload)
         client.flush()
-        assert net.switch.service.fates[Fate.OLD] > 8 and net.switch.service.tables[0].adds == 40
+        assert net.switch.service.outcomes[ReplayOutcome.OLD] > 8 and net.switch.service.tables[0].adds == 40
 
 
 def test_reopening_discards_earlier_broadcasts():
@@ -169,10 +169,10 @@ def test_close_is_sent_when_everything_else_is_answered(faults):
 
         def taken(reply, now):
             request = next((each for each in client._session.channel.requests() if each.seq == reply.header.seq), None)
-            fate = take(reply, now)
+            outcome = take(reply, now)
             if request and request.settled:
                 told.add(request.seq)
-            return fate
+            return outcome
 
         client._session.channel.handle_reply = taken
         before = client._session.channel.pending
@@ -181,7 +181,7 @@ def test_close_is_sent_when_everything_else_is_answered(faults):
             not place(net).open
             and said
             and said[0] == before
-            and set(watch.of(Kind.CLOSE)) <= {Fate.DONE, Fate.SESSION}
+            and set(watch.of(Kind.CLOSE)) <= {ReplayOutcome.DONE, ReplayOutcome.SESSION}
         )
         assert net.switch.service.tables[0].adds == 9 * 19
 
@@ -207,7 +207,7 @@ def test_waiting_requests_are_cancelled_before_close(puts, pause_s):
             client.poll()
         begun = net.now
         assert client._session.close() and net.now - begun < 0.05 and not place(net).open
-    assert watch.of(Kind.SKIP) == [Fate.DONE] * 2 and watch.seen[-1][0] == Kind.CLOSE and kept
+    assert watch.of(Kind.SKIP) == [ReplayOutcome.DONE] * 2 and watch.seen[-1][0] == Kind.CLOSE and kept
 
 
 def test_a_failed_client_closes_its_session_at_once():
@@ -228,7 +228,11 @@ def test_close_is_not_sent_before_other_answers_and_gives_up_in_time():
     extend(client)
     begun = net.now
     assert not client._session.close(timeout_s=0.7) and 0.69 < net.now - begun < 0.71
-    assert set(watch.of(Kind.ADD)) == {Fate.DONE, Fate.REPEATED} and not watch.of(Kind.CLOSE) and place(net).open
+    assert (
+        set(watch.of(Kind.ADD)) == {ReplayOutcome.DONE, ReplayOutcome.REPEATED}
+        and not watch.of(Kind.CLOSE)
+        and place(net).open
+    )
 
 
 def test_a_close_whose_answer_was_lost_is_confirmed_by_reason_session():
@@ -237,4 +241,4 @@ def test_a_close_whose_answer_was_lost_is_confirmed_by_reason_session():
     watch, lost = Watch(net), []
     net.lose = lambda payload, there: not there and payload[1] == Kind.CLOSE and not lost and not lost.append(1)
     assert client._session.close()
-    assert watch.of(Kind.CLOSE) == [Fate.DONE, Fate.SESSION] and not place(net).open
+    assert watch.of(Kind.CLOSE) == [ReplayOutcome.DONE, ReplayOutcome.SESSION] and not place(net).open

@@ -10,7 +10,7 @@ from iswitch.replay import Field, ReplayClient
 from sim.bench.replay_network import Network
 
 SPEC = {"stack": Field((3, 8, 8), np.uint8, stacked=3), "long": Field((30,), np.float32), "number": Field((), np.int64)}
-REPLAY = Replay(capacity=64, sessions=4, kept=4, draws=256, log_bytes=1 << 15)
+REPLAY = Replay(capacity=64, sessions=4, cached_answers=4, samples_per_request=256, log_bytes=1 << 15)
 
 
 def transition(number):

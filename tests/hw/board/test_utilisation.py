@@ -119,7 +119,7 @@ def test_two_half_block_rams_are_one():
 def test_leaves_and_rows_are_block_rams_without_waste(phased, build):
     """512 rows of 16 leaves are 288 bits wide; 32 rows of level 1 with 15 sums of 26 bits are less than a block RAM is
     worth."""
-    found = count("tree", Design(lambda: SumTree(capacity=1 << 13, priority_bits=18, phased=phased)))
+    found = count("tree", Design(lambda: SumTree(capacity=1 << 13, priority_bits=18, single_copy=phased)))
     assert (found["RAMB36"], found["RAMB18"]) == (4, 0)
 
 

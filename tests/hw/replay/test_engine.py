@@ -16,7 +16,7 @@ from hw.replay.sampling.sampler import Sampler
 from hw.stream.packet import Packet
 from iswitch.config import Config
 from iswitch.wire import ADDRESSES, FRAME_BYTES
-from iswitch.wire.replay import END, STATUS, Fate
+from iswitch.wire.replay import END, STATUS, ReplayOutcome
 from sim.bench import cocotb_engine
 from sim.bench.engine import Scenario, Sent, source_of
 from sim.bench.memory import Memory
@@ -52,15 +52,15 @@ class Alone:
         memory, bus = Memory(self.contents, stalls=stalls, latency=latency), self.dut.memory
         memory.attach(self.bench, ar=bus.ar, r=bus.r, aw=bus.aw, w=bus.w, b=bus.b)
         self.sink = self.bench.sink(self.dut.o, stalls=stalls)
-        self.fates, self.saturated, self.cycle, self.written = Counter(), 0, 0, None
+        self.outcomes, self.saturated, self.cycle, self.written = Counter(), 0, 0, None
         self.bench.process(self.count)
 
     async def count(self, ctx):
         dut = self.dut
-        async for _, _, fated, fate, saturated in ctx.tick().sample(dut.fated, dut.fate, dut.saturated):
+        async for _, _, concluded, outcome, saturated in ctx.tick().sample(dut.concluded, dut.outcome, dut.saturated):
             self.saturated += saturated
-            if fated:
-                self.fates[Fate(fate)] += 1
+            if concluded:
+                self.outcomes[ReplayOutcome(outcome)] += 1
                 assert self.written in (None, self.contents), "what a request writes must be there when it is over"
 
     async def tick(self, ctx):
@@ -110,11 +110,11 @@ def check(bursts_of, config=CONFIG, **options):
     alone.bench.drive(run)
     assert alone.contents == scenario.service.memory.bytes
     assert (
-        alone.fates == scenario.fates
+        alone.outcomes == scenario.outcomes
         and alone.saturated == scenario.service.saturated
         and not alone.bench.strobes["stat_drop"]
     )
-    return set(alone.fates)
+    return set(alone.outcomes)
 
 
 ONE = replace(
@@ -122,12 +122,12 @@ ONE = replace(
     tables=1,
     capacity=16,
     sessions=2,
-    kept=1,
-    draws=16,
-    times_bits=0,
+    cached_answers=1,
+    samples_per_request=16,
+    sample_count_bits=0,
     record_bytes=256,
     priority_bits=32,
-    phased=True,
+    single_copy=True,
 )
 
 
@@ -141,8 +141,8 @@ def test_requests_in_bursts_are_answered_as_by_the_model(config, stalls, latency
 
 
 @pytest.mark.parametrize("stalls", STALLS)
-def test_each_kind_and_each_fate_is_answered_as_by_the_model(stalls):
-    assert check(Scenario.scripted, stalls=stalls, latency=5) == set(Fate)
+def test_each_kind_and_each_outcome_is_answered_as_by_the_model(stalls):
+    assert check(Scenario.scripted, stalls=stalls, latency=5) == set(ReplayOutcome)
 
 
 def test_the_engine_agrees_with_the_model_and_another_memory():
@@ -156,24 +156,24 @@ class Clocked(Alone):
 
     def __init__(self, config):
         super().__init__(config)
-        self.fated, self.came, self.left = [], [], []
+        self.concluded, self.came, self.left = [], [], []
         self.bench.process(self.clock)
 
     async def clock(self, ctx):
         dut, cycle = self.dut, 0
-        async for _, _, fated, comes, leaves, ready in ctx.tick().sample(
-            dut.fated, dut.words.valid, dut.o.valid, dut.o.ready
+        async for _, _, concluded, comes, leaves, ready in ctx.tick().sample(
+            dut.concluded, dut.words.valid, dut.o.valid, dut.o.ready
         ):
             cycle += 1
-            for times, now in ((self.fated, fated), (self.came, comes), (self.left, leaves and ready)):
+            for times, now in ((self.concluded, concluded), (self.came, comes), (self.left, leaves and ready)):
                 times.extend([cycle] * now)
 
     async def cycles(self, ctx, *frames):
         """From each request to the next."""
-        self.fated, self.came, self.left = [], [], []
+        self.concluded, self.came, self.left = [], [], []
         await self.exchange(ctx, 0, [(1, frame) for frame in frames])
-        assert self.fated[0] - self.came[0] >= REQUEST - 1
-        return [after - before for before, after in pairwise(self.fated)]
+        assert self.concluded[0] - self.came[0] >= REQUEST - 1
+        return [after - before for before, after in pairwise(self.concluded)]
 
 
 REQUEST = 18
@@ -197,7 +197,7 @@ def test_cycles_of_a_request(bus_bits):
             REQUEST,
             REQUEST + 1,
         ]
-        assert alone.left[0] - alone.fated[0] == 4 + len(answer.frame) // 8  # it leaves whole
+        assert alone.left[0] - alone.concluded[0] == 4 + len(answer.frame) // 8  # it leaves whole
         assert (await alone.cycles(ctx, client.skip(next(seq)), client.skip(next(seq))))[0] == REQUEST
         for items in (1, 3):
             requests = [client.add(next(seq), [(7, bytes(SMALL.record_bytes))] * items) for _ in range(3)]
@@ -223,7 +223,7 @@ def test_requests_without_room_are_dropped_and_counted_and_those_after_them_answ
         many = 30
         sent = await alone.exchange(ctx, 5, [(1, client.update(0, [(0, 0)] * 177))] * many)
         dropped = alone.bench.strobes["stat_drop"]
-        assert 0 < dropped < many and alone.fates == {Fate.SESSION: many - dropped} and len(sent) == 1
+        assert 0 < dropped < many and alone.outcomes == {ReplayOutcome.SESSION: many - dropped} and len(sent) == 1
         opened = client.open()
         ((_, payload),) = scenario.service.receive(source_of(1, opened), opened[ADDRESSES.itemsize :], 1000)
         (answer,) = await alone.exchange(ctx, 1000, [(1, opened)])
@@ -245,10 +245,10 @@ MUTANTS = [
 ]
 RARE_MUTANTS = [
     ("self.sending & (self.sending_list == self.list)", "0"),
-    ("request.session * kept + (request.frame.seq & kept - 1)", "request.session * kept"),
+    ("request.session * cached_answers + (request.frame.seq & cached_answers - 1)", "request.session * cached_answers"),
     ("Mux(load.session < self.replay.sessions, load.session, 0)", "request.session"),
     ("session.heard.eq(request.now_us)", "session.heard.eq(0)"),
-    ("Fate.FULL, Fate.OVERWRITTEN)", "Fate.FULL, Fate.DONE)"),
+    ("ReplayOutcome.FULL, ReplayOutcome.OVERWRITTEN)", "ReplayOutcome.FULL, ReplayOutcome.DONE)"),
     ("acknowledgement.record & counts", "acknowledgement.record"),
     ("counts.clear.eq(self.add_items.added)", "counts.clear.eq(0)"),
 ]

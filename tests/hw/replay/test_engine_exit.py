@@ -8,12 +8,12 @@ from hw.replay.engine import Engine
 from hw.stream.packet import Packet
 from iswitch.config import Config, Replay
 from iswitch.wire import ADDRESSES
-from iswitch.wire.replay import Fate
+from iswitch.wire.replay import ReplayOutcome
 from sim.bench.memory import Memory
 from sim.bench.replay_client import ReplayClient
 from sim.bench.stream import Bench, from_words, pack, to_words
 
-LEAST = Replay(capacity=16, sessions=2, kept=1, draws=16, log_bytes=4096, times_bits=2)
+LEAST = Replay(capacity=16, sessions=2, cached_answers=1, samples_per_request=16, log_bytes=4096, sample_count_bits=2)
 
 
 def switch(replay=LEAST, bus_bits=64):
@@ -41,7 +41,7 @@ class Beside:
             self.bench, ar=axi.ar, r=axi.r, aw=axi.aw, w=axi.w, b=axi.b
         )
         self.sink = self.bench.sink(self.dut.o)
-        self.fates: list[Fate] = []
+        self.outcomes: list[ReplayOutcome] = []
 
     def run(self, frames, *, patience=6000):
         """Each when the one before is done with, or that long after it came. Returns for each what it had as
@@ -49,9 +49,9 @@ class Beside:
         dut, answers = self.dut, []
 
         async def count(ctx):
-            async for _, _, fated, fate in ctx.tick().sample(dut.fated, dut.fate):
-                if fated:
-                    self.fates.append(Fate(fate))
+            async for _, _, concluded, outcome in ctx.tick().sample(dut.concluded, dut.outcome):
+                if concluded:
+                    self.outcomes.append(ReplayOutcome(outcome))
 
         async def give(ctx):
             await ctx.tick().until(~dut.busy)
@@ -123,7 +123,11 @@ def test_nothing_of_a_frame_leaves_while_memory_does_not_answer():
     (opened,), fetched, looked = beside.run(
         [(0, client.open()), (0, client.fetch([1])), (0, client.look())], patience=2000
     )
-    assert beside.fates == [Fate.DONE] and not fetched + looked and 8 * shown == ADDRESSES.itemsize + len(opened)
+    assert (
+        beside.outcomes == [ReplayOutcome.DONE]
+        and not fetched + looked
+        and 8 * shown == ADDRESSES.itemsize + len(opened)
+    )
 
 
 def test_every_frame_is_carried_out_or_dropped():
@@ -147,11 +151,11 @@ def test_every_frame_is_carried_out_or_dropped():
         await ctx.tick().until(~beside.dut.busy)
 
     async def count(ctx):
-        async for _, _, fated, fate in ctx.tick().sample(beside.dut.fated, beside.dut.fate):
-            if fated:
-                beside.fates.append(Fate(fate))
+        async for _, _, concluded, outcome in ctx.tick().sample(beside.dut.concluded, beside.dut.outcome):
+            if concluded:
+                beside.outcomes.append(ReplayOutcome(outcome))
 
     beside.bench.process(count)
     beside.bench.drive(burst)
     dropped = beside.bench.strobes["stat_drop"]
-    assert dropped and beside.fates == [Fate.SESSION] * (200 - dropped)
+    assert dropped and beside.outcomes == [ReplayOutcome.SESSION] * (200 - dropped)

@@ -138,7 +138,7 @@ def test_a_batch_of_more_updates_than_may_be_on_their_way_wrong():
         jobs=2,
         window=2,
         elements=16,
-        replay=Replay(capacity=256, kept=1, sessions=2, log_bytes=4096),
+        replay=Replay(capacity=256, cached_answers=1, sessions=2, log_bytes=4096),
     )
     with pytest.raises(ValueError, match="at most 1 requests may be on their way, not 2"):
         boundary(GoldenBoard(kept), (256,))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from iswitch.wire.replay import Fate, Kind
+from iswitch.wire.replay import Kind, ReplayOutcome
 from sim.explore.replay import SessionExplorer
 from sim.explore.replay_scenario import ALWAYS, WAITING, ClientRules, SessionScenario
 from sim.explore.replay_switch import ToyDispatcher
@@ -15,20 +15,20 @@ from sim.model.replay.session import RULES, SERIAL, Rules, Session
 
 ADD, WRITE, SAMPLE, CLOSE = Kind.ADD, Kind.WRITE, Kind.SAMPLE, Kind.CLOSE
 
-ALONE = SessionScenario(((ADD, WRITE, SAMPLE, ADD, CLOSE),), kept=2)
-GIVES_UP = SessionScenario(((SAMPLE, SAMPLE, ADD),), kept=2, skips=True)
+ALONE = SessionScenario(((ADD, WRITE, SAMPLE, ADD, CLOSE),), cached_answers=2)
+GIVES_UP = SessionScenario(((SAMPLE, SAMPLE, ADD),), cached_answers=2, skips=True)
 IN_TURN = SessionScenario(((ADD, CLOSE), (ADD, CLOSE)))
-TWO = SessionScenario(((ADD, WRITE, ADD), (ADD, ADD)), kept=2)
-SAMPLERS = SessionScenario(((SAMPLE, ADD), (SAMPLE,)), kept=2, skips=True)
+TWO = SessionScenario(((ADD, WRITE, ADD), (ADD, ADD)), cached_answers=2)
+SAMPLERS = SessionScenario(((SAMPLE, ADD), (SAMPLE,)), cached_answers=2, skips=True)
 SIDE_BY_SIDE = SessionScenario(((ADD,), (ADD,), (ADD,)), sessions=2)
-WRAPPING = SessionScenario(((ADD, ADD, SAMPLE, ADD, CLOSE),), kept=2, skips=True, first=SERIAL - 2)
-BUSY = SessionScenario(((SAMPLE, WRITE, CLOSE), (SAMPLE, ADD)), kept=2, skips=True)
+WRAPPING = SessionScenario(((ADD, ADD, SAMPLE, ADD, CLOSE),), cached_answers=2, skips=True, first=SERIAL - 2)
+BUSY = SessionScenario(((SAMPLE, WRITE, CLOSE), (SAMPLE, ADD)), cached_answers=2, skips=True)
 RESET = TWO.replace(resets=1)
-LATE = SessionScenario(((ADD, ADD), (ADD,)), kept=2, delays=WAITING)
+LATE = SessionScenario(((ADD, ADD), (ADD,)), cached_answers=2, delays=WAITING)
 GHOSTS = SessionScenario(((ADD, CLOSE), (ADD, CLOSE)), delays=ALWAYS)
-GHOSTS_OF_TWO = SessionScenario(((ADD, ADD), (ADD,)), kept=2, delays=ALWAYS)
-GHOSTS_OF_FOUR = SessionScenario(((ADD, ADD, ADD, ADD), (ADD,)), kept=4, delays=ALWAYS)
-GHOSTS_OF_SAMPLERS = SessionScenario(((SAMPLE, ADD), (ADD,)), kept=2, skips=True, delays=ALWAYS)
+GHOSTS_OF_TWO = SessionScenario(((ADD, ADD), (ADD,)), cached_answers=2, delays=ALWAYS)
+GHOSTS_OF_FOUR = SessionScenario(((ADD, ADD, ADD, ADD), (ADD,)), cached_answers=4, delays=ALWAYS)
+GHOSTS_OF_SAMPLERS = SessionScenario(((SAMPLE, ADD), (ADD,)), cached_answers=2, skips=True, delays=ALWAYS)
 
 
 def explore(scenario: SessionScenario) -> int:
@@ -78,29 +78,29 @@ def further(by: int) -> Rules:
 def test_a_session_that_is_opened_again_by_an_old_open_needs_other_numbers(scenario):
     """A client gets a session back that was another client's meanwhile, and its earlier requests might be next.
 
-    With `kept` numbers between, none of them is. Since two sessions were opened meanwhile, half of that is enough, but
-    nothing less."""
-    for by in {0, scenario.kept // 2 - 1}:
+    With `cached_answers` numbers between, none of them is. Since two sessions were opened meanwhile, half of that is
+    enough, but nothing less."""
+    for by in {0, scenario.cached_answers // 2 - 1}:
         with pytest.raises(Violation, match=r"^a request is executed out of order"):
             explore(scenario.replace(rules=further(by)))
-    assert explore(scenario.replace(rules=further(scenario.kept // 2))) > 1000
+    assert explore(scenario.replace(rules=further(scenario.cached_answers // 2))) > 1000
     assert explore(scenario) > 1000
 
 
-def executes_repeats(session: Session, seq: int) -> Fate | None:
-    fate = RULES.check_order(session, seq)
-    return None if fate == Fate.REPEATED else fate
+def executes_repeats(session: Session, seq: int) -> ReplayOutcome | None:
+    outcome = RULES.check_order(session, seq)
+    return None if outcome == ReplayOutcome.REPEATED else outcome
 
 
-def executes_what_is_ahead(session: Session, seq: int) -> Fate | None:
-    fate = RULES.check_order(session, seq)
-    return None if fate == Fate.AHEAD else fate
+def executes_what_is_ahead(session: Session, seq: int) -> ReplayOutcome | None:
+    outcome = RULES.check_order(session, seq)
+    return None if outcome == ReplayOutcome.AHEAD else outcome
 
 
-def compares_as_numbers(session: Session, seq: int) -> Fate | None:
-    if session.next - len(session.kept) <= seq < session.next:
-        return Fate.REPEATED
-    return None if seq == session.next else Fate.OLD if seq < session.next else Fate.AHEAD
+def compares_as_numbers(session: Session, seq: int) -> ReplayOutcome | None:
+    if session.next - len(session.cached) <= seq < session.next:
+        return ReplayOutcome.REPEATED
+    return None if seq == session.next else ReplayOutcome.OLD if seq < session.next else ReplayOutcome.AHEAD
 
 
 def asks_no_token(sessions, index, token):
@@ -119,16 +119,16 @@ def gives_no_silent(sessions, now_us):
     return next((k for k, session in enumerate(sessions) if not session.open), None)
 
 
-def hands_over_as_it_is(session, nonce, source, now_us, kept):
+def hands_over_as_it_is(session, nonce, source, now_us, cached_answers):
     return session._replace(open=True, nonce=nonce, heard_us=now_us, source=source)
 
 
 class IsSilentAboutTheOld(ToyDispatcher):
     """A dispatcher that does not answer OLD."""
 
-    def handle(self, request: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
-        fate, sent = super().handle(request, source, now_us)
-        return fate, [] if fate == Fate.OLD else sent
+    def handle(self, request: Request, source: Source, now_us: int) -> tuple[ReplayOutcome, Sent]:
+        outcome, sent = super().handle(request, source, now_us)
+        return outcome, [] if outcome == ReplayOutcome.OLD else sent
 
 
 class TakesNoNumber(ToyDispatcher):
@@ -136,12 +136,14 @@ class TakesNoNumber(ToyDispatcher):
 
     kind = Kind.SKIP
 
-    def execute_next(self, request: Request, source: Source) -> tuple[Fate, Sent]:
-        fate, sent = super().execute_next(request, source)
+    def execute_next(self, request: Request, source: Source) -> tuple[ReplayOutcome, Sent]:
+        outcome, sent = super().execute_next(request, source)
         if request.kind == self.kind:
             session = self.sessions[request.session]
-            self.sessions[request.session] = session._replace(next=(session.next - 1) % SERIAL, kept=session.kept[:-1])
-        return fate, sent
+            self.sessions[request.session] = session._replace(
+                next=(session.next - 1) % SERIAL, cached=session.cached[:-1]
+            )
+        return outcome, sent
 
 
 class RefusesForNothing(TakesNoNumber):
@@ -153,24 +155,26 @@ class RefusesForNothing(TakesNoNumber):
 class WaitsForNothing(ToyDispatcher):
     """A dispatcher for which a request that must wait takes its number."""
 
-    def handle(self, request: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
-        fate, sent = super().handle(request, source, now_us)
-        if fate == Fate.ITEMS:
+    def handle(self, request: Request, source: Source, now_us: int) -> tuple[ReplayOutcome, Sent]:
+        outcome, sent = super().handle(request, source, now_us)
+        if outcome == ReplayOutcome.ITEMS:
             self.sessions[request.session] = RULES.advance(self.sessions[request.session])
-        return fate, sent
+        return outcome, sent
 
 
 class RepeatsItsKind(ToyDispatcher):
     """A dispatcher whose cached answer has the kind of the retransmission."""
 
-    def handle(self, request: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
-        fate, sent = super().handle(request, source, now_us)
-        if fate == Fate.REPEATED:
-            kept = self.sessions[request.session].kept[-((self.sessions[request.session].next - request.seq) % SERIAL)]
-            sent = [
-                (source, payload) for payload in frames.answers(request, CachedAnswer(request.kind, 0, kept.status))
+    def handle(self, request: Request, source: Source, now_us: int) -> tuple[ReplayOutcome, Sent]:
+        outcome, sent = super().handle(request, source, now_us)
+        if outcome == ReplayOutcome.REPEATED:
+            cached = self.sessions[request.session].cached[
+                -((self.sessions[request.session].next - request.seq) % SERIAL)
             ]
-        return fate, sent
+            sent = [
+                (source, payload) for payload in frames.answers(request, CachedAnswer(request.kind, 0, cached.status))
+            ]
+        return outcome, sent
 
 
 PROMISES = {

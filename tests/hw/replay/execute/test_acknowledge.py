@@ -13,11 +13,11 @@ from hw.replay.request.record import TableState
 from hw.replay.request.sessions import Session
 from iswitch.config import Replay
 from iswitch.wire import NOTICE_INTERVAL_US
-from iswitch.wire.replay import STATUS, Fate, Kind
+from iswitch.wire.replay import STATUS, Kind, ReplayOutcome
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, pack
 
-REPLAY = Replay(tables=1, capacity=64, sessions=3, kept=4, log_bytes=4096)
+REPLAY = Replay(tables=1, capacity=64, sessions=3, cached_answers=4, log_bytes=4096)
 TICKETED = {Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT}
 SILENT = {Kind.FETCH, Kind.LOAD}
 
@@ -49,7 +49,7 @@ class Acknowledged:
                         ("s", dut.settle),
                         ("r", dut.record),
                         ("w", dut.write_session),
-                        ("f", dut.fated),
+                        ("f", dut.concluded),
                     )
                     if ctx.get(strobe)
                 )
@@ -78,21 +78,23 @@ def request(kind, *, now_us=0):
 
 
 def check_records(component=Acknowledgement):
-    """Random requests of every kind and fate that is recorded."""
+    """Random requests of every kind and outcome that is recorded."""
     test, rng = Acknowledged(component), random.Random(1)
 
     async def drive(ctx):
         for _ in range(250):
             kind = rng.choice([kind for kind in Kind if kind != Kind.OPEN])
-            fate = rng.choice([Fate.DONE, Fate.DONE, Fate.RATE, Fate.OVERWRITTEN])
+            outcome = rng.choice(
+                [ReplayOutcome.DONE, ReplayOutcome.DONE, ReplayOutcome.RATE, ReplayOutcome.OVERWRITTEN]
+            )
             counts = rng.getrandbits(1)
-            session = {"open": 1, "next": rng.choice([5, (1 << 32) - 1]), "kept": rng.randrange(5), "nonce": 1 << 40}
+            session = {"open": 1, "next": rng.choice([5, (1 << 32) - 1]), "cached": rng.randrange(5), "nonce": 1 << 40}
             table = {"ticket": rng.choice([1, 5, (1 << 32) - 1]), "sampled": 12, "adds": 9, "version": 3}
             strobes, answer = await test.close(
                 ctx,
                 Closing.RECORD,
                 request=request(kind),
-                fate=fate,
+                outcome=outcome,
                 counts=counts,
                 session=session,
                 table=table,
@@ -104,24 +106,24 @@ def check_records(component=Acknowledgement):
                 list=17,
             )
             after = session | (
-                {"next": (session["next"] + 1) % 2**32, "kept": min(session["kept"] + 1, 4)} if counts else {}
+                {"next": (session["next"] + 1) % 2**32, "cached": min(session["cached"] + 1, 4)} if counts else {}
             )
-            moves = counts and kind in TICKETED and fate == Fate.DONE
+            moves = counts and kind in TICKETED and outcome == ReplayOutcome.DONE
             ticket = {"ticket": table["ticket"] % (2**32 - 1) + 1} if moves else {}
             assert test.rows == (pack(Session, after), pack(TableState, table | ticket))
-            silent = kind in SILENT or fate == Fate.OVERWRITTEN
+            silent = kind in SILENT or outcome == ReplayOutcome.OVERWRITTEN
             assert strobes == ["s", "rwf", *([] if silent else [""] * (test.wait + 1))]
             if silent:
                 assert answer is None
                 continue
-            status, sampled = status_of(answer.answer), kind == Kind.SAMPLE and fate == Fate.DONE
+            status, sampled = status_of(answer.answer), kind == Kind.SAMPLE and outcome == ReplayOutcome.DONE
             assert test.recorded == answer.answer.as_value().value
-            assert (status["reason"], status["next"], status["ticket"]) == (fate, session["next"], table["ticket"])
+            assert (status["outcome"], status["next"], status["ticket"]) == (outcome, session["next"], table["ticket"])
             assert (status["total"], status["lowest"], status["highest"]) == (
                 (1 << 33, 2, 3) if sampled else (1 << 34, 4, 5)
             )
-            assert (status["done"], status["stale"], status["filled"], status["draws"]) == (21, 22, 33, 12)
-            listed = fate == Fate.DONE and kind in (Kind.SAMPLE, Kind.LIST)
+            assert (status["done"], status["stale"], status["filled"], status["sampled"]) == (21, 22, 33, 12)
+            listed = outcome == ReplayOutcome.DONE and kind in (Kind.SAMPLE, Kind.LIST)
             assert (answer.answer.kind, answer.answer.table, answer.answer.rows) == (kind, 5, 21 * listed)
             assert (answer.port, answer.address.udp, answer.session, answer.seq) == (4, 0x0201, 7, 88)
             assert (answer.token, answer.fragments, answer.list) == (99, 6, 17)
@@ -151,12 +153,14 @@ def check_faults(component=Acknowledgement):
         await test.close(ctx, Closing.RECORD, request=request(Kind.LIST), results_done=3, session={"next": 9})
         for later in times:
             now_us = (begin + later) % 2**32
-            strobes, answer = await test.close(ctx, Closing.FAULT, request=request(0x93, now_us=now_us), fate=Fate.KIND)
+            strobes, answer = await test.close(
+                ctx, Closing.FAULT, request=request(0x93, now_us=now_us), outcome=ReplayOutcome.KIND
+            )
             assert strobes[0] == "f" and not any(strobes[1:])
             sent.append(answer is not None)
             if answer is not None:
                 status = status_of(answer.answer)
-                assert (status["reason"], answer.answer.kind, answer.answer.table) == (Fate.KIND, 0x93, 5)
+                assert (status["outcome"], answer.answer.kind, answer.answer.table) == (ReplayOutcome.KIND, 0x93, 5)
                 assert answer.answer.rows == 0 and status["next"] == 0
         assert sent == [True, False, False, True, False, True]
 
@@ -172,12 +176,12 @@ def test_a_request_ends(check):
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
-        ("session.kept != self.replay.kept", "1"),
+        ("session.cached != self.replay.cached_answers", "1"),
         ("with m.If(self.counts)", "with m.If(1)"),
-        ("& (self.fate == Fate.DONE)", ""),
+        ("& (self.outcome == ReplayOutcome.DONE)", ""),
         ("table.ticket == LAST_TICKET, 1", "table.ticket == LAST_TICKET, 0"),
         ("kind.matches(Kind.FETCH, Kind.LOAD) |", ""),
-        ("| (self.fate == Fate.OVERWRITTEN)", ""),
+        ("| (self.outcome == ReplayOutcome.OVERWRITTEN)", ""),
         ("offered.eq(self.cached)", "offered.eq(self.answer)"),
         ("offered.kind.eq(request.frame.kind)", "offered.kind.eq(kind)"),
         (">= NOTICE_INTERVAL_US", "> NOTICE_INTERVAL_US"),
@@ -186,7 +190,7 @@ def test_a_request_ends(check):
         ("Mux(sampled, self.sampled_from.total, self.priorities.total)", "self.priorities.total"),
         ("Mux(sampled, self.sampled_from.highest, self.priorities.highest)", "self.priorities.highest"),
         ("done & kind.matches(Kind.SAMPLE, Kind.LIST)", "kind.matches(Kind.SAMPLE, Kind.LIST)"),
-        ("[self.write_session.eq(1), self.fated.eq(1)]", "self.fated.eq(1)"),
+        ("[self.write_session.eq(1), self.concluded.eq(1)]", "self.concluded.eq(1)"),
         ("outgoing.list.eq(self.list)", "outgoing.list.eq(0)"),
         ("Mux(sampled, self.sampled_from.lowest, self.priorities.lowest)", "self.priorities.lowest"),
         ("table.ticket == LAST_TICKET, 1", "table.ticket == 5, 1"),

@@ -15,7 +15,7 @@ from sim.bench.mutant import mutant
 from sim.bench.replay_client import record
 from sim.bench.stream import Bench, pack
 
-REPLAY = Replay(tables=1, capacity=64, sessions=3, kept=4, log_bytes=4096)
+REPLAY = Replay(tables=1, capacity=64, sessions=3, cached_answers=4, log_bytes=4096)
 
 
 def expected(kind, count, values, session, table, product, enough):

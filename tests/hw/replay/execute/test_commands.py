@@ -13,7 +13,9 @@ from iswitch.config import Replay
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench
 
-REPLAY = Replay(tables=1, capacity=64, sessions=2, kept=2, log_bytes=4096, priority_bits=20, draws=16)
+REPLAY = Replay(
+    tables=1, capacity=64, sessions=2, cached_answers=2, log_bytes=4096, priority_bits=20, samples_per_request=16
+)
 MOST = (1 << 20) - 1
 
 

@@ -9,29 +9,37 @@ import hw.replay.execute.execution
 from hw.replay.execute.execution import Execution
 from hw.replay.sampling.slots import CommandKind
 from iswitch.config import Replay
-from iswitch.wire.replay import Fate, Kind
+from iswitch.wire.replay import Kind, ReplayOutcome
 from sim.bench.mutant import mutant
 from sim.bench.replay_executor import ExecutorBench
 from sim.bench.stream import STALLS
 
-REPLAY = Replay(tables=1, capacity=64, sessions=3, kept=2, log_bytes=4096, draws=16, times_bits=3)
+REPLAY = Replay(
+    tables=1, capacity=64, sessions=3, cached_answers=2, log_bytes=4096, samples_per_request=16, sample_count_bits=3
+)
 BODY_ROWS = {Kind.WRITE: 16, Kind.ADD: 18, Kind.UPDATE: 2, Kind.FETCH: 2}
 LATENCY = 9
 
 
-def check(component=Execution, *, kind=Kind.ADD, fate=Fate.DONE, stalls=0.0, full=False):
+def check(component=Execution, *, kind=Kind.ADD, outcome=ReplayOutcome.DONE, stalls=0.0, full=False):
     """A request for two units, items or handles of items that were never added; session 2 asks, sessions 0 and 2 are
     open."""
     rng, dut = random.Random(kind), component(REPLAY)
     rows = [rng.getrandbits(64) for _ in range(BODY_ROWS.get(kind, 0))]
     request = {"frame": {"kind": kind, "count": 2, "session": 2}, "session": 2, "parameters": 1 << 32}
-    inputs = [(dut.request, request), (dut.fate, fate), (dut.list, 32), (dut.table, {"times": 1}), (dut.full, full)]
+    inputs = [
+        (dut.request, request),
+        (dut.outcome, outcome),
+        (dut.list, 32),
+        (dut.table, {"times": 1}),
+        (dut.full, full),
+    ]
     bench = ExecutorBench(dut, rows=rows, inputs=inputs, stalls=stalls)
     sinks = {
         name: bench.sink(getattr(dut, name)) for name in ("commands", "reads", "writes", "write_beats", "heads", "rows")
     }
-    beats = bench.source(dut.read_beats, [{"data": rng.getrandbits(64)} for _ in range(0 if fate else 16)])
-    listed, fates, added = [], [], []
+    beats = bench.source(dut.read_beats, [{"data": rng.getrandbits(64)} for _ in range(0 if outcome else 16)])
+    listed, outcomes, added = [], [], []
 
     async def sampler(ctx):
         """Each command has its result after a while; what was sampled is the item of the list's row."""
@@ -43,8 +51,8 @@ def check(component=Execution, *, kind=Kind.ADD, fate=Fate.DONE, stalls=0.0, ful
             dut.write_row,
             dut.write_row_address,
             dut.row_next,
-            dut.fate_changes,
-            dut.fate_next,
+            dut.outcome_changes,
+            dut.outcome_next,
             dut.added,
         ):
             pending = [(left - 1, kind) for left, kind in pending if left]
@@ -53,7 +61,7 @@ def check(component=Execution, *, kind=Kind.ADD, fate=Fate.DONE, stalls=0.0, ful
             if write:
                 listed.append((address, row.priority))
             if changes:
-                fates.append(now)
+                outcomes.append(now)
             added.extend([adds] * adds)
             due = [kind for left, kind in pending if left == 0]
             ctx.set(dut.results.valid, bool(due))
@@ -80,7 +88,7 @@ def check(component=Execution, *, kind=Kind.ADD, fate=Fate.DONE, stalls=0.0, ful
         "heads": [(int(head.port), int(head.rows)) for head in sinks["heads"].items],
         "rows": len(sinks["rows"].items),
         "listed": listed,
-        "fates": fates,
+        "outcomes": outcomes,
         "added": len(added),
     } | ({} if len(beats.times) <= 16 else {"beats": -1})
 
@@ -93,24 +101,24 @@ NOTHING = {
     "heads": [],
     "rows": 0,
     "listed": [],
-    "fates": [],
+    "outcomes": [],
     "added": 0,
 }
 ADD, UPDATE, SAMPLE, READ = CommandKind.ADD, CommandKind.UPDATE, CommandKind.SAMPLE, CommandKind.READ
 LISTED = [(32, 77), (33, 77)]
 CASES = [
     ({"kind": Kind.OPEN}, {}),
-    ({"kind": Kind.OPEN, "full": True}, {"fates": [Fate.FULL]}),
+    ({"kind": Kind.OPEN, "full": True}, {"outcomes": [ReplayOutcome.FULL]}),
     ({"kind": Kind.WRITE}, {"writes": 2, "beats": 16}),
     ({"kind": Kind.ADD}, {"commands": [ADD, ADD], "writes": 2, "beats": 16, "added": 2}),
     ({"kind": Kind.UPDATE}, {"commands": [UPDATE, UPDATE]}),
     ({"kind": Kind.SAMPLE}, {"commands": [SAMPLE, SAMPLE, UPDATE, UPDATE], "listed": LISTED}),
     ({"kind": Kind.LIST}, {"commands": [READ, READ], "listed": LISTED}),
-    ({"kind": Kind.FETCH}, {"reads": 2, "heads": [(0, 16)], "rows": 16, "fates": [Fate.OVERWRITTEN]}),
+    ({"kind": Kind.FETCH}, {"reads": 2, "heads": [(0, 16)], "rows": 16, "outcomes": [ReplayOutcome.OVERWRITTEN]}),
     ({"kind": Kind.LOAD}, {"reads": 2, "heads": [(0, 16)], "rows": 16}),
-    ({"kind": Kind.LOAD, "fate": Fate.OVERWRITTEN}, {"heads": [(0, 0)]}),
+    ({"kind": Kind.LOAD, "outcome": ReplayOutcome.OVERWRITTEN}, {"heads": [(0, 0)]}),
     ({"kind": Kind.SHOUT}, {"reads": 2, "heads": [(0, 16)], "rows": 16}),
-    ({"kind": Kind.SHOUT, "fate": Fate.OVERWRITTEN}, {"heads": [(0, 0)]}),
+    ({"kind": Kind.SHOUT, "outcome": ReplayOutcome.OVERWRITTEN}, {"heads": [(0, 0)]}),
 ]
 
 
@@ -128,7 +136,10 @@ def test_each_kind_is_executed(case, expected, stalls):
         ("(kind == Kind.LOAD) | overwritten", "(kind == Kind.LOAD)"),
         ("| self.send_data.done & ~self.broadcast.active", "| self.send_data.done"),
         ("self.fetch_list.done & (self.fetch_list.overwritten != 0)", "0"),
-        ("self.open_session.failed, Fate.FULL, Fate.OVERWRITTEN)", "self.open_session.failed, Fate.FULL, Fate.DONE)"),
+        (
+            "self.open_session.failed, ReplayOutcome.FULL, ReplayOutcome.OVERWRITTEN)",
+            "self.open_session.failed, ReplayOutcome.FULL, ReplayOutcome.DONE)",
+        ),
         ("recorder.list.eq(self.list)", "recorder.list.eq(0)"),
         ("m.d.comb += self.retire.start.eq(self.sample.done)", "pass"),
         ("payload.eq(self.retire.commands.payload)", "payload.eq(self.sample.commands.payload)"),

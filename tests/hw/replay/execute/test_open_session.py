@@ -12,14 +12,14 @@ from sim.bench.mutant import mutant
 from sim.bench.replay_executor import ExecutorBench
 from sim.bench.stream import pack
 
-REPLAY = Replay(tables=1, capacity=64, sessions=3, kept=4, log_bytes=4096)
+REPLAY = Replay(tables=1, capacity=64, sessions=3, cached_answers=4, log_bytes=4096)
 REQUEST = {
     "frame": {"eth_src": list(b"abcdef"), "ip_src": [1, 2, 3, 4], "udp_src": [5, 6]},
     "parameters": 0x1122_3344_5566_7788,
     "arrived": {"port": 3},
     "now_us": 999,
 }
-ROW = {"port": 9, "nonce": 42, "next": (1 << 32) - 2, "kept": 3, "heard": 5, "written": 70, "oldest": 60}
+ROW = {"port": 9, "nonce": 42, "next": (1 << 32) - 2, "cached": 3, "heard": 5, "written": 70, "oldest": 60}
 
 
 def check(executor=OpenSession, *, opened=False, full=False):
@@ -48,7 +48,7 @@ def check(executor=OpenSession, *, opened=False, full=False):
             "udp": int.from_bytes(bytes([5, 6]), "little"),
         },
         "next": 2,
-        "kept": 0,
+        "cached": 0,
     }
     assert full or row == pack(Session, ROW | {"open": 1, "heard": 999} | ({} if opened else client))
 
@@ -62,8 +62,8 @@ def test_a_session_is_found_or_opened(opened, full):
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
-        ("self.row.next + self.replay.kept", "self.row.next"),
-        ("session.kept.eq(0),", ""),
+        ("self.row.next + self.replay.cached_answers", "self.row.next"),
+        ("session.cached.eq(0),", ""),
         ("session.port.eq(self.request.arrived.port),", ""),
         ("session.heard.eq(self.request.now_us)", "session.heard.eq(0)"),
         ("with m.If(~self.opened)", "with m.If(1)"),

@@ -14,7 +14,7 @@ from sim.bench.mutant import mutant
 from sim.bench.replay_executor import ExecutorBench
 from sim.bench.stream import STALLS
 
-REPLAY = Replay(tables=1, capacity=64, sessions=2, kept=2, log_bytes=4096, draws=256)
+REPLAY = Replay(tables=1, capacity=64, sessions=2, cached_answers=2, log_bytes=4096, samples_per_request=256)
 
 
 def surround(bench, *, in_use=20):

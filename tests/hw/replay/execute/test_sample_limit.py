@@ -13,7 +13,7 @@ from sim.bench.mutant import mutant
 from sim.bench.replay_executor import ExecutorBench
 from sim.bench.stream import STALLS, Bench
 
-REPLAY = Replay(tables=2, capacity=16, sessions=2, kept=2, log_bytes=4096, times_bits=2)
+REPLAY = Replay(tables=2, capacity=16, sessions=2, cached_answers=2, log_bytes=4096, sample_count_bits=2)
 
 
 def check_counts(component=SampleCounts, *, steps=1500):

@@ -9,12 +9,12 @@ import hw.replay.execute.send
 from hw.replay.execute.send import Broadcast, FetchList, SendData
 from iswitch.config import Replay
 from iswitch.wire import VERSION, Type
-from iswitch.wire.replay import Fate, Kind
+from iswitch.wire.replay import Kind, ReplayOutcome
 from sim.bench.mutant import mutant
 from sim.bench.replay_executor import ExecutorBench
 from sim.bench.stream import STALLS
 
-REPLAY = Replay(tables=1, capacity=64, sessions=3, kept=2, log_bytes=4096, record_bytes=128)
+REPLAY = Replay(tables=1, capacity=64, sessions=3, cached_answers=2, log_bytes=4096, record_bytes=128)
 RECORD_ROWS = 16
 
 
@@ -70,15 +70,15 @@ def data_request(kind, count, *, start=5, log=1):
     }
 
 
-def check_send(executor=SendData, *, kind=Kind.FETCH, fate=Fate.DONE, count=3, recipient=False, stalls=0.0):
+def check_send(executor=SendData, *, kind=Kind.FETCH, outcome=ReplayOutcome.DONE, count=3, recipient=False, stalls=0.0):
     """Units of a log, records of slots, or a header alone: range by range, rows as memory gives them."""
     rng, dut = random.Random(count), executor(REPLAY)
-    fetches, empty = kind == Kind.FETCH, fate == Fate.OVERWRITTEN and kind != Kind.FETCH
+    fetches, empty = kind == Kind.FETCH, outcome == ReplayOutcome.OVERWRITTEN and kind != Kind.FETCH
     slots, stale = [rng.randrange(64) for _ in range(count)], rng.getrandbits(count) if fetches else 0
     rows = [rng.getrandbits(64) for _ in range(0 if empty else count * (RECORD_ROWS if fetches else 8))]
     inputs = [
         (dut.request, data_request(kind, count)),
-        (dut.fate, fate),
+        (dut.outcome, outcome),
         (dut.to_recipient, recipient),
         (dut.recipient, {"port": 5, "nonce": 0x1_2222_3333, "address": {"udp": 4}}),
         (dut.recipient_session, 1),
@@ -156,10 +156,10 @@ def test_stale_handles_are_found(adds, filled, seed, stalls):
 CASES = [
     {"kind": Kind.FETCH},
     {"kind": Kind.FETCH, "count": 1},
-    {"kind": Kind.FETCH, "fate": Fate.OVERWRITTEN, "count": 7},
+    {"kind": Kind.FETCH, "outcome": ReplayOutcome.OVERWRITTEN, "count": 7},
     {"kind": Kind.LOAD, "count": 22},
-    {"kind": Kind.LOAD, "fate": Fate.OVERWRITTEN},
-    {"kind": Kind.SHOUT, "fate": Fate.OVERWRITTEN},
+    {"kind": Kind.LOAD, "outcome": ReplayOutcome.OVERWRITTEN},
+    {"kind": Kind.SHOUT, "outcome": ReplayOutcome.OVERWRITTEN},
     {"kind": Kind.SHOUT, "recipient": True},
 ]
 

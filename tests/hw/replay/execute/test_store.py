@@ -13,7 +13,9 @@ from sim.bench.mutant import mutant
 from sim.bench.replay_executor import ExecutorBench
 from sim.bench.stream import STALLS
 
-REPLAY = Replay(tables=2, capacity=64, sessions=3, kept=2, log_bytes=4096, record_bytes=128, times_bits=3)
+REPLAY = Replay(
+    tables=2, capacity=64, sessions=3, cached_answers=2, log_bytes=4096, record_bytes=128, sample_count_bits=3
+)
 RECORD_ROWS = 16
 
 

@@ -141,7 +141,7 @@ def test_stalled_responses_are_not_lost():
     late_answers()
 
 
-def fates(ram=OnChipRam, *, stalls=0.0):
+def outcomes(ram=OnChipRam, *, stalls=0.0):
     """Of a burst across the end the beats before the end are good; a write with one that is not there says that it has
     failed."""
     bursts = Bursts(ram, stalls=stalls)
@@ -184,7 +184,7 @@ def fates(ram=OnChipRam, *, stalls=0.0):
 
 @pytest.mark.parametrize("stalls", STALLS)
 def test_every_beat_says_what_became_of_it(stalls):
-    fates(stalls=stalls)
+    outcomes(stalls=stalls)
 
 
 def unknown(ram=OnChipRam, **wrong):
@@ -255,6 +255,6 @@ def test_a_mutant_is_noticed(sound, wrong):
         check(broken, count=15, bytes=192, stalls=0.5)
         first_beats(broken)
         late_answers(broken)
-        fates(broken, stalls=0.5)
+        outcomes(broken, stalls=0.5)
         unknown(broken, burst=Burst.WRAP)
         unknown(broken, size=2)

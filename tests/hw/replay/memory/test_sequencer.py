@@ -10,7 +10,7 @@ from iswitch.config import Replay
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench
 
-REPLAY = Replay(tables=2, capacity=64, sessions=3, kept=2, log_bytes=4096, record_bytes=256)
+REPLAY = Replay(tables=2, capacity=64, sessions=3, cached_answers=2, log_bytes=4096, record_bytes=256)
 LOGS = 2 * 64 * 256
 
 

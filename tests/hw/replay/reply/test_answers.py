@@ -16,7 +16,7 @@ from sim.bench.mutant import mutant
 from sim.bench.stream import Bench
 from sim.model.replay import frames
 
-REPLAY = Replay(capacity=64, sessions=3, kept=2, draws=512, log_bytes=4096)
+REPLAY = Replay(capacity=64, sessions=3, cached_answers=2, samples_per_request=512, log_bytes=4096)
 STATUS_ROWS = STATUS.itemsize // 8
 
 

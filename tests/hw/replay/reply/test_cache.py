@@ -6,17 +6,20 @@ import random
 import pytest
 from amaranth.hdl import Value
 
-from hw.replay.reply.cache import Answer, ReplyCache, cached_answers, list_rows, scratch_list
+from hw.replay.reply.cache import Answer, ReplyCache, answer_count, list_rows, scratch_list
 from iswitch.config import Replay
 from sim.bench.stream import Bench
 
-REPLAYS = [Replay(capacity=16, sessions=2, kept=1, draws=16), Replay(capacity=16, sessions=3, kept=4, draws=32)]
+REPLAYS = [
+    Replay(capacity=16, sessions=2, cached_answers=1, samples_per_request=16),
+    Replay(capacity=16, sessions=3, cached_answers=4, samples_per_request=32),
+]
 
 
 @pytest.mark.parametrize("replay", REPLAYS, ids=str)
 def test_every_answer_has_a_list_and_one_list_is_free(replay):
-    assert cached_answers(replay) == replay.sessions * replay.kept
-    assert scratch_list(replay) == cached_answers(replay) * replay.draws
+    assert answer_count(replay) == replay.sessions * replay.cached_answers
+    assert scratch_list(replay) == answer_count(replay) * replay.samples_per_request
     assert list_rows(replay) == scratch_list(replay) + 160
 
 

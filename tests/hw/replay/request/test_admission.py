@@ -22,8 +22,8 @@ from iswitch.wire.replay import (
     REPLAY_HEADER,
     SAMPLE,
     WRITE,
-    Fate,
     Kind,
+    ReplayOutcome,
 )
 from sim.bench.mutant import mutant
 from sim.bench.replay_client import record
@@ -66,7 +66,7 @@ def state_of(rng, replay):
             nonce=rng.getrandbits(64),
             next=rng.choice([0, 1, SERIAL - 1, HALF, rng.getrandbits(32)]),
             written=written,
-            kept=(frames.CachedAnswer(Kind.SKIP, 0, bytes(64)),) * rng.randint(0, replay.kept),
+            cached=(frames.CachedAnswer(Kind.SKIP, 0, bytes(64)),) * rng.randint(0, replay.cached_answers),
             oldest=oldest,
         )
     for table in service.tables:
@@ -155,7 +155,18 @@ def request_of(rng, service):
     seq = (
         place.next
         + rng.choice(
-            [0] * 20 + [1, -1, -replay.kept, -replay.kept - 1, -2, HALF, HALF - 1, HALF + 1, rng.getrandbits(32)]
+            [0] * 20
+            + [
+                1,
+                -1,
+                -replay.cached_answers,
+                -replay.cached_answers - 1,
+                -2,
+                HALF,
+                HALF - 1,
+                HALF + 1,
+                rng.getrandbits(32),
+            ]
         )
     ) % SERIAL
     ticket = rng.choice([0, 0, 0, state.ticket, near(rng, state.ticket, by=1)])
@@ -185,7 +196,7 @@ def rows_of(rng, service, values, body):
             "open": at.open,
             "nonce": at.nonce,
             "next": at.next,
-            "kept": len(at.kept),
+            "cached": len(at.cached),
             "written": at.written,
             "oldest": at.oldest,
             "heard": rng.getrandbits(32),
@@ -236,35 +247,48 @@ def check_admission(replay=TYPICAL, *, part=Admission, count=6000, seed=1):
             known = service.rules.find_session(places, values["session"], values["token"]) is not None
             enough = state.slots.filled >= state.limits.size
             asked = frames.parse_request(record(REPLAY_HEADER, **values) + body)
-            fate, _ = service.handle(asked, None, rng.getrandbits(32))
+            outcome, _ = service.handle(asked, None, rng.getrandbits(32))
             here = service.sessions[values["session"]].next if known else 0
             counts = known and here != places[values["session"]].next
-            expected.append((fate, known, counts, enough))
+            expected.append((outcome, known, counts, enough))
             service.sessions[:] = places
             for table, credit, limit, ticket in zip(service.tables, credits, limits, tickets):
                 table.credit, table.limits, table.ticket = credit, limit, ticket
-    assert outputs(part, replay, cases, ("fate", "known", "counts", "enough")) == expected
-    return {(case["frame"] >> 8 * 43 & 0xFF, fate) for case, (fate, *_) in zip(cases, expected)}
+    assert outputs(part, replay, cases, ("outcome", "known", "counts", "enough")) == expected
+    return {(case["frame"] >> 8 * 43 & 0xFF, outcome) for case, (outcome, *_) in zip(cases, expected)}
 
 
 @pytest.mark.parametrize(("replay", "seed"), [(TYPICAL, 1), (TYPICAL, 2), (LARGE, 3)])
-def test_a_request_has_the_fate_that_the_model_gives_it(replay, seed):
+def test_a_request_has_the_outcome_that_the_model_gives_it(replay, seed):
     seen = check_admission(replay, seed=seed)
     ordered = {
-        (kind, fate) for kind in ORDERED for fate in (Fate.DONE, Fate.SESSION, Fate.REPEATED, Fate.OLD, Fate.AHEAD)
+        (kind, outcome)
+        for kind in ORDERED
+        for outcome in (
+            ReplayOutcome.DONE,
+            ReplayOutcome.SESSION,
+            ReplayOutcome.REPEATED,
+            ReplayOutcome.OLD,
+            ReplayOutcome.AHEAD,
+        )
     }
     special = {
-        (Kind.ADD, Fate.RATE),
-        (Kind.PUBLISH, Fate.RANGE),
-        (Kind.WRITE, Fate.RANGE),
-        (Kind.WRITE, Fate.MEMORY),
-        (Kind.LIMIT, Fate.RANGE),
-        (Kind.LOAD, Fate.OVERWRITTEN),
-        (Kind.SHOUT, Fate.OVERWRITTEN),
-        *((Kind.SAMPLE, fate) for fate in (Fate.ITEMS, Fate.EMPTY, Fate.RATE)),
-        *((kind, Fate.TICKET) for kind in (Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT)),
+        (Kind.ADD, ReplayOutcome.RATE),
+        (Kind.PUBLISH, ReplayOutcome.RANGE),
+        (Kind.WRITE, ReplayOutcome.RANGE),
+        (Kind.WRITE, ReplayOutcome.MEMORY),
+        (Kind.LIMIT, ReplayOutcome.RANGE),
+        (Kind.LOAD, ReplayOutcome.OVERWRITTEN),
+        (Kind.SHOUT, ReplayOutcome.OVERWRITTEN),
+        *((Kind.SAMPLE, outcome) for outcome in (ReplayOutcome.ITEMS, ReplayOutcome.EMPTY, ReplayOutcome.RATE)),
+        *((kind, ReplayOutcome.TICKET) for kind in (Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT)),
     }
-    others = {(kind, fate) for kind in DECIDED if kind not in ORDERED for fate in (Fate.DONE, Fate.SESSION)}
+    others = {
+        (kind, outcome)
+        for kind in DECIDED
+        if kind not in ORDERED
+        for outcome in (ReplayOutcome.DONE, ReplayOutcome.SESSION)
+    }
     assert seen == ordered | special | others
 
 
@@ -273,14 +297,14 @@ def test_a_repeat_is_known_after_ever_so_many_requests():
     circle."""
     cases, expected = [], []
     for next in (0, 3, HALF, HALF + 3, SERIAL - 1):
-        for kept in range(TYPICAL.kept + 1):
-            for ago in range(1, TYPICAL.kept + 2):
-                row = pack(Session, {"open": 1, "next": next, "kept": kept})
+        for cached in range(TYPICAL.cached_answers + 1):
+            for ago in range(1, TYPICAL.cached_answers + 2):
+                row = pack(Session, {"open": 1, "next": next, "cached": cached})
                 cases.append(
                     {"frame": frame_of({"kind": Kind.SKIP, "seq": (next - ago) % SERIAL}), "session": row, "ordered": 1}
                 )
-                expected.append((Fate.REPEATED if ago <= kept else Fate.OLD,))
-    assert outputs(Admission, TYPICAL, cases, ("fate",)) == expected
+                expected.append((ReplayOutcome.REPEATED if ago <= cached else ReplayOutcome.OLD,))
+    assert outputs(Admission, TYPICAL, cases, ("outcome",)) == expected
 
 
 def test_the_longest_parameters_fit():
@@ -296,14 +320,14 @@ def test_the_longest_parameters_fit():
         ("session.nonce[:32] == frame.token", "session.nonce[32:] == frame.token"),
         (" & (frame.session < replay.sessions)", ""),
         ("(recent != 0) & ", ""),
-        ("recent <= session.kept", "recent < session.kept"),
-        ("recent <= session.kept", "recent <= replay.kept"),
+        ("recent <= session.cached", "recent < session.cached"),
+        ("recent <= session.cached", "recent <= replay.cached_answers"),
         ("~(behind_by >> len(recent)).any() & ", ""),
         ("ordered & ahead_by[31]", "ordered & ~ahead_by[31] & (ahead_by != 0)"),
         ("ordered & not_next", "not_next"),
         (
-            "(Fate.OLD, ordered & ahead_by[31]),\n            (Fate.AHEAD, ordered & not_next),",
-            "(Fate.AHEAD, ordered & not_next),",
+            "(ReplayOutcome.OLD, ordered & ahead_by[31]),\n            (ReplayOutcome.AHEAD, ordered & not_next),",
+            "(ReplayOutcome.AHEAD, ordered & not_next),",
         ),
         # requests that have to wait
         ("kind.matches(*TICKETED) & (frame.ticket != 0) &", "kind.matches(*TICKETED) &"),
@@ -327,8 +351,8 @@ def test_the_longest_parameters_fit():
         ("(write.oldest - session.oldest)[:32] > in_use", "write.oldest > session.written"),
         ("~in_log(publish.start, publish.units, session)", "0"),
         ("~in_log(publish.start, publish.units, session)", "~in_log(publish.start, publish.units[:31], session)"),
-        ("(limits.times >> replay.times_bits) != 0", "0"),
-        ("(limits.times >> replay.times_bits) != 0", "(limits.times >> replay.times_bits)[0]"),
+        ("(limits.times >> replay.sample_count_bits) != 0", "0"),
+        ("(limits.times >> replay.sample_count_bits) != 0", "(limits.times >> replay.sample_count_bits)[0]"),
         ("log_length > replay.log_units", "log_length >= replay.log_units"),
         (
             "session.written + frame.count - view_as(WRITE, self.parameters).oldest",
@@ -341,10 +365,10 @@ def test_the_longest_parameters_fit():
         ("(load.session >= self.replay.sessions) |", "0 |"),
         ("(kind == Kind.SHOUT) & (load.session != self.frame.session)", "load.session != self.frame.session"),
         ("~in_log(load.start, self.frame.count, self.other)", "~in_log(load.start, self.frame.count, self.session)"),
-        ("(Fate.OVERWRITTEN, reads_log & log_lacks)", "(Fate.OVERWRITTEN, log_lacks)"),
-        ("Fate.DONE, Fate.RANGE, Fate.MEMORY)", "Fate.DONE, Fate.RANGE)"),
+        ("(ReplayOutcome.OVERWRITTEN, reads_log & log_lacks)", "(ReplayOutcome.OVERWRITTEN, log_lacks)"),
+        ("ReplayOutcome.DONE, ReplayOutcome.RANGE, ReplayOutcome.MEMORY)", "ReplayOutcome.DONE, ReplayOutcome.RANGE)"),
         ("self.counts.eq(ordered &", "self.counts.eq("),
-        ("for fate, holds in reversed([", "for fate, holds in list(["),
+        ("for outcome, holds in reversed([", "for outcome, holds in list(["),
     ],
 )
 def test_a_mutant_is_noticed(sound, wrong):

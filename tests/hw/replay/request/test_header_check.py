@@ -8,7 +8,7 @@ import hw.replay.request.header_check
 from hw.replay.request.header_check import HeaderCheck
 from iswitch.config import Replay
 from iswitch.wire import FRAME_BYTES
-from iswitch.wire.replay import BODY_BYTES, ORDERED, REPLAY_HEADER, Fate, Kind
+from iswitch.wire.replay import BODY_BYTES, ORDERED, REPLAY_HEADER, Kind, ReplayOutcome
 from sim.bench.mutant import mutant
 from sim.bench.replay_client import record
 from sim.bench.replay_decisions import LARGE, PARAMETER_ROWS_OF, TYPICAL, Decisions, frame_of, outputs
@@ -37,17 +37,22 @@ def check_header(replay=TYPICAL, *, part=HeaderCheck, count=4000, seed=1):
         length = max(length, 0)
         asked = frames.parse_request(record(REPLAY_HEADER, **values) + bytes(length))
         cases.append({"frame": frame_of(values), "length": FRAME_BYTES + length})
-        fate = service.format_fault(asked) or Fate.DONE
-        expected.append((fate, fate != Fate.DONE, PARAMETER_ROWS_OF.get(kind, 0), kind in ORDERED))
-    assert outputs(part, replay, cases, ("fate", "fault", "parameter_rows", "ordered")) == expected
-    return {fate for fate, *_ in expected}
+        outcome = service.format_fault(asked) or ReplayOutcome.DONE
+        expected.append((outcome, outcome != ReplayOutcome.DONE, PARAMETER_ROWS_OF.get(kind, 0), kind in ORDERED))
+    assert outputs(part, replay, cases, ("outcome", "fault", "parameter_rows", "ordered")) == expected
+    return {outcome for outcome, *_ in expected}
 
 
 @pytest.mark.parametrize(
-    ("replay", "seed"), [(TYPICAL, 1), (LARGE, 2), (Replay(tables=4, draws=2048, record_bytes=1024), 3)]
+    ("replay", "seed"), [(TYPICAL, 1), (LARGE, 2), (Replay(tables=4, samples_per_request=2048, record_bytes=1024), 3)]
 )
 def test_a_header_is_malformed_where_the_model_says_so(replay, seed):
-    assert check_header(replay, seed=seed) == {Fate.DONE, Fate.KIND, Fate.TABLE, Fate.LENGTH}
+    assert check_header(replay, seed=seed) == {
+        ReplayOutcome.DONE,
+        ReplayOutcome.KIND,
+        ReplayOutcome.TABLE,
+        ReplayOutcome.LENGTH,
+    }
 
 
 @pytest.mark.mutant
@@ -71,7 +76,7 @@ def test_a_header_is_malformed_where_the_model_says_so(replay, seed):
         ("item_rows = 1 +", "item_rows ="),
         ("Kind.LIST: 1, Kind.SHOUT: 1}", "Kind.LIST: 1}"),
         ("kind.matches(*ORDERED)", "kind <= Kind.SKIP"),
-        ("self.fate != Fate.DONE)", "self.fate == Fate.LENGTH)"),
+        ("self.outcome != ReplayOutcome.DONE)", "self.outcome == ReplayOutcome.LENGTH)"),
     ],
 )
 def test_a_mutant_is_noticed(sound, wrong):

@@ -8,13 +8,13 @@ import hw.replay.request.reader
 from hw.replay.request.reader import RequestReader
 from iswitch.config import Replay
 from iswitch.wire import FRAME_BYTES
-from iswitch.wire.replay import ORDERED, REPLAY_HEADER, Fate, Kind
+from iswitch.wire.replay import ORDERED, REPLAY_HEADER, Kind, ReplayOutcome
 from sim.bench.mutant import mutant
 from sim.bench.replay_client import record
 from sim.bench.replay_decisions import PARAMETER_ROWS_OF
 from sim.bench.stream import STALLS, Bench
 
-REPLAY = Replay(tables=2, capacity=64, sessions=3, kept=2, log_bytes=4096)
+REPLAY = Replay(tables=2, capacity=64, sessions=3, cached_answers=2, log_bytes=4096)
 ENABLED = 25
 """Cycle from which requests may be read."""
 
@@ -73,9 +73,9 @@ def check(reader=RequestReader, *, stalls=0.0, count=60, seed=1):
             while not ctx.get(dut.done):
                 await tick()
                 assert cycle < 20_000
-            fate = Fate.TABLE if fields["table"] == 3 else Fate.DONE
-            assert ctx.get(dut.fate) == fate
-            latencies.append((cycle - source.times[first_row // 8 + 7], 0 if fate else parameter_rows))
+            outcome = ReplayOutcome.TABLE if fields["table"] == 3 else ReplayOutcome.DONE
+            assert ctx.get(dut.outcome) == outcome
+            latencies.append((cycle - source.times[first_row // 8 + 7], 0 if outcome else parameter_rows))
             await tick()
             assert not ctx.get(dut.done) and ctx.get(dut.ordered) == (kind in ORDERED)
             request = ctx.get(dut.request)
@@ -84,7 +84,7 @@ def check(reader=RequestReader, *, stalls=0.0, count=60, seed=1):
             assert request.table == (fields["table"] if fields["table"] < 2 else 0)
             assert (request.arrived.length, request.arrived.port) == (len(frame), len(frame) % 5)
             assert request.now_us == first_row // 8 + 7
-            if fate == Fate.DONE:
+            if outcome == ReplayOutcome.DONE:
                 parameters = frame[FRAME_BYTES : FRAME_BYTES + 8 * parameter_rows]
                 assert request.parameters & ((1 << 64 * parameter_rows) - 1) == int.from_bytes(parameters, "little")
                 body = frame[FRAME_BYTES + 8 * parameter_rows :]

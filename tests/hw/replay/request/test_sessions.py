@@ -99,9 +99,9 @@ def place(rng, now, nonce):
     return GoldenSession(open=rng.random() < 0.8, nonce=nonce, heard_us=(now - ago) % SERIAL)
 
 
-def check_search(sessions, *, part=Sessions, kept=1, count=150, seed=1):
+def check_search(sessions, *, part=Sessions, cached_answers=1, count=150, seed=1):
     """Several searches at each table, which stays as it is; times anywhere on the circle."""
-    rng, dut = random.Random(seed), part(sessions=sessions, kept=kept)
+    rng, dut = random.Random(seed), part(sessions=sessions, cached_answers=cached_answers)
     seen = set()
 
     async def testbench(ctx, _):
@@ -146,7 +146,7 @@ def test_a_search_finds_what_the_model_finds(sessions):
 
 
 def test_clients_whose_nonces_share_a_half_are_distinguished():
-    dut = Sessions(sessions=3, kept=4)
+    dut = Sessions(sessions=3, cached_answers=4)
 
     async def testbench(ctx, _):
         await wiped(ctx, dut)
@@ -159,12 +159,12 @@ def test_clients_whose_nonces_share_a_half_are_distinguished():
     drive(dut, testbench)
 
 
-def check_rows(sessions, *, part=Sessions, kept=4):
+def check_rows(sessions, *, part=Sessions, cached_answers=4):
     """Rows are kept one by one until a reset, after which all places are as the model's are at first."""
-    (place, *others), size = Service(Replay(sessions=sessions, kept=kept)).sessions, sessions
+    (place, *others), size = Service(Replay(sessions=sessions, cached_answers=cached_answers)).sessions, sessions
     assert others == [place] * (size - 1) and place == GoldenSession(next=place.next)
     unused = [pack(Session, {"next": place.next})] * size
-    rng, dut = random.Random(2), part(sessions=sessions, kept=kept)
+    rng, dut = random.Random(2), part(sessions=sessions, cached_answers=cached_answers)
 
     async def testbench(ctx, reset):
         assert await wiped(ctx, dut) == sessions
@@ -227,7 +227,7 @@ def test_rows_are_kept_until_a_reset_wipes_them(sessions):
         ("wiping | self.write", "self.write"),
         ("Mux(wiping, initial.as_value(), self.row_next.as_value())", "self.row_next"),
         ("walking.eq(0), wiping.eq(0)", "wiping.eq(0)"),
-        ("initial.next.eq(-self.kept)", "initial.next.eq(0)"),
+        ("initial.next.eq(-self.cached_answers)", "initial.next.eq(0)"),
     ],
 )
 def test_a_mutant_is_noticed(sound, wrong):

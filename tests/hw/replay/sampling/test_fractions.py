@@ -8,7 +8,7 @@ import hw.replay.sampling.fractions
 from hw.replay.sampling.fractions import RandomFractions
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench
-from sim.model.replay.draws import fractions, stride
+from sim.model.replay.fractions import fractions, stride
 
 COUNTS = [1, 2, 3, 7, 32, 33, 512]
 

@@ -63,10 +63,14 @@ def check(
     count=1000,
     kinds=tuple(CommandKind),
     stalls=0.0,
-    phased=False,
+    single_copy=False,
 ):
     dut = sampler(
-        capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits, arity=arity, phased=phased
+        capacity=capacity,
+        priority_bits=priority_bits,
+        generation_bits=generation_bits,
+        arity=arity,
+        single_copy=single_copy,
     )
     model = Model(capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits)
     expected_results = list(scenario(model, count=count, kinds=kinds))
@@ -83,7 +87,7 @@ def check(
     assert found == [expected for _, expected in expected_results]
     assert filled == model.filled
     latencies = {out - into for into, out in zip(source.times, sink.times, strict=True)}
-    assert min(latencies) == dut.latency and (phased or len(latencies) == 1)
+    assert min(latencies) == dut.latency and (single_copy or len(latencies) == 1)
     return source
 
 
@@ -109,7 +113,7 @@ def test_without_a_second_copy_of_priorities_all_is_the_models_too(
         priority_bits=priority_bits,
         generation_bits=generation_bits,
         stalls=stalls,
-        phased=True,
+        single_copy=True,
         count=500,
     )
 
@@ -130,7 +134,7 @@ def test_a_command_a_cycle_in_every_mix(kinds):
 
 @pytest.mark.parametrize("kinds", [(CommandKind.ADD, CommandKind.UPDATE, CommandKind.READ), (CommandKind.SAMPLE,)])
 def test_a_command_a_cycle_without_a_second_copy_as_long_as_draws_are_apart(kinds):
-    source = check(capacity=8, arity=4, kinds=kinds, count=300, phased=True)
+    source = check(capacity=8, arity=4, kinds=kinds, count=300, single_copy=True)
     assert source.times[-1] - source.times[1] == len(source.times) - 2  # the first is taken while memories are wiped
 
 
@@ -165,7 +169,7 @@ def test_a_mutant_is_noticed(sound, wrong):
     broken = mutant(hw.replay.sampling.sampler, sound, wrong).Sampler
     with pytest.raises(AssertionError):
         check(broken, count=300)
-        check(broken, count=200, phased=True)
+        check(broken, count=200, single_copy=True)
         check(broken, count=400, capacity=8, arity=4, stalls=0.5)
         check(
             broken,

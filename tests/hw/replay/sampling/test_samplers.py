@@ -22,8 +22,8 @@ SIZES = [
     replace(REPLAY, tables=1, capacity=16),
     replace(REPLAY, tables=3),
     replace(REPLAY, tables=4, capacity=64, priority_bits=32),
-    replace(REPLAY, phased=True),
-    replace(REPLAY, tables=3, capacity=16, phased=True),
+    replace(REPLAY, single_copy=True),
+    replace(REPLAY, tables=3, capacity=16, single_copy=True),
 ]
 
 
@@ -108,7 +108,7 @@ def check(replay=REPLAY, *, part=Samplers, bursts=60, stalls=0.0, seed=1):
                 expected.append(made)
                 ctx.set(Value.cast(dut.commands.payload), pack(dut.commands.payload.shape(), command))
                 ctx.set(dut.commands.valid, 1)
-                assert ctx.get(dut.commands.ready) or replay.phased, "a command a cycle"
+                assert ctx.get(dut.commands.ready) or replay.single_copy, "a command a cycle"
                 while not ctx.get(dut.commands.ready):
                     await ctx.tick()
                 await ctx.tick()
@@ -135,7 +135,7 @@ def check(replay=REPLAY, *, part=Samplers, bursts=60, stalls=0.0, seed=1):
 
 @pytest.mark.parametrize("stalls", [0, 0.5])
 @pytest.mark.parametrize(
-    "replay", SIZES, ids=lambda replay: f"{replay.tables}-{replay.capacity}{'-phased' * replay.phased}"
+    "replay", SIZES, ids=lambda replay: f"{replay.tables}-{replay.capacity}{'-phased' * replay.single_copy}"
 )
 def test_each_table_is_the_models_whatever_the_others_do(replay, stalls):
     check(replay, stalls=stalls)

@@ -13,10 +13,12 @@ from sim.model.replay.slots import Handle
 from sim.model.replay.slots import Slots as Model
 
 
-def check(slots=SlotTable, *, capacity=8, priority_bits=5, generation_bits=3, count=600, stalls=0.0, phased=False):
+def check(slots=SlotTable, *, capacity=8, priority_bits=5, generation_bits=3, count=600, stalls=0.0, single_copy=False):
     """Handles of what was added lately or long ago, or of nothing; the same slot again and again."""
     rng = random.Random(capacity)
-    dut = slots(capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits, phased=phased)
+    dut = slots(
+        capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits, single_copy=single_copy
+    )
     model = Model(capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits)
     commands, expected, given, adds = [], [], [Handle(0, 0)], 0
     for k in range(count):
@@ -68,7 +70,7 @@ def check(slots=SlotTable, *, capacity=8, priority_bits=5, generation_bits=3, co
     assert [bool(item.changes) for item in sink.items] == [
         kind == CommandKind.ADD or kind == CommandKind.UPDATE and not stale for kind, stale, *_ in expected
     ]
-    if phased:  # priorities are not its affair
+    if single_copy:  # priorities are not its affair
         found, expected = (
             [
                 known if known[0] == CommandKind.SAMPLE else (*known[:4], known[5] * item.changes)
@@ -95,7 +97,7 @@ def test_a_command_a_cycle_each_two_cycles_on_the_way():
 
 @pytest.mark.parametrize("stalls", STALLS)
 def test_without_priorities_handles_are_good_as_in_the_model(stalls):
-    source, sink = check(phased=True, stalls=stalls)
+    source, sink = check(single_copy=True, stalls=stalls)
     assert stalls or {out - into for into, out in zip(source.times, sink.times, strict=True)} == {1}
 
 
@@ -147,4 +149,4 @@ def test_a_mutant_is_noticed(sound, wrong):
     with pytest.raises(AssertionError):
         check(broken)
         check(broken, stalls=0.5)
-        check(broken, stalls=0.5, phased=True, count=100)
+        check(broken, stalls=0.5, single_copy=True, count=100)

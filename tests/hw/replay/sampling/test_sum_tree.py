@@ -22,10 +22,10 @@ PRIORITY_BITS = [1, 18, 27]
 class Scenario:
     """Operations, and what is to be found behind each. Fields that mean nothing are noise."""
 
-    def __init__(self, capacity: int, priority_bits: int, *, phased: bool, seed: int = 0) -> None:
-        self.model, self.phased, self.rng = (
+    def __init__(self, capacity: int, priority_bits: int, *, single_copy: bool, seed: int = 0) -> None:
+        self.model, self.single_copy, self.rng = (
             Model(capacity=capacity, priority_bits=priority_bits),
-            phased,
+            single_copy,
             random.Random(seed),
         )
         self.items: list[dict[str, int]] = []
@@ -48,15 +48,15 @@ class Scenario:
         self.items.append(
             self.noise()
             | {"is_sample": 0, "leaf": leaf, "new": priority}
-            | ({"keeps": 0} if self.phased else {"old": old})
+            | ({"keeps": 0} if self.single_copy else {"old": old})
         )
         self.entered.append((old, priority))
         self.found.append({"is_sample": 0, "empty": 0, "leaf": leaf, "priority": priority, "total": self.model.total})
 
     def keep(self, leaf: int) -> None:
-        """An update that changes nothing; in a phased tree whatever it says."""
+        """An update that changes nothing; in a single_copy tree whatever it says."""
         self.update(leaf, self.model.priorities[leaf])
-        if self.phased:
+        if self.single_copy:
             self.items[-1] |= {"keeps": 1, "new": self.noise()["new"]}
 
     def draw(self, fraction: int) -> None:
@@ -95,9 +95,9 @@ class Scenario:
                 self.draw(self.rng.choice([0, LAST_FRACTION, self.rng.getrandbits(FRACTION_BITS)]))
 
 
-def mixed(capacity: int, priority_bits: int, *, phased: bool, seed: int = 0, count: int = 300) -> Scenario:
+def mixed(capacity: int, priority_bits: int, *, single_copy: bool, seed: int = 0, count: int = 300) -> Scenario:
     """Neighbours on both sides of every level's borders, and leaves anywhere."""
-    scenario = Scenario(capacity, priority_bits, phased=phased, seed=seed)
+    scenario = Scenario(capacity, priority_bits, single_copy=single_copy, seed=seed)
     near = {(1 << bits) + k for bits in range(capacity.bit_length() - 1) for k in (-1, 0, 1)} | {
         0,
         1,
@@ -112,7 +112,9 @@ def mixed(capacity: int, priority_bits: int, *, phased: bool, seed: int = 0, cou
 
 def check(scenario: Scenario, *, tree=SumTree, stalls: float = 0, **parameters) -> None:
     model = scenario.model
-    dut = tree(capacity=model.capacity, priority_bits=model.priority_bits, phased=scenario.phased, **parameters)
+    dut = tree(
+        capacity=model.capacity, priority_bits=model.priority_bits, single_copy=scenario.single_copy, **parameters
+    )
     bench, totals = Bench(dut, stalls=stalls), []
     source, sink, entered = bench.source(dut.operations, scenario.items), bench.sink(dut.found), bench.sink(dut.entered)
 
@@ -124,7 +126,7 @@ def check(scenario: Scenario, *, tree=SumTree, stalls: float = 0, **parameters) 
     wiped = model.capacity // dut.arity
     bench.run(
         quiet=dut.latency + 3,
-        limit=wiped + 200 + (1 + 2 * (stalls > 0)) * len(scenario.items) * (dut.drain if scenario.phased else 1),
+        limit=wiped + 200 + (1 + 2 * (stalls > 0)) * len(scenario.items) * (dut.drain if scenario.single_copy else 1),
     )
     assert [{name: getattr(item, name) for name in scenario.found[0]} for item in sink.items] == scenario.found
     assert sink.times == [time + dut.latency for time in source.times]
@@ -132,13 +134,13 @@ def check(scenario: Scenario, *, tree=SumTree, stalls: float = 0, **parameters) 
     assert entered.times == [
         time + dut.entry for time, item in zip(source.times, scenario.items) if not item["is_sample"]
     ]
-    assert [totals[time + 1 + 2 * scenario.phased] for time in source.times] == [
+    assert [totals[time + 1 + 2 * scenario.single_copy] for time in source.times] == [
         found["total"] for found in scenario.found
     ]
     free = drained = wiped
     for item, offered, time in zip(scenario.items, source.offered, source.times):
         free = max(free, offered)
-        assert time == (max(free, drained) if scenario.phased and not item["is_sample"] else free)
+        assert time == (max(free, drained) if scenario.single_copy and not item["is_sample"] else free)
         free, drained = time + 1, time + dut.drain if item["is_sample"] else drained
 
 
@@ -150,21 +152,25 @@ def shapes():
 
 
 @pytest.mark.parametrize("stalls", STALLS)
-@pytest.mark.parametrize("phased", [False, True])
+@pytest.mark.parametrize("single_copy", [False, True])
 @pytest.mark.parametrize("arity,capacity,priority_bits", list(shapes()))
-def test_each_operation_finds_what_the_model_does(arity, capacity, priority_bits, phased, stalls):
-    check(mixed(capacity, priority_bits, phased=phased, seed=capacity + arity, count=200), arity=arity, stalls=stalls)
+def test_each_operation_finds_what_the_model_does(arity, capacity, priority_bits, single_copy, stalls):
+    check(
+        mixed(capacity, priority_bits, single_copy=single_copy, seed=capacity + arity, count=200),
+        arity=arity,
+        stalls=stalls,
+    )
 
 
-@pytest.mark.parametrize("phased", [False, True])
+@pytest.mark.parametrize("single_copy", [False, True])
 @pytest.mark.parametrize("priority_bits", PRIORITY_BITS)
-def test_widths(priority_bits, phased):
-    check(mixed(256, priority_bits, phased=phased), arity=4)
+def test_widths(priority_bits, single_copy):
+    check(mixed(256, priority_bits, single_copy=single_copy), arity=4)
 
 
-def one_leaf(phased: bool, capacity: int = 64) -> Scenario:
+def one_leaf(single_copy: bool, capacity: int = 64) -> Scenario:
     """Nothing but one leaf and its neighbour, every cycle."""
-    scenario = Scenario(capacity, 18, phased=phased, seed=5)
+    scenario = Scenario(capacity, 18, single_copy=single_copy, seed=5)
     for leaf in (0, capacity // 2 - 1, capacity - 2):
         for _ in range(40):
             scenario.update(leaf, scenario.rng.getrandbits(18))
@@ -174,15 +180,15 @@ def one_leaf(phased: bool, capacity: int = 64) -> Scenario:
     return scenario
 
 
-@pytest.mark.parametrize("phased", [False, True])
+@pytest.mark.parametrize("single_copy", [False, True])
 @pytest.mark.parametrize("arity", ARITIES)
-def test_back_to_back_on_one_leaf(arity, phased):
-    check(one_leaf(phased), arity=arity)
+def test_back_to_back_on_one_leaf(arity, single_copy):
+    check(one_leaf(single_copy), arity=arity)
 
 
-def one_hot(phased: bool, capacity: int = 64) -> Scenario:
+def one_hot(single_copy: bool, capacity: int = 64) -> Scenario:
     """Empty, one leaf, empty again; wherever the leaf is, all draws find it."""
-    scenario = Scenario(capacity, 18, phased=phased)
+    scenario = Scenario(capacity, 18, single_copy=single_copy)
     for leaf in (0, 1, capacity // 2 - 1, capacity // 2, capacity - 1):
         for fraction in (0, LAST_FRACTION // 2, LAST_FRACTION):
             scenario.draw(fraction)
@@ -196,15 +202,15 @@ def one_hot(phased: bool, capacity: int = 64) -> Scenario:
     return scenario
 
 
-@pytest.mark.parametrize("phased", [False, True])
+@pytest.mark.parametrize("single_copy", [False, True])
 @pytest.mark.parametrize("arity", ARITIES)
-def test_empty_and_one_hot(arity, phased):
-    check(one_hot(phased), arity=arity)
+def test_empty_and_one_hot(arity, single_copy):
+    check(one_hot(single_copy), arity=arity)
 
 
-def full(phased: bool, capacity: int = 64, priority_bits: int = 27) -> Scenario:
+def full(single_copy: bool, capacity: int = 64, priority_bits: int = 27) -> Scenario:
     """The largest total there can be, and a draw on both sides of each border in it."""
-    scenario = Scenario(capacity, priority_bits, phased=phased)
+    scenario = Scenario(capacity, priority_bits, single_copy=single_copy)
     top = (1 << priority_bits) - 1
     for leaf in range(capacity):
         scenario.update(leaf, top)
@@ -217,17 +223,17 @@ def full(phased: bool, capacity: int = 64, priority_bits: int = 27) -> Scenario:
     return scenario
 
 
-@pytest.mark.parametrize("phased", [False, True])
+@pytest.mark.parametrize("single_copy", [False, True])
 @pytest.mark.parametrize("arity,priority_bits", [(2, 1), (4, 36), (8, 18), (16, 27)])
-def test_saturated(arity, priority_bits, phased):
-    check(full(phased, priority_bits=priority_bits), arity=arity)
+def test_saturated(arity, priority_bits, single_copy):
+    check(full(single_copy, priority_bits=priority_bits), arity=arity)
 
 
-@pytest.mark.parametrize("phased,latency,drain", [(False, 20, 1), (True, 22, 18)])
-def test_latency_by_hand(phased, latency, drain):
+@pytest.mark.parametrize("single_copy,latency,drain", [(False, 20, 1), (True, 22, 18)])
+def test_latency_by_hand(single_copy, latency, drain):
     """2^20 leaves, five levels: two to look up, the total, four pieces of a product, the root, three times three, the
     leaves' five."""
-    dut = SumTree(capacity=1 << 20, phased=phased)
+    dut = SumTree(capacity=1 << 20, single_copy=single_copy)
     assert (dut.fanouts, dut.latency, dut.drain) == ([16] * 5, latency, drain)
 
 
@@ -255,17 +261,17 @@ def test_parameters_wrong(parameters, message):
     assert str(raised.value) == message
 
 
-def restart(scenario_of, tree=SumTree, *, phased: bool = False) -> None:
+def restart(scenario_of, tree=SumTree, *, single_copy: bool = False) -> None:
     """Stops in the middle of a scenario by a reset, then begins another: nothing of the first is left, in no memory and
     not in the pipe."""
-    dut, restarts = tree(capacity=64, priority_bits=18, arity=4, phased=phased), Signal()
+    dut, restarts = tree(capacity=64, priority_bits=18, arity=4, single_copy=single_copy), Signal()
     top = Module()
     top.submodules.tree = ResetInserter(restarts)(dut)
     simulator = Simulator(top)
     simulator.add_clock(1e-8)
 
     async def play(ctx):
-        for scenario, whole in ((full(phased, 64, 18), False), (scenario_of(phased), True)):
+        for scenario, whole in ((full(single_copy, 64, 18), False), (scenario_of(single_copy), True)):
             items = [pack(dut.operations.payload.shape(), item) for item in scenario.items]
             for _ in range(16):
                 assert not ctx.get(dut.operations.ready | dut.found.valid)
@@ -292,21 +298,23 @@ def restart(scenario_of, tree=SumTree, *, phased: bool = False) -> None:
     simulator.run()
 
 
-@pytest.mark.parametrize("phased", [False, True])
-def test_a_reset_wipes_all(phased):
-    restart(one_hot, phased=phased)
-    restart(one_leaf, phased=phased)
+@pytest.mark.parametrize("single_copy", [False, True])
+def test_a_reset_wipes_all(single_copy):
+    restart(one_hot, single_copy=single_copy)
+    restart(one_leaf, single_copy=single_copy)
 
 
 SCENARIOS = [
     *(
-        lambda tree, phased=phased: check(mixed(1 << 9, 18, phased=phased, count=250), tree=tree, arity=4)
-        for phased in (False, True)
+        lambda tree, single_copy=single_copy: check(
+            mixed(1 << 9, 18, single_copy=single_copy, count=250), tree=tree, arity=4
+        )
+        for single_copy in (False, True)
     ),
-    lambda tree: check(mixed(1 << 9, 18, phased=True, count=200), tree=tree, arity=4, stalls=0.5),
+    lambda tree: check(mixed(1 << 9, 18, single_copy=True, count=200), tree=tree, arity=4, stalls=0.5),
     *(lambda tree, make=make: check(make(False), tree=tree, arity=4) for make in (one_leaf, one_hot, full)),
     lambda tree: restart(one_leaf, tree),
-    lambda tree: restart(one_leaf, tree, phased=True),
+    lambda tree: restart(one_leaf, tree, single_copy=True),
 ]
 MUTANTS = [
     # forwarding between the stages of a level

@@ -21,22 +21,22 @@ def mixed(tree: CompiledTree, count: int, *, seed: int = 0) -> None:
         played = tree.play(operations)
         assert len(played.found) == len(expected) and np.array_equal(played.found, expected)
         assert np.array_equal(played.came, played.taken + tree.tree.latency)
-        assert tree.tree.phased or np.array_equal(played.taken, np.arange(len(expected)) + played.taken[0])
+        assert tree.tree.single_copy or np.array_equal(played.taken, np.arange(len(expected)) + played.taken[0])
         found = played.found[played.found["is_sample"]]
         draws, empty = draws + len(found), empty + int(np.count_nonzero(found["empty"]))
         assert np.count_nonzero((found["priority"] == 0) & ~found["empty"]) == 0
     assert draws > 0.4 * count and empty < 100
 
 
-@pytest.mark.parametrize("phased,count", [(False, 100_000), (True, 100_000)])
-def test_draws_and_sums_are_the_models(phased, count):
-    mixed(CompiledTree(capacity=LEAVES, priority_bits=BITS, phased=phased), count)
+@pytest.mark.parametrize("single_copy,count", [(False, 100_000), (True, 100_000)])
+def test_draws_and_sums_are_the_models(single_copy, count):
+    mixed(CompiledTree(capacity=LEAVES, priority_bits=BITS, single_copy=single_copy), count)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("phased,count", [(False, 10_000_000), (True, 2_000_000)])
-def test_draws_and_sums_are_the_models_at_length(phased, count):
-    mixed(CompiledTree(capacity=LEAVES, priority_bits=BITS, phased=phased), count, seed=1)
+@pytest.mark.parametrize("single_copy,count", [(False, 10_000_000), (True, 2_000_000)])
+def test_draws_and_sums_are_the_models_at_length(single_copy, count):
+    mixed(CompiledTree(capacity=LEAVES, priority_bits=BITS, single_copy=single_copy), count, seed=1)
 
 
 @pytest.mark.mutant
@@ -117,10 +117,10 @@ def test_the_distribution_test_notices_a_bias():
     assert chi_square(counts, np.full(4096, 1_000_000 / 4096))[0] > quantile(4095, 3.0902)
 
 
-@pytest.mark.parametrize("phased,cycles,rate", [(False, 1044, 1.0), (True, 1063, 2 / 19)])
-def test_what_the_bench_measures(phased, cycles, rate):
-    assert step_cycles(capacity=LEAVES, phased=phased) == cycles <= 1064
-    assert ops_per_cycle(2_000, capacity=LEAVES, phased=phased) == pytest.approx(rate, rel=0.01)
+@pytest.mark.parametrize("single_copy,cycles,rate", [(False, 1044, 1.0), (True, 1063, 2 / 19)])
+def test_what_the_bench_measures(single_copy, cycles, rate):
+    assert step_cycles(capacity=LEAVES, single_copy=single_copy) == cycles <= 1064
+    assert ops_per_cycle(2_000, capacity=LEAVES, single_copy=single_copy) == pytest.approx(rate, rel=0.01)
 
 
 def test_the_bench_measures_nothing_that_is_wrong(monkeypatch):

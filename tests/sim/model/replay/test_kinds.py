@@ -5,7 +5,7 @@ import pytest
 
 from iswitch.config import Config, Replay
 from iswitch.wire import Type
-from iswitch.wire.replay import SESSION_SILENT_US, UNIT_BYTES, Fate, Kind
+from iswitch.wire.replay import SESSION_SILENT_US, UNIT_BYTES, Kind, ReplayOutcome
 from sim.bench.replay_bench import ReplayBench, fields
 from sim.bench.replay_client import ReplayClient, parse_frame
 
@@ -13,10 +13,10 @@ REPLAY = Replay(
     tables=2,
     capacity=16,
     priority_bits=20,
-    times_bits=2,
+    sample_count_bits=2,
     sessions=3,
-    kept=2,
-    draws=512,
+    cached_answers=2,
+    samples_per_request=512,
     record_bytes=64,
     log_bytes=4096,
 )
@@ -60,9 +60,9 @@ def test_a_body_is_as_long_as_kind_and_count_say(bench, kind):
     client = bench.client()
 
     def length_fault(count: int, size: int) -> bool:
-        before = bench.switch.service.fates[Fate.LENGTH]
+        before = bench.switch.service.outcomes[ReplayOutcome.LENGTH]
         bench.send(client, client.request(kind, bytes(size), count=count, seq=5))
-        return bench.switch.service.fates[Fate.LENGTH] > before
+        return bench.switch.service.outcomes[ReplayOutcome.LENGTH] > before
 
     for count, size in LENGTHS[kind]:
         assert not length_fault(count, size)
@@ -82,28 +82,28 @@ def test_as_many_items_as_fit(record_bytes, items, records):
     )
     client = bench.client()
     made = [(k + 1, bytes([k]) * record_bytes) for k in range(items + 1)]
-    assert bench.one(client, client.add(0, made)).reason == Fate.LENGTH
+    assert bench.one(client, client.add(0, made)).outcome == ReplayOutcome.LENGTH
     assert fields(bench.one(client, client.add(0, made[:items])), "done", "adds") == (items, items)
     data = bench.one(client, client.fetch([32 + k % items for k in range(records)]))
     assert data.payload == b"".join(made[k % items][1] for k in range(records)) and not int(data.header["ticket"])
     bench.now_us += 100
-    assert bench.one(client, client.fetch([32] * (records + 1))).reason == Fate.LENGTH
+    assert bench.one(client, client.fetch([32] * (records + 1))).outcome == ReplayOutcome.LENGTH
 
 
 def test_the_first_check_that_fails_says_what_becomes_of_it(bench):
     client = bench.client()
     cases = [
-        ({"kind": 200, "table": 9, "count": 9, "token": 0}, Fate.KIND),
-        ({"table": 2, "count": 9, "token": 0}, Fate.TABLE),
-        ({"count": 9, "token": 0}, Fate.LENGTH),
-        ({"token": 0}, Fate.SESSION),
-        ({"session": 1}, Fate.SESSION),
-        ({"session": 255}, Fate.SESSION),
+        ({"kind": 200, "table": 9, "count": 9, "token": 0}, ReplayOutcome.KIND),
+        ({"table": 2, "count": 9, "token": 0}, ReplayOutcome.TABLE),
+        ({"count": 9, "token": 0}, ReplayOutcome.LENGTH),
+        ({"token": 0}, ReplayOutcome.SESSION),
+        ({"session": 1}, ReplayOutcome.SESSION),
+        ({"session": 255}, ReplayOutcome.SESSION),
     ]
-    for wrong, fate in cases:
+    for wrong, outcome in cases:
         bench.now_us += 100
         answer = bench.one(client, client.request(**({"kind": Kind.SKIP} | wrong)))
-        assert answer.reason == fate
+        assert answer.outcome == outcome
         assert [int(answer.header[name]) for name in wrong if name != "count"] == [
             value for name, value in wrong.items() if name != "count"
         ]
@@ -116,13 +116,16 @@ def test_numbers_are_serial(bench):
     bench.switch.service.sessions = [session._replace(next=2**32 - 4) for session in bench.switch.service.sessions]
     client = bench.client()
     for seq in (2**32 - 2, 2**32 - 1, 0, 1):
-        assert bench.one(client, client.add((seq - 3) % 2**32, ones(1))).reason == Fate.OLD
-        assert bench.one(client, client.add((seq + 1) % 2**32, ones(1))).reason == Fate.AHEAD
-        assert fields(bench.one(client, client.add(seq, ones(1))), "reason", "next") == (Fate.DONE, (seq + 1) % 2**32)
+        assert bench.one(client, client.add((seq - 3) % 2**32, ones(1))).outcome == ReplayOutcome.OLD
+        assert bench.one(client, client.add((seq + 1) % 2**32, ones(1))).outcome == ReplayOutcome.AHEAD
+        assert fields(bench.one(client, client.add(seq, ones(1))), "outcome", "next") == (
+            ReplayOutcome.DONE,
+            (seq + 1) % 2**32,
+        )
     half = 2 + 2**31
-    assert bench.one(client, client.add(half, ones(1))).reason == Fate.OLD
-    assert bench.one(client, client.add(half - 1, ones(1))).reason == Fate.AHEAD
-    assert bench.fates() == {"DONE": 5, "OLD": 5, "AHEAD": 5}
+    assert bench.one(client, client.add(half, ones(1))).outcome == ReplayOutcome.OLD
+    assert bench.one(client, client.add(half - 1, ones(1))).outcome == ReplayOutcome.AHEAD
+    assert bench.outcomes() == {"DONE": 5, "OLD": 5, "AHEAD": 5}
 
 
 def test_a_skip_is_answered_with_what_was_executed(bench):
@@ -131,32 +134,35 @@ def test_a_skip_is_answered_with_what_was_executed(bench):
     first = bench.one(client, client.sample(1, 4, 9, table=0))
     again = bench.one(client, client.skip(1, table=1))
     assert again.rows == first.rows and again.header["kind"] == Kind.SAMPLE and again.header["table"] == 0
-    assert bench.one(client, client.sample(2, 4, 9, items=4)).reason == Fate.ITEMS
+    assert bench.one(client, client.sample(2, 4, 9, items=4)).outcome == ReplayOutcome.ITEMS
     skipped = bench.one(client, client.skip(2))
-    assert skipped.header["kind"] == Kind.SKIP and fields(skipped, "reason", "next", "draws", "ticket") == (
-        Fate.DONE,
+    assert skipped.header["kind"] == Kind.SKIP and fields(skipped, "outcome", "next", "sampled", "ticket") == (
+        ReplayOutcome.DONE,
         3,
         4,
         3,
     )
     late = bench.one(client, client.sample(2, 4, 9))
     assert late.header["kind"] == Kind.SKIP and late.rows == []
-    assert bench.fates() == {"DONE": 4, "ITEMS": 1, "REPEATED": 2}
+    assert bench.outcomes() == {"DONE": 4, "ITEMS": 1, "REPEATED": 2}
 
 
 def test_close_frees_the_session_and_its_numbers_continue(bench):
     client = bench.client()
     bench.one(client, client.write(0, 0, RECORD))
     answer = bench.one(client, client.close(1))
-    assert fields(answer, "reason", "next", "nonce", "written") == (Fate.DONE, 2, client.nonce, 1)
-    assert bench.one(client, client.close(1)).reason == Fate.SESSION
+    assert fields(answer, "outcome", "next", "nonce", "written") == (ReplayOutcome.DONE, 2, client.nonce, 1)
+    assert bench.one(client, client.close(1)).outcome == ReplayOutcome.SESSION
     other = ReplayClient(1)
     for _ in range(2):
         other.opened(answer := bench.one(other, other.open()))
-        assert fields(answer, "next", "written", "oldest", "nonce") == (2 + REPLAY.kept, 1, 0, other.nonce)
-    for seq in range(2 + REPLAY.kept):
-        assert fields(bench.one(other, other.skip(seq)), "reason", "next") == (Fate.OLD, 2 + REPLAY.kept)
-    assert bench.one(other, other.skip(2 + REPLAY.kept)).reason == Fate.DONE
+        assert fields(answer, "next", "written", "oldest", "nonce") == (2 + REPLAY.cached_answers, 1, 0, other.nonce)
+    for seq in range(2 + REPLAY.cached_answers):
+        assert fields(bench.one(other, other.skip(seq)), "outcome", "next") == (
+            ReplayOutcome.OLD,
+            2 + REPLAY.cached_answers,
+        )
+    assert bench.one(other, other.skip(2 + REPLAY.cached_answers)).outcome == ReplayOutcome.DONE
 
 
 def test_a_client_that_gets_its_session_back_is_told_what_is_old(bench):
@@ -170,28 +176,28 @@ def test_a_client_that_gets_its_session_back_is_told_what_is_old(bench):
     bench.one(other, other.close(2))
     assert fields(bench.one(client, client.open()), "next") == (5,)
     for seq in (0, 1):
-        assert bench.one(client, client.add(seq, ones(1))).reason == Fate.OLD
-    assert bench.fates()["OLD"] == 2 and not bench.switch.service.tables[0].adds
+        assert bench.one(client, client.add(seq, ones(1))).outcome == ReplayOutcome.OLD
+    assert bench.outcomes()["OLD"] == 2 and not bench.switch.service.tables[0].adds
 
 
 def test_a_new_client_gets_the_lowest_free_session_then_the_lowest_silent_one(bench):
     clients = [bench.client(k) for k in range(3)]
     newcomer = ReplayClient(3)
     bench.now_us = SESSION_SILENT_US - 1
-    assert bench.one(newcomer, newcomer.open()).reason == Fate.FULL
+    assert bench.one(newcomer, newcomer.open()).outcome == ReplayOutcome.FULL
     bench.one(clients[0], clients[0].look())
     bench.now_us += 1
     newcomer.opened(bench.one(newcomer, newcomer.open()))
     assert newcomer.session == 1
     bench.now_us += 100
-    assert bench.one(clients[1], clients[1].look()).reason == Fate.SESSION
+    assert bench.one(clients[1], clients[1].look()).outcome == ReplayOutcome.SESSION
     bench.one(clients[0], clients[0].close(0))
     clients[1].opened(bench.one(clients[1], clients[1].open()))
     assert clients[1].session == 0
     bench.one(clients[2], clients[2].open())
     bench.now_us += 100
-    assert bench.one(clients[0], clients[0].open()).reason == Fate.FULL
-    assert bench.fates() == {"DONE": 8, "FULL": 2, "SESSION": 1}
+    assert bench.one(clients[0], clients[0].open()).outcome == ReplayOutcome.FULL
+    assert bench.outcomes() == {"DONE": 8, "FULL": 2, "SESSION": 1}
 
 
 # Waiting
@@ -199,20 +205,33 @@ def test_a_new_client_gets_the_lowest_free_session_then_the_lowest_silent_one(be
 
 def test_requests_wait_for_their_ticket(bench):
     client, other = bench.client(0), bench.client(1)
-    assert bench.one(client, client.update(0, [(16, 3)], ticket=3)).reason == Fate.TICKET
-    assert fields(bench.one(other, other.add(0, ones(2), ticket=2)), "reason", "next", "ticket", "done") == (
-        Fate.TICKET,
+    assert bench.one(client, client.update(0, [(16, 3)], ticket=3)).outcome == ReplayOutcome.TICKET
+    assert fields(bench.one(other, other.add(0, ones(2), ticket=2)), "outcome", "next", "ticket", "done") == (
+        ReplayOutcome.TICKET,
         0,
         1,
         0,
     )
-    assert bench.one(other, other.add(0, ones(2), ticket=1)).reason == Fate.DONE
-    assert bench.one(other, other.sample(1, 3, 1, ticket=2)).reason == Fate.DONE
-    assert fields(bench.one(client, client.update(0, [(16, 3)], ticket=3)), "reason", "ticket") == (Fate.DONE, 4)
-    assert fields(bench.one(client, client.limit(1, header={"ticket": 4})), "reason", "ticket") == (Fate.DONE, 5)
-    assert fields(bench.one(client, client.limit(2, header={"ticket": 4})), "reason") == (Fate.TICKET,)
-    assert fields(bench.one(client, client.limit(2, times=4)), "reason", "ticket", "next") == (Fate.RANGE, 5, 3)
-    assert fields(bench.one(client, client.write(3, 0, RECORD, ticket=77)), "reason", "ticket") == (Fate.DONE, 5)
+    assert bench.one(other, other.add(0, ones(2), ticket=1)).outcome == ReplayOutcome.DONE
+    assert bench.one(other, other.sample(1, 3, 1, ticket=2)).outcome == ReplayOutcome.DONE
+    assert fields(bench.one(client, client.update(0, [(16, 3)], ticket=3)), "outcome", "ticket") == (
+        ReplayOutcome.DONE,
+        4,
+    )
+    assert fields(bench.one(client, client.limit(1, header={"ticket": 4})), "outcome", "ticket") == (
+        ReplayOutcome.DONE,
+        5,
+    )
+    assert fields(bench.one(client, client.limit(2, header={"ticket": 4})), "outcome") == (ReplayOutcome.TICKET,)
+    assert fields(bench.one(client, client.limit(2, times=4)), "outcome", "ticket", "next") == (
+        ReplayOutcome.RANGE,
+        5,
+        3,
+    )
+    assert fields(bench.one(client, client.write(3, 0, RECORD, ticket=77)), "outcome", "ticket") == (
+        ReplayOutcome.DONE,
+        5,
+    )
     assert fields(bench.one(client, client.look(table=1)), "ticket") == (1,)
 
 
@@ -224,15 +243,18 @@ def test_tickets_wrap_without_zero(bench):
 
 def test_a_sample_waits_for_items_that_were_ever_added_and_for_those_that_are_there(bench):
     client = bench.client()
-    assert bench.one(client, client.sample(0, 1, 0)).reason == Fate.EMPTY
-    assert bench.one(client, client.sample(0, 1, 0, items=1)).reason == Fate.ITEMS
+    assert bench.one(client, client.sample(0, 1, 0)).outcome == ReplayOutcome.EMPTY
+    assert bench.one(client, client.sample(0, 1, 0, items=1)).outcome == ReplayOutcome.ITEMS
     bench.one(client, client.limit(0, size=16))
     for seq, there in enumerate((10, 15), 1):
         bench.one(client, client.add(seq, [(0, RECORD)] * (10 if seq == 1 else 5)))
-        assert fields(bench.one(client, client.sample(seq + 1, 1, 0)), "reason", "filled") == (Fate.ITEMS, there)
+        assert fields(bench.one(client, client.sample(seq + 1, 1, 0)), "outcome", "filled") == (
+            ReplayOutcome.ITEMS,
+            there,
+        )
     bench.one(client, client.add(3, [(0, RECORD)] * 5))
-    assert bench.one(client, client.sample(4, 1, 0, items=21)).reason == Fate.ITEMS
-    assert bench.one(client, client.sample(4, 1, 0, items=20)).reason == Fate.EMPTY
+    assert bench.one(client, client.sample(4, 1, 0, items=21)).outcome == ReplayOutcome.ITEMS
+    assert bench.one(client, client.sample(4, 1, 0, items=20)).outcome == ReplayOutcome.EMPTY
     bench.one(client, client.update(4, [(31, 7)]))
     assert bench.one(client, client.sample(5, 2, 0, items=20)).rows == [(31, 7)] * 2
 
@@ -242,14 +264,17 @@ def test_a_sample_that_asks_for_no_items_never_waits_for_them(bench):
     bench.one(client, client.add(0, ones(3)))
     for seq, adds in enumerate((2**31 - 1, 2**31, 2**32 - 1, 2**32), 1):
         bench.switch.service.tables[0].adds = adds
-        assert bench.one(client, client.sample(seq, 1, 0)).reason == Fate.DONE
+        assert bench.one(client, client.sample(seq, 1, 0)).outcome == ReplayOutcome.DONE
 
 
 def test_after_2_to_the_32_adds_any_number_was_ever_added(bench):
     client = bench.client()
     bench.one(client, client.add(0, ones(3)))
     bench.switch.service.tables[0].adds += 2**32
-    assert fields(bench.one(client, client.sample(1, 1, 0, items=2**32 - 1)), "reason", "adds") == (Fate.DONE, 3)
+    assert fields(bench.one(client, client.sample(1, 1, 0, items=2**32 - 1)), "outcome", "adds") == (
+        ReplayOutcome.DONE,
+        3,
+    )
 
 
 def test_credit_keeps_samples_and_items_in_their_ratio(bench):
@@ -257,7 +282,7 @@ def test_credit_keeps_samples_and_items_in_their_ratio(bench):
     client = bench.client()
     bench.one(client, client.limit(0, size=4, ratio=5 << 15, behind=3, ahead=12))
     seq = 1
-    for frame, fate, credit in [
+    for frame, outcome, credit in [
         ("add", 3, 0),
         ("sample", 1, None),
         ("add", 2, 0),
@@ -270,12 +295,18 @@ def test_credit_keeps_samples_and_items_in_their_ratio(bench):
         ("sample", 16, None),
         ("sample", 15, -3),
     ]:
-        count, done = fate, credit is not None
+        count, done = outcome, credit is not None
         answer = bench.one(client, client.add(seq, ones(count)) if frame == "add" else client.sample(seq, count, 1))
-        assert answer.reason == (Fate.DONE if done else Fate.ITEMS if seq == 2 and frame == "sample" else Fate.RATE)
+        assert answer.outcome == (
+            ReplayOutcome.DONE
+            if done
+            else ReplayOutcome.ITEMS
+            if seq == 2 and frame == "sample"
+            else ReplayOutcome.RATE
+        )
         assert credit is None or bench.switch.service.tables[0].credit == credit << 16
         seq += done
-    assert bench.one(client, client.limit(seq, size=4, ratio=5 << 15, behind=3, ahead=12)).reason == Fate.DONE
+    assert bench.one(client, client.limit(seq, size=4, ratio=5 << 15, behind=3, ahead=12)).outcome == ReplayOutcome.DONE
     assert bench.switch.service.tables[0].credit == 0
 
 
@@ -293,7 +324,7 @@ def test_an_item_sampled_often_enough_is_sampled_no_more(bench):
         0,
         0,
     )  # an update does not wake it
-    assert bench.one(client, client.sample(4, 1, 1)).reason == Fate.EMPTY
+    assert bench.one(client, client.sample(4, 1, 1)).outcome == ReplayOutcome.EMPTY
     assert fields(bench.one(client, client.add(4, ones(16))), "total") == (16,)
     assert bench.switch.service.tables[0].times == [0] * 16
 
@@ -313,10 +344,10 @@ def test_parameters_are_found_where_they_were_published(bench):
     truth = np.random.default_rng(5).bytes(10 * UNIT_BYTES)
     bench.one(learner, learner.write(0, 0, truth))
     assert fields(bench.one(actor, actor.look()), "version") == (0,)
-    for seq, (start, units, version, fate) in enumerate(
-        [(0, 11, 1, Fate.RANGE), (3, 7, 2, Fate.DONE), (11, 0, 3, Fate.RANGE)], 1
+    for seq, (start, units, version, outcome) in enumerate(
+        [(0, 11, 1, ReplayOutcome.RANGE), (3, 7, 2, ReplayOutcome.DONE), (11, 0, 3, ReplayOutcome.RANGE)], 1
     ):
-        assert bench.one(learner, learner.publish(seq, start, units, version)).reason == fate
+        assert bench.one(learner, learner.publish(seq, start, units, version)).outcome == outcome
     look = bench.one(actor, actor.look())
     assert fields(look, "publisher", "version", "start", "units") == (0, 2, 3, 7)
     assert bench.one(actor, actor.load(3, 7, log=0)).payload == truth[3 * UNIT_BYTES :]
@@ -348,17 +379,15 @@ def test_a_shout_goes_to_all_other_clients_where_they_opened(bench):
             0,
         ]
     answer = parse_frame(sent[2][1])
-    assert answer.reason == Fate.DONE and [int(answer.header[name]) for name in ("seq", "token", "count")] == [
-        9,
-        learner.token,
-        0,
-    ]
+    assert answer.outcome == ReplayOutcome.DONE and [
+        int(answer.header[name]) for name in ("seq", "token", "count")
+    ] == [9, learner.token, 0]
     bench.one(actors[0], actors[0].close(0))
     assert [port for port, _ in bench.send(learner, learner.shout(0, 1))] == [2, 0]
     for frame in (learner.shout(3, 2), learner.load(0, 1, log=1, kind=Kind.SHOUT)):
         gone = bench.one(learner, frame)
         assert (gone.type, int(gone.header["count"]), int(gone.header["ticket"])) == (Type.DATA, 0, 1)
-    assert bench.fates()["OVERWRITTEN"] == 2
+    assert bench.outcomes()["OVERWRITTEN"] == 2
 
 
 def test_a_list_wraps_and_shows_slots_that_were_never_filled(bench):

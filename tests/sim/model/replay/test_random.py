@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iswitch.config import Config, Replay
-from iswitch.wire.replay import UNIT_BYTES, WAITS, Fate, Kind
+from iswitch.wire.replay import UNIT_BYTES, WAITS, Kind, ReplayOutcome
 from sim.bench.replay_bench import ReplayBench, fields
 from sim.bench.replay_client import ParsedFrame, ReplayClient
 from sim.bench.replay_oracle import Op, Oracle
 from sim.model.replay import service as service_of
 from sim.model.replay import table as table_of
-from sim.model.replay.draws import stride
+from sim.model.replay.fractions import stride
 from sim.model.replay.log import write_fault
 from sim.model.replay.table import Table
 
@@ -25,10 +25,10 @@ REPLAY = Replay(
     tables=2,
     capacity=16,
     priority_bits=20,
-    times_bits=3,
+    sample_count_bits=3,
     sessions=3,
-    kept=4,
-    draws=512,
+    cached_answers=4,
+    samples_per_request=512,
     record_bytes=128,
     log_bytes=4096,
 )
@@ -36,8 +36,8 @@ LIMITLESS = {"size": 0, "ratio": 0, "behind": 0, "ahead": 0, "times": 0}
 
 
 class Actor:
-    """A client that keeps the rules: at most `kept` under way, what is not answered again, SKIP for what waits too
-    long."""
+    """A client that keeps the rules: at most `cached_answers` under way, what is not answered again, SKIP for what
+    waits too long."""
 
     def __init__(
         self, bench: ReplayBench, oracle: Oracle, rng: random.Random, nonces: Iterator[int], index: int
@@ -63,7 +63,10 @@ class Actor:
 
     def begin(self) -> None:
         """Another request, if there may be one more."""
-        if len(self.waiting) < REPLAY.kept and self.seq < min(self.waiting, default=self.seq) + REPLAY.kept:
+        if (
+            len(self.waiting) < REPLAY.cached_answers
+            and self.seq < min(self.waiting, default=self.seq) + REPLAY.cached_answers
+        ):
             self.waiting[self.seq] = self.op(
                 self.rng.choice(
                     [Kind.ADD] * 3
@@ -138,11 +141,11 @@ class Actor:
         return build(seq, **op.about, **header)
 
     def answered(self, seq: int, answer: ParsedFrame) -> None:
-        if answer.reason in WAITS:
+        if answer.outcome in WAITS:
             self.waited[seq] = self.waited.get(seq, 0) + 1
             if seq in self.waiting and self.waited[seq] > 2:
                 self.waiting[seq] = Op(Kind.SKIP)
-        elif answer.reason != Fate.AHEAD:
+        elif answer.outcome != ReplayOutcome.AHEAD:
             self.waiting.pop(seq, None)
 
 
@@ -157,7 +160,7 @@ class Run:
         )
         nonces = itertools.count(1)  # never the same one twice, as the protocol demands
         self.actors = [Actor(self.bench, self.oracle, self.rng, nonces, k) for k in range(3)]
-        self.kept: dict[tuple[int, int], list[ParsedFrame]] = {}
+        self.cached: dict[tuple[int, int], list[ParsedFrame]] = {}
 
     def step(self) -> None:
         rng, actor = self.rng, self.rng.choice(self.actors)
@@ -179,30 +182,38 @@ class Run:
             self.question(actor.client)
 
     def deliver(self, actor: Actor, seq: int, op: Op) -> None:
-        before = list(self.bench.switch.service.fates)
+        before = list(self.bench.switch.service.outcomes)
         session, answers = actor.client.session, self.bench.ask(actor.client, actor.frame(seq, op))
-        (fate,) = [Fate(k) for k, count in enumerate(self.bench.switch.service.fates) if count != before[k]]
+        (outcome,) = [
+            ReplayOutcome(k) for k, count in enumerate(self.bench.switch.service.outcomes) if count != before[k]
+        ]
         due = self.oracle.next[session]
         if seq < due:
-            assert fate == (Fate.REPEATED if seq >= max(due - REPLAY.kept, self.oracle.first[session]) else Fate.OLD)
-            if fate == Fate.REPEATED:
-                assert texts(answers) == texts(self.kept[session, seq])
+            assert outcome == (
+                ReplayOutcome.REPEATED
+                if seq >= max(due - REPLAY.cached_answers, self.oracle.first[session])
+                else ReplayOutcome.OLD
+            )
+            if outcome == ReplayOutcome.REPEATED:
+                assert texts(answers) == texts(self.cached[session, seq])
             else:
-                assert [fields(answer, "reason", "next", "done") for answer in answers] == [(Fate.OLD, due, 0)]
+                assert [fields(answer, "outcome", "next", "done") for answer in answers] == [
+                    (ReplayOutcome.OLD, due, 0)
+                ]
         elif seq > due:
-            assert fate == Fate.AHEAD and len(answers) == 1
+            assert outcome == ReplayOutcome.AHEAD and len(answers) == 1
         elif waits := self.oracle.waits(op):
-            assert fate == waits == answers[0].reason and len(answers) == 1
+            assert outcome == waits == answers[0].outcome and len(answers) == 1
         else:
             expected, rows = self.oracle.carry_out(session, op)
-            assert fate == expected["reason"]
+            assert outcome == expected["outcome"]
             for answer in answers:
                 assert {name: int(answer.status[name]) for name in expected} == expected
             assert (
                 len(answers) == max(1, -(-len(rows) // 160))
                 and [row for answer in answers for row in answer.rows] == rows
             )
-            self.kept[session, seq] = answers
+            self.cached[session, seq] = answers
         for answer in answers if self.rng.random() < 0.8 else []:
             actor.answered(seq, answer)
 
@@ -245,8 +256,14 @@ def test_the_outcome_is_that_of_a_sequential_execution(seed):
     for _ in range(12000):
         run.step()
     run.finish()
-    assert set(run.bench.fates()) >= {fate.name for fate in Fate} - {"SESSION", "FULL", "KIND", "TABLE", "LENGTH"}
-    assert run.bench.fates()["DONE"] > 2000
+    assert set(run.bench.outcomes()) >= {outcome.name for outcome in ReplayOutcome} - {
+        "SESSION",
+        "FULL",
+        "KIND",
+        "TABLE",
+        "LENGTH",
+    }
+    assert run.bench.outcomes()["DONE"] > 2000
 
 
 @settings(max_examples=20)
@@ -259,10 +276,10 @@ def test_the_outcome_of_a_short_conversation_is_that_of_a_sequential_execution(r
     run.finish()
 
 
-def needs_no_credit(table: Table, count: int, items: int) -> Fate | None:
+def needs_no_credit(table: Table, count: int, items: int) -> ReplayOutcome | None:
     if table.adds < items or table.slots.filled < table.limits.size:
-        return Fate.ITEMS
-    return None if table.total else Fate.EMPTY
+        return ReplayOutcome.ITEMS
+    return None if table.total else ReplayOutcome.EMPTY
 
 
 MUTANTS = {

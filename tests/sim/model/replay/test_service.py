@@ -4,20 +4,20 @@ import numpy as np
 
 from iswitch.config import Config, Replay
 from iswitch.wire import NOTICE_INTERVAL_US, Action, Outcome, Register, Stat, Type
-from iswitch.wire.replay import Fate, Kind, ReplayRegister
+from iswitch.wire.replay import Kind, ReplayOutcome, ReplayRegister
 from sim.bench.replay_bench import ReplayBench, fields
 from sim.bench.replay_client import ReplayClient
 from sim.frames.client import Client, parse
-from sim.model.replay import draws
+from sim.model.replay import fractions
 
 REPLAY = Replay(
     tables=2,
     capacity=16,
     priority_bits=20,
-    times_bits=2,
+    sample_count_bits=2,
     sessions=3,
-    kept=2,
-    draws=512,
+    cached_answers=2,
+    samples_per_request=512,
     record_bytes=64,
     log_bytes=4096,
 )
@@ -43,7 +43,7 @@ def test_open_gives_the_lowest_free_session():
     first, second = bench.client(0), bench.client(1)
     assert (first.session, second.session) == (0, 1)
     again = bench.one(first, first.open(seq=77, session=9, token=5))
-    assert again.reason == Fate.DONE and fields(again, "nonce", "next") == (first.nonce, 0)
+    assert again.outcome == ReplayOutcome.DONE and fields(again, "nonce", "next") == (first.nonce, 0)
     assert [int(again.header[name]) for name in ("kind", "session", "seq", "token", "count")] == [
         Kind.OPEN,
         0,
@@ -51,7 +51,7 @@ def test_open_gives_the_lowest_free_session():
         5,
         0,
     ]
-    assert bench.fates() == {"DONE": 3}
+    assert bench.outcomes() == {"DONE": 3}
     assert bench.switch.outcomes[Outcome.REPLAY] == 3
 
 
@@ -82,7 +82,7 @@ def test_items_are_numbered_from_the_capacity_and_keep_their_records():
     data = bench.one(client, client.fetch([16, 17, 32, 33, 15, 0]))
     assert data.type == Type.DATA and int(data.header["ticket"]) == 0b111001 and int(data.header["count"]) == 6
     assert data.payload == bytes(64) + first[1][1] + second[13][1] + bytes(192)
-    assert bench.fates() == {"DONE": 3, "OVERWRITTEN": 1}
+    assert bench.outcomes() == {"DONE": 3, "OVERWRITTEN": 1}
 
 
 def test_samples_are_those_of_a_search_in_cumulative_sums():
@@ -91,18 +91,25 @@ def test_samples_are_those_of_a_search_in_cumulative_sums():
     priorities = [3, 0, 9, 1 << 19, 0, 12, 77]
     bench.one(client, client.add(0, items(priorities)))
     ends = np.cumsum(priorities)
-    for seq, (count, stride) in enumerate([(1, 0), (160, draws.stride(160)), (161, 0), (512, draws.stride(512))], 1):
+    for seq, (count, stride) in enumerate(
+        [(1, 0), (160, fractions.stride(160)), (161, 0), (512, fractions.stride(512))], 1
+    ):
         seed = int(RNG.integers(2**63)) << 64 | seq
         answers = bench.ask(client, client.sample(seq, count, seed, stride=stride))
         assert [int(answer.header["fragments"]) for answer in answers] == list(range(-(-count // 160)))
-        positions = [fraction * int(ends[-1]) >> 64 for fraction in draws.fractions(seed, count, stride)]
+        positions = [fraction * int(ends[-1]) >> 64 for fraction in fractions.fractions(seed, count, stride)]
         leaves = np.searchsorted(ends, positions, side="right")
         assert [row for answer in answers for row in answer.rows] == [
             (16 + leaf, priorities[leaf]) for leaf in leaves.tolist()
         ]
         for answer in answers:
-            assert fields(answer, "reason", "done", "total", "ticket") == (Fate.DONE, count, ends[-1], seq + 2)
-    assert fields(answers[0], "draws") == (1 + 160 + 161 + 512,)
+            assert fields(answer, "outcome", "done", "total", "ticket") == (
+                ReplayOutcome.DONE,
+                count,
+                ends[-1],
+                seq + 2,
+            )
+    assert fields(answers[0], "sampled") == (1 + 160 + 161 + 512,)
 
 
 def test_updates_of_overwritten_items_change_nothing():
@@ -130,7 +137,12 @@ def test_a_log_reads_as_it_was_written():
     truth = units(80)
     for seq, (start, count, oldest) in enumerate([(0, 22, 0), (22, 22, 0), (44, 20, 0), (64, 16, 16)]):
         answer = bench.one(client, client.write(seq, start, truth[64 * start : 64 * (start + count)], oldest))
-        assert fields(answer, "reason", "written", "oldest", "next") == (Fate.DONE, start + count, oldest, seq + 1)
+        assert fields(answer, "outcome", "written", "oldest", "next") == (
+            ReplayOutcome.DONE,
+            start + count,
+            oldest,
+            seq + 1,
+        )
     for start, count in [(16, 1), (60, 20), (58, 22), (79, 1)]:
         data = bench.one(other, other.load(start, count, log=0, seq=5))
         assert data.type == Type.DATA and data.payload == truth[64 * start : 64 * (start + count)]
@@ -143,23 +155,23 @@ def test_a_write_that_is_wrong_takes_its_number_and_changes_nothing():
     bench = Bench()
     client = bench.client()
     cases = [
-        (0, 10, 0, Fate.DONE),
-        (9, 1, 0, Fate.RANGE),
-        (11, 1, 0, Fate.RANGE),
-        (10, 22, 11, Fate.RANGE),
-        (10, 22, 4, Fate.DONE),
-        (32, 1, 3, Fate.RANGE),
-        (32, 22, 4, Fate.DONE),
-        (54, 15, 4, Fate.MEMORY),
-        (54, 14, 4, Fate.DONE),
-        (68, 22, 68, Fate.DONE),
+        (0, 10, 0, ReplayOutcome.DONE),
+        (9, 1, 0, ReplayOutcome.RANGE),
+        (11, 1, 0, ReplayOutcome.RANGE),
+        (10, 22, 11, ReplayOutcome.RANGE),
+        (10, 22, 4, ReplayOutcome.DONE),
+        (32, 1, 3, ReplayOutcome.RANGE),
+        (32, 22, 4, ReplayOutcome.DONE),
+        (54, 15, 4, ReplayOutcome.MEMORY),
+        (54, 14, 4, ReplayOutcome.DONE),
+        (68, 22, 68, ReplayOutcome.DONE),
     ]
-    for seq, (start, count, oldest, fate) in enumerate(cases):
+    for seq, (start, count, oldest, outcome) in enumerate(cases):
         before = bytes(bench.switch.service.memory.bytes)
         answer = bench.one(client, client.write(seq, start, units(count), oldest))
-        assert fields(answer, "reason", "next") == (fate, seq + 1)
-        assert fate == Fate.DONE or bytes(bench.switch.service.memory.bytes) == before
-    assert bench.fates() == {"DONE": 6, "RANGE": 4, "MEMORY": 1}
+        assert fields(answer, "outcome", "next") == (outcome, seq + 1)
+        assert outcome == ReplayOutcome.DONE or bytes(bench.switch.service.memory.bytes) == before
+    assert bench.outcomes() == {"DONE": 6, "RANGE": 4, "MEMORY": 1}
 
 
 def test_a_retransmission_gets_the_cached_answer():
@@ -172,29 +184,34 @@ def test_a_retransmission_gets_the_cached_answer():
     assert bench.ask(client, client.sample(2, 200, 1, fragments=0b10)) == answers[1][1:]
     assert bench.ask(client, client.sample(2, 200, 1, fragments=0b100)) == []
     old = bench.one(client, client.add(0, items([1, 2, 3])))
-    assert old.header["kind"] == Kind.ADD and fields(old, "reason", "next", "adds", "done") == (Fate.OLD, 3, 4, 0)
+    assert old.header["kind"] == Kind.ADD and fields(old, "outcome", "next", "adds", "done") == (
+        ReplayOutcome.OLD,
+        3,
+        4,
+        0,
+    )
     ahead = bench.one(client, client.add(4, items([1])))
-    assert ahead.reason == Fate.AHEAD and fields(ahead, "next", "adds", "done") == (3, 4, 0)
-    assert bench.fates() == {"DONE": 4, "REPEATED": 4, "OLD": 1, "AHEAD": 1}
+    assert ahead.outcome == ReplayOutcome.AHEAD and fields(ahead, "next", "adds", "done") == (3, 4, 0)
+    assert bench.outcomes() == {"DONE": 4, "REPEATED": 4, "OLD": 1, "AHEAD": 1}
 
 
 def test_faults_are_answered_once_in_an_interval_and_say_nothing_else():
     bench = Bench()
     client = bench.client()
     faults = [
-        (client.request(14), Fate.KIND),
-        (client.look(table=2), Fate.TABLE),
-        (client.look(count=1), Fate.LENGTH),
-        (client.look(token=1), Fate.SESSION),
+        (client.request(14), ReplayOutcome.KIND),
+        (client.look(table=2), ReplayOutcome.TABLE),
+        (client.look(count=1), ReplayOutcome.LENGTH),
+        (client.look(token=1), ReplayOutcome.SESSION),
     ]
-    for frame, fate in faults:
+    for frame, outcome in faults:
         bench.now_us += NOTICE_INTERVAL_US
         answer = bench.one(client, frame)
-        assert answer.reason == fate and not any(answer.status.tobytes()[1:])
+        assert answer.outcome == outcome and not any(answer.status.tobytes()[1:])
         assert bench.ask(client, frame) == []
         bench.now_us += NOTICE_INTERVAL_US - 1
         assert bench.ask(client, frame) == []
-    assert bench.fates() == {"DONE": 1} | {fate.name: 3 for _, fate in faults}
+    assert bench.outcomes() == {"DONE": 1} | {outcome.name: 3 for _, outcome in faults}
 
 
 def test_without_a_service_a_request_is_of_no_type():
@@ -216,8 +233,11 @@ def test_registers_say_what_the_service_is_and_what_became_of_requests():
     client = bench.client()
     bench.ask(client, client.close(3))
     assert registers(bench, Register.REPLAY) == [2, 16, 20, 3, 2, 512, 64, 4096]
-    assert registers(bench, Register.REPLAY + ReplayRegister.TIMES_BITS)[0] == bench.switch.service.config.times_bits
-    assert registers(bench, Register.REPLAY_FATES) == [1, 0, 1, 0, 0, 0, 0, 0]
+    assert (
+        registers(bench, Register.REPLAY + ReplayRegister.SAMPLE_COUNT_BITS)[0]
+        == bench.switch.service.config.sample_count_bits
+    )
+    assert registers(bench, Register.REPLAY_OUTCOMES) == [1, 0, 1, 0, 0, 0, 0, 0]
 
 
 def test_a_corrupt_request_is_not_executed():
@@ -229,6 +249,6 @@ def test_a_corrupt_request_is_not_executed():
     assert (
         bench.switch.outcomes[Outcome.UDP_CHECKSUM],
         bench.switch.outcomes[Outcome.LENGTH],
-        sum(bench.fates().values()),
+        sum(bench.outcomes().values()),
     ) == (1, 1, 0)
-    assert bench.one(client, client.open(checksum=False)).reason == Fate.DONE
+    assert bench.one(client, client.open(checksum=False)).outcome == ReplayOutcome.DONE

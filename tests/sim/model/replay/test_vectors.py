@@ -14,7 +14,16 @@ from sim.bench.replay_bench import ReplayBench
 from sim.bench.replay_client import ReplayClient
 
 VECTORS = Path(__file__).parents[3] / "vectors"
-REPLAY = Replay(tables=1, capacity=32, priority_bits=16, sessions=2, kept=2, draws=16, record_bytes=64, log_bytes=4096)
+REPLAY = Replay(
+    tables=1,
+    capacity=32,
+    priority_bits=16,
+    sessions=2,
+    cached_answers=2,
+    samples_per_request=16,
+    record_bytes=64,
+    log_bytes=4096,
+)
 REQUESTS = {
     "open": "opened",
     "write": "written",

@@ -5,7 +5,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from sim.model.replay.draws import fractions, random_numbers, stride
+from sim.model.replay.fractions import fractions, random_numbers, stride
 
 PUBLISHED = [
     393217,
