@@ -40,8 +40,10 @@ class Switch(wiring.Component):
         Core -> ReplyComposer ----+
 
     Store-and-forward at the entry, cut-through from there on. All ports share one pipeline, which takes one bus word
-    per cycle. Only a full memory stalls `rx`; a MAC that cannot wait sets `error` on the frame that it had to truncate.
-    Behind the gate only the aggregator stalls, for a bounded time: until the FIFO of sums has room. A full output queue
+    per cycle.
+
+    Only a full memory stalls `rx`. A MAC that cannot wait ends the frame that it had to truncate with `error` and
+    `count` 0. Behind the gate only the aggregator stalls, for a bounded time: until the FIFO of sums has room. A full output queue
     drops frames and counts them.
 
     Members
@@ -181,6 +183,7 @@ class Switch(wiring.Component):
                 output.bind.valid.eq(core.bind.valid),
                 output.bind.payload.eq(core.bind.payload),
                 events[PortCounter.RX_ERROR].eq(queue.stat_error),
+                events[PortCounter.RX_OVERFLOW].eq(queue.stat_overflow),
                 events[PortCounter.RX_RUNT].eq(queue.stat_runt),
                 events[PortCounter.RX_OVERSIZE].eq(queue.stat_oversize),
                 events[PortCounter.RX_FRAMES].eq(queue.stat_frame),
@@ -191,6 +194,7 @@ class Switch(wiring.Component):
             ]
         lost = (
             PortCounter.RX_ERROR,
+            PortCounter.RX_OVERFLOW,
             PortCounter.RX_RUNT,
             PortCounter.RX_OVERSIZE,
             PortCounter.TX_DROP_RESULT,

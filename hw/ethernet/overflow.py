@@ -14,10 +14,10 @@ OWED_MAX = 255
 class Overflow(wiring.Component):
     """From a stream that cannot stall to one that can. One word a cycle, 1 cycle later.
 
-    A frame with a word that finds no room ends there, with an error. A frame that begins before that end was sent is
-    lost, and reported by a single word with an error. So each input frame gives one `last`, in order, and each
-    incomplete one an `error`. The report takes two cycles without a word; a line's gap and preamble give enough of
-    them. OWED_MAX ends are kept.
+    A frame with a word that finds no room ends there, with `error` and `count` 0. A frame that begins before that end
+    was sent is lost, and reported by a single such word. So each input frame gives one `last`, in order, and each
+    incomplete one an `error`, which `count` tells from a bad FCS. The report takes two cycles without a word; a line's
+    gap and preamble give enough of them. OWED_MAX ends are kept.
     """
 
     def __init__(self, *, bus_bits: int):
@@ -45,7 +45,7 @@ class Overflow(wiring.Component):
         with m.If(room):
             m.d.sync += [self.o.valid.eq(self.i.valid & ~shut | owes), self.o.payload.eq(self.i.payload)]
             with m.If(owes):
-                m.d.sync += [self.o.payload.count.eq(1), self.o.payload.last.eq(1), self.o.payload.error.eq(1)]
+                m.d.sync += [self.o.payload.count.eq(0), self.o.payload.last.eq(1), self.o.payload.error.eq(1)]
         with m.If(self.i.valid):
             m.d.sync += [first.eq(self.i.payload.last), losing.eq(loses & ~self.i.payload.last)]
         m.d.sync += ended.eq(self.i.valid & self.i.payload.last & loses)

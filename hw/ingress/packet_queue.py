@@ -10,7 +10,7 @@ from hw.ingress.scanner import Scanner
 from hw.interface.headers import Scan
 from hw.stream.fifo import Fifo
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
-from hw.stream.packet import Packet, first_of, require_bus
+from hw.stream.packet import Packet, first_of, is_truncated, require_bus
 from hw.stream.skid_buffer import SkidBuffer
 
 __all__ = ["FRAME_BYTES_MIN", "PacketQueue"]
@@ -48,8 +48,8 @@ class PacketQueue(wiring.Component):
     -------
     busy : 1, out
         A frame is inside, or a part of one.
-    stat_frame, stat_error, stat_runt, stat_oversize : 1, out
-        A frame is committed, or dropped for a bad FCS or its length.
+    stat_frame, stat_error, stat_overflow, stat_runt, stat_oversize : 1, out
+        A frame is committed, or dropped: for a bad FCS, because the port had no room for it, or for its length.
     """
 
     def __init__(self, *, bus_bits: int, depth: int, frame_bytes_max: int, scans_depth: int = 32, uplinks: bool = True):
@@ -75,6 +75,7 @@ class PacketQueue(wiring.Component):
                 "busy": Out(1),
                 "stat_frame": Out(1),
                 "stat_error": Out(1),
+                "stat_overflow": Out(1),
                 "stat_runt": Out(1),
                 "stat_oversize": Out(1),
             }
@@ -127,10 +128,11 @@ class PacketQueue(wiring.Component):
                 m.d.sync += write.eq(following)
             with m.If(word.last):
                 m.d.comb += [
-                    self.stat_error.eq(word.error),
+                    self.stat_overflow.eq(is_truncated(word)),
+                    self.stat_error.eq(word.error & ~self.stat_overflow),
                     self.stat_runt.eq(~word.error & (frame_length < FRAME_BYTES_MIN) & ~oversize),
                     self.stat_oversize.eq(~word.error & (oversize | (frame_length > self.frame_bytes_max))),
-                    good.eq(~(self.stat_error | self.stat_runt | self.stat_oversize)),
+                    good.eq(~(word.error | self.stat_runt | self.stat_oversize)),
                 ]
                 m.d.sync += [length.eq(0), oversize.eq(0)]
                 with m.If(good):

@@ -3,7 +3,7 @@
 from amaranth.hdl import Signal
 from amaranth.lib import data
 
-__all__ = ["LENGTH_BITS", "Packet", "first_of", "require_bus", "word_of"]
+__all__ = ["LENGTH_BITS", "Packet", "first_of", "is_truncated", "require_bus", "word_of"]
 
 LENGTH_BITS = 14
 """Bits of a packet's length in bytes."""
@@ -32,11 +32,12 @@ class Packet(data.StructLayout):
     data : bus_bits
         Bytes behind the last valid one have any value.
     count : range(bus_bits // 8 + 1)
-        Valid bytes: all of them, but in the word with `last`.
+        Valid bytes: all of them, but in the word with `last`. In a word with `error`, 0 says that the port had no room
+        for the whole packet.
     last : 1
         This is the packet's last word.
     error : 1
-        The packet is damaged (a bad FCS). Valid only with `last`.
+        The packet is damaged (a bad FCS) or truncated. Valid only with `last`.
     first : 1
         This is the packet's first word.
     meta : meta
@@ -61,6 +62,11 @@ def word_of(payload: data.View) -> data.View:
     """Return the part of a packet's payload that every packet has, without `first` and `meta`. It can be assigned."""
     word = Packet(payload.shape().bus_bits)
     return data.View(word, payload.as_value()[: word.size])
+
+
+def is_truncated(word: data.View):
+    """Return whether a word ends a packet that a port truncated because it had no room."""
+    return word.last & word.error & (word.count == 0)
 
 
 def first_of(m, packets) -> Signal:

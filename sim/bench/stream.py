@@ -51,7 +51,7 @@ def unpack(shape, bits: int):
 
 
 def to_words(
-    frame: bytes, bus_bits: int, *, error: bool = False, first: bool = False, meta: Any = None
+    frame: bytes, bus_bits: int, *, error: bool = False, truncated: bool = False, first: bool = False, meta: Any = None
 ) -> list[dict[str, Any]]:
     """Return the words of a frame as items for a stream of `hw.stream.packet.Packet`.
 
@@ -63,6 +63,8 @@ def to_words(
         Width of the stream's data.
     error : bool
         Whether the last word says that the frame is damaged.
+    truncated : bool
+        Whether the last word says that a port had no room for the whole frame.
     first : bool
         Whether the words of the stream have `first`.
     meta : item, optional
@@ -73,9 +75,9 @@ def to_words(
     return [
         {
             "data": int.from_bytes(part.ljust(size, JUNK), "little"),
-            "count": len(part),
+            "count": 0 if truncated and k == len(parts) - 1 else len(part),
             "last": k == len(parts) - 1,
-            "error": error and k == len(parts) - 1,
+            "error": (error or truncated) and k == len(parts) - 1,
             **({"first": k == 0} if first else {}),
             **({"meta": meta} if meta is not None else {}),
         }

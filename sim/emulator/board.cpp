@@ -145,9 +145,12 @@ struct Stall {
     }
 };
 
+// What a MAC reports with a frame's last word: nothing, a bad FCS, or that it had no room for the whole frame.
+enum Damage { INTACT, BAD_FCS, TRUNCATED };
+
 struct Received {
     std::vector<uint8_t> bytes;
-    bool error;
+    int damage;
 };
 
 struct Sent {
@@ -234,9 +237,9 @@ struct Context {
         size_t left = frame.bytes.size() - port.at, count = std::min(left, BUS_BYTES);
         memcpy(pins.data, frame.bytes.data() + port.at, count);
         if (count < BUS_BYTES) memset(pins.data + count, flags & FLAG_WATCH ? splitmix(noise) : 0, BUS_BYTES - count);
-        *pins.bytes = count;
+        *pins.bytes = left <= BUS_BYTES && frame.damage == TRUNCATED ? 0 : count;
         *pins.last = left <= BUS_BYTES;
-        *pins.error = left <= BUS_BYTES && frame.error;
+        *pins.error = left <= BUS_BYTES && frame.damage;
         *pins.valid = 1;
         return port.offered = true;
     }
@@ -356,20 +359,20 @@ ISW_ABI void isw_flags(Context *context, uint32_t flags) {
     for (Port &port : context->ports) port.held = false;
 }
 
-// Queues one frame, without its FCS, on a port's receive side. 1 if queued, 0 if the queue is full, -1 if it cannot be.
-ISW_ABI int isw_send(Context *context, int port, const uint8_t *bytes, uint32_t length, int error) {
+// Queues one frame, without its FCS, on a port's receive side, with its Damage. 1 if queued, 0 if the queue is full, -1 if it cannot be.
+ISW_ABI int isw_send(Context *context, int port, const uint8_t *bytes, uint32_t length, int damage) {
     if (!exists(port) || !length || length > FRAME_BYTES_MOST) return -1;
     Port &target = context->ports[port];
     if (target.queue.size() >= context->limit) return 0;
-    target.queue.push_back({{bytes, bytes + length}, error != 0});
+    target.queue.push_back({{bytes, bytes + length}, damage});
     return 1;
 }
 
 // Queues up to `count` frames that lie one behind the other; returns how many the queue took.
 ISW_ABI int isw_send_many(Context *context, int port, const uint8_t *bytes, const uint32_t *lengths,
-                          const uint8_t *errors, int count) {
+                          const uint8_t *damages, int count) {
     for (int i = 0; i < count; bytes += lengths[i++])
-        if (isw_send(context, port, bytes, lengths[i], errors[i]) != 1) return i;
+        if (isw_send(context, port, bytes, lengths[i], damages[i]) != 1) return i;
     return count;
 }
 

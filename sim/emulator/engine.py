@@ -25,6 +25,7 @@ RECEIVE_FRAMES = 1024
 TRACE_ENTRIES = 4096
 VIOLATIONS = ("valid withdrawn", "word changed while waiting", "wrong byte count", "frame without an end")
 _WATCH, _TRACE, _STAMPS = 1, 2, 4
+_TRUNCATED = 2
 
 _SIGNATURES = {
     "isw_abi": (c_int, []),
@@ -202,10 +203,11 @@ class Board:
             raise ValueError(f"port must be 0 to {self.config.ports - 1}, not {port!r}")
         return port
 
-    def send(self, port: int, frame: bytes, error: bool = False) -> bool:
-        """Queue a frame, without FCS, to enter at a port; with `error`, as if its FCS were bad. Returns False if the
-        queue is full: `run`, then try again."""
-        done: int = self._library.isw_send(self._open, self._port(port), frame, len(frame), error)
+    def send(self, port: int, frame: bytes, error: bool = False, *, overflow: bool = False) -> bool:
+        """Queue a frame, without FCS, to enter at a port; with `error`, as if its FCS were bad; with `overflow`, as if
+        the MAC had truncated it for lack of room. Returns False if the queue is full: `run`, then try again."""
+        damage = _TRUNCATED if overflow else int(error)
+        done: int = self._library.isw_send(self._open, self._port(port), frame, len(frame), damage)
         if done < 0:
             raise ValueError(f"a frame must be 1 to 65536 bytes, not {len(frame)}")
         return bool(done)

@@ -5,6 +5,7 @@ from amaranth.hdl import Array, Cat, ClockDomain, Module, Mux, Signal
 from amaranth.lib.fifo import SyncFIFOBuffered
 
 from iswitch.config import Config
+from iswitch.wire import Outcome
 from sim.emulator.wrapper import PARENT_BITS
 
 __all__ = ["ECHO", "SMALL", "hub", "swapped"]
@@ -62,7 +63,7 @@ def hub(config: Config, broken: bool = False, split: bool = False) -> str:
     for name, shape in (
         ("busy", 1),
         ("trace_valid", 1),
-        ("trace_outcome", 5),
+        ("trace_outcome", max(Outcome).bit_length()),
         ("trace_port", 4),
         ("trace_job", 8),
         ("trace_member", 8),

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from iswitch.config import Config
+from iswitch.wire import Outcome
 
 __all__ = ["PARENT_BITS", "wrapper"]
 
@@ -37,7 +38,7 @@ def outputs(config: Config) -> Iterator[tuple[str, int]]:
     yield from (
         ("busy", 1),
         ("trace_valid", 1),
-        ("trace_outcome", 5),
+        ("trace_outcome", max(Outcome).bit_length()),
         ("trace_port", 4),
         ("trace_job", 8),
         ("trace_member", 8),

@@ -53,7 +53,7 @@ class Switch(ControlPlane):
         super().__init__(config, mac=mac, ip=ip, seed=seed)
         self.macs = MacTable(config.mac_entries)
 
-    def receive(self, port: int, frame: bytes, now_us: int, error: bool = False) -> Frames:
+    def receive(self, port: int, frame: bytes, now_us: int, error: bool = False, *, overflow: bool = False) -> Frames:
         """Handle one frame.
 
         Parameters
@@ -66,6 +66,8 @@ class Switch(ControlPlane):
             The time in microseconds.
         error : bool
             Whether the FCS was bad.
+        overflow : bool
+            Whether the port had no room for the frame.
 
         Returns
         -------
@@ -73,7 +75,7 @@ class Switch(ControlPlane):
             The frames that leave, with their ports, in order.
         """
         self.macs.advance(now_us)
-        rejected = self.rejected_by_port(frame, error)
+        rejected = PortCounter.RX_OVERFLOW if overflow else self.rejected_by_port(frame, error)
         if rejected is not None:
             self.port_counters[port][rejected] += 1
             return []

@@ -293,6 +293,12 @@ COUNTERS: dict[str, Counter] = {
         "look for a sender that does not pad, or for a half-duplex link with collisions",
     ),
     "RX_OVERSIZE": Counter(Severity.FAULT, "frames longer than the switch accepts", "lower the MTU"),
+    "RX_OVERFLOW": Counter(
+        Severity.FAULT,
+        "intact frames for which the port's ingress queue had no room: congestion, and no fault of the cable",
+        "the stations behind the port send more than the switch takes: start fewer workers there, distribute them over "
+        "more ports, or find the sender that floods the port (`RX_FRAMES`)",
+    ),
     "TX_DROP_RESULT": Counter(
         Severity.FAULT,
         "results dropped at a full output queue",

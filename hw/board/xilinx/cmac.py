@@ -26,10 +26,11 @@ class FrameWriter(wiring.Component):
     """Frames from the MAC (in domain `port0_mac`, which cannot stall) to `rx` in `sync`.
 
     A word appears 5 to 6 cycles of the core after the next word came, or 5 to 6 cycles after it came if it is its
-    frame's last. When the FIFO is full, the rest of that frame is truncated, and the stored part ends with `error`, so
-    that the switch drops and counts it. Frames that come then are lost until there is room, and each is reported by a
-    word with `error` in its place, up to OWED_MAX of them. A frame truncated by a reset of the MAC ends with `error`,
-    too; a frame whose beginning a reset of the core took is lost. Bytes come lowest first, as many as `keep` has ones.
+    frame's last. When the FIFO is full, the rest of that frame is truncated, and the stored part ends with `error`
+    and `count` 0, so that the switch drops and counts it. Frames that come then are lost until there is room, and each
+    is reported by such a word in its place, up to OWED_MAX of them. A frame truncated by a reset of the MAC ends with
+    `error`, too; a frame whose beginning a reset of the core took is lost. Bytes come lowest first, as many as `keep`
+    has ones.
     """
 
     def __init__(self, words: int = WORDS):
@@ -85,6 +86,7 @@ class FrameWriter(wiring.Component):
         word, held = Signal(layout), Signal(layout)
         inside, cut, filled, writes, spare = Signal(), Signal(), Signal(), Signal(), Signal()
         owed, adds, reports = Signal(range(OWED_MAX + 1)), Signal(), Signal()
+        truncated = layout.const({"count": 0, "last": 1, "error": 1})
         # A word waits until the next one has come, unless it is the last: the last word that fits can then still end
         # its frame.
         m.d.comb += [
@@ -110,11 +112,11 @@ class FrameWriter(wiring.Component):
             with m.Else():
                 mac += cut.eq(~self.last)
                 with m.If(inside):
-                    m.d.comb += queue.w_data.eq(Cat(held.as_value()[:-2], 1, 1))
+                    m.d.comb += queue.w_data.eq(truncated)
                 with m.Else():
                     m.d.comb += adds.eq(owed != OWED_MAX)
         with m.If(reports):
-            m.d.comb += queue.w_data.eq(layout.const({"data": 0, "count": 1, "last": 1, "error": 1}))
+            m.d.comb += queue.w_data.eq(truncated)
         mac += owed.eq(owed + adds - reports)
 
 

@@ -190,7 +190,7 @@ def test_another_device_or_version_is_reported(register):
 @pytest.mark.parametrize(("lost", "mark"), [([30], Mark.WARNING), ([30, 50, 70, 90, 110, 130], Mark.BAD)])
 def test_loss_is_measured_by_retransmissions(lost, mark):
     found = only(findings(FaultyTransport(lost=lost), timeout_s=1), "loss", mark)
-    registers = 3 + 2 * (4 + 2 + CONFIG.ports + 1)  # what it is, and all counters, twice; there is no replay service
+    registers = 3 + 2 * (4 + 2 + 2 * CONFIG.ports + 1)  # what it is, and all counters twice; no replay service
     assert found.figure.startswith(f"{len(lost)} of {200 + registers + len(lost)} requests")
 
 
@@ -304,6 +304,17 @@ def test_a_fault_is_bad_while_it_lasts_and_a_warning_afterwards():
     found = only(findings(transport), "port1.RX_ERROR", Mark.BAD)
     assert "check cable" in found.remedy and " of them in the last " in found.figure
     only(findings(FaultyTransport(transport.switch)), "port1.RX_ERROR", Mark.WARNING)
+
+
+def test_congestion_at_a_port_is_not_reported_as_a_broken_cable():
+    class Congested(FaultyTransport):
+        def send(self, burst, segment_bytes):
+            super().send(burst, segment_bytes)
+            self.switch.receive(1, bytes(64), 0, overflow=True)
+
+    found = findings(Congested())
+    assert "congestion" in only(found, "port1.RX_OVERFLOW", Mark.BAD).figure
+    assert "port1.RX_ERROR" not in found
 
 
 def test_every_unusual_counter_is_reported_with_the_worst_first():

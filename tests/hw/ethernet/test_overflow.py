@@ -47,16 +47,18 @@ def run(frames, *, make=Overflow, stalls=0.0, start=0, source_stalls=0.0):
 
     bench.process(follow)
     bench.run(quiet=400 if stalls else 30)
-    return from_words(sink.items, 64), [bool(word.error) for word in sink.items if word.last], source, sink, lost
+    ends = [word for word in sink.items if word.last]
+    assert all((word.count == 0) == (k in lost) for k, word in enumerate(ends))
+    return from_words(sink.items, 64), [bool(word.error) for word in ends], source, sink, lost
 
 
 def judge(frames, found, errors, lost):
-    """With an error: the lost, each a beginning of what came but for its last word, and those that had one before; the
-    others are what came."""
+    """Lost frames are beginnings of what came, and end with an error and `count` 0. Damaged frames keep their error;
+    the others are what came."""
     assert len(found) == len(frames)
     assert [k for k, error in enumerate(errors) if error] == [k for k in range(len(frames)) if damaged(k) or k in lost]
     for k, (frame, out) in enumerate(zip(frames, found, strict=True)):
-        assert out[:-1] == frame[: len(out) - 1] if k in lost else out == frame
+        assert out == frame[: len(out)] if k in lost else out == frame
 
 
 def test_with_room_nothing_is_touched_and_each_word_comes_1_cycle_later():
@@ -106,9 +108,10 @@ def test_many_ends_are_kept_while_there_is_no_room_and_no_more_than_that():
         ("ended & (owed != OWED_MAX)", "0"),
         ("Mux(ended, 1, OWED_MAX)", "1"),
         (
-            "self.o.payload.count.eq(1), self.o.payload.last.eq(1), self.o.payload.error.eq(1)",
+            "self.o.payload.count.eq(0), self.o.payload.last.eq(1), self.o.payload.error.eq(1)",
             "self.o.payload.last.eq(1)",
         ),
+        ("self.o.payload.count.eq(0),", "self.o.payload.count.eq(1),"),
         ("room.eq(~self.o.valid | self.o.ready)", "room.eq(~self.o.valid)"),
         ("losing.eq(loses & ~self.i.payload.last)", "losing.eq(losing | loses)"),
     ],

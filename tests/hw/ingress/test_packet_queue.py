@@ -6,16 +6,43 @@ import struct
 
 import numpy as np
 import pytest
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import connect, flipped
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.utils import checksum
 
+from hw.ethernet.overflow import Overflow
 from hw.ingress.packet_queue import PacketQueue
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 
 BUSES = [64, 256, 512]
 SIZES = [60, 61, 62, 63, 64, 65, 66, 67, 68, 127, 128, 129, 1514]
-QUIET = {"stat_frame": 0, "stat_error": 0, "stat_runt": 0, "stat_oversize": 0}
+QUIET = {"stat_frame": 0, "stat_error": 0, "stat_overflow": 0, "stat_runt": 0, "stat_oversize": 0}
+
+
+class Entry(wiring.Component):
+    """`Overflow` in front of the queue, as in every MAC: `i` cannot stall."""
+
+    def __init__(self):
+        self.overflow, self.queue = Overflow(bus_bits=256), queue(256)
+        super().__init__(
+            {
+                "i": self.overflow.signature.members["i"],
+                **{name: self.queue.signature.members[name] for name in ("o", "scans", *QUIET)},
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.overflow, m.submodules.queue = self.overflow, self.queue
+        connect(m, flipped(self.i), self.overflow.i)
+        connect(m, self.overflow.o, self.queue.i)
+        connect(m, self.queue.o, flipped(self.o))
+        connect(m, self.queue.scans, flipped(self.scans))
+        m.d.comb += [getattr(self, name).eq(getattr(self.queue, name)) for name in QUIET]
+        return m
 
 
 def queue(bus_bits, *, depth_bytes=4096, frame_bytes_max=1518, scans_depth=32):
@@ -107,7 +134,7 @@ def test_bad_frame_is_forgotten_and_its_neighbours_are_not(bus_bits, stalls):
     out, scans, strobes = run(bus_bits, frames, errors=errors, stalls=stalls, frame_bytes_max=300, depth_bytes=1024)
     assert out == good
     assert [scan_tuple(scan) for scan in scans] == [expected_scan(frame) for frame in good]
-    assert strobes == {"stat_frame": len(good), "stat_error": 6, "stat_runt": 3, "stat_oversize": 3}
+    assert strobes == QUIET | {"stat_frame": len(good), "stat_error": 6, "stat_runt": 3, "stat_oversize": 3}
 
 
 @pytest.mark.parametrize(("size", "error", "strobe"), BAD)
@@ -115,6 +142,40 @@ def test_bad_frame_raises_exactly_its_strobe(size, error, strobe):
     out, scans, strobes = run(512, [noise(size)], errors={0} if error else (), frame_bytes_max=300, depth_bytes=1024)
     assert (out, scans) == ([], [])
     assert strobes == QUIET | {strobe: 1}
+
+
+@pytest.mark.parametrize("size", [1, 60, 300, 380, 1100])
+@pytest.mark.parametrize("bus_bits", BUSES)
+def test_frame_that_the_mac_truncated_is_overflow_and_no_error(bus_bits, size):
+    dut = queue(bus_bits, frame_bytes_max=300, depth_bytes=1024)
+    bench = Bench(dut)
+    bench.source(
+        dut.i,
+        [
+            *to_words(noise(60), bus_bits),
+            *to_words(noise(size), bus_bits, truncated=True),
+            *to_words(noise(300), bus_bits),
+        ],
+    )
+    out, scans = bench.sink(dut.o), bench.sink(dut.scans)
+    bench.run()
+    assert from_words(out.items, bus_bits) == [noise(60), noise(300)] and len(scans.items) == 2
+    assert bench.strobes == QUIET | {"stat_frame": 2, "stat_overflow": 1}
+
+
+def test_intact_frames_beyond_what_the_pipeline_takes_are_overflow_and_no_error():
+    """The shared pipeline has little time for this port."""
+    dut = Entry()
+    frames = [noise(128, k) for k in range(400)]
+    bench = Bench(dut)
+    bench.source(dut.i, words(frames, 256), stalls=0.3)
+    out = bench.sink(dut.o, stalls=0.85)
+    bench.sink(dut.scans)
+    bench.run()
+    lost = bench.strobes["stat_overflow"]
+    assert 50 < lost < 350 and bench.strobes == QUIET | {"stat_frame": 400 - lost, "stat_overflow": lost}
+    kept = from_words(out.items, 256)
+    assert len(kept) == 400 - lost and set(kept) < set(frames)
 
 
 def sound_and_spoilt():

@@ -573,6 +573,12 @@ def test_bad_frames_vanish_at_the_port(frame, error, counter):
     assert switch.counters() == dict.fromkeys(switch.counters(), 0) | {f"port2.{counter}": 1}
 
 
+def test_frames_without_room_are_counted_apart_from_damaged_ones():
+    switch = Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1)
+    assert switch.receive(2, bytes(60), 0, overflow=True) == []
+    assert switch.counters() == dict.fromkeys(switch.counters(), 0) | {"port2.RX_OVERFLOW": 1}
+
+
 def almost_ours() -> dict[str, bytes]:
     """An ordinary frame to an unknown station."""
     client = Client.numbered(1)
