@@ -43,8 +43,8 @@ class Switch(wiring.Component):
     per cycle.
 
     Only a full memory stalls `rx`. A MAC that cannot wait ends the frame that it had to truncate with `error` and
-    `count` 0. Behind the gate only the aggregator stalls, for a bounded time: until the FIFO of sums has room. A full output queue
-    drops frames and counts them.
+    `count` 0. Behind the gate only the aggregator stalls, for a bounded time: until the FIFO of sums has room. A full
+    output queue drops frames and counts them.
 
     Members
     -------

@@ -368,6 +368,7 @@ def test_docs_port_counters():
         PortCounter.RX_OVERSIZE: "oversize",
         PortCounter.TX_FRAMES: "frames sent",
         PortCounter.RX_FRAMES: "frames received whole",
+        PortCounter.RX_OVERFLOW: "frames without room in the port's ingress queue",
     }.items():
         assert f"{counter.value} {meaning}" in row
     drops = (PortCounter.TX_DROP_RESULT, PortCounter.TX_DROP_REPLY, PortCounter.TX_DROP_ORDINARY)

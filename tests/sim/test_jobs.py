@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from iswitch.wire import ContributionFlag, Format, Outcome, PortCounter, Reason, Type
+from iswitch.wire import ContributionFlag, Format, Outcome, PortCounter, Reason, Type, port_counter_register
 from sim.bench.designs import MANY_MEMBERS
 from sim.emulator.engine import Board
 from sim.frames.client import Client, parse
@@ -179,7 +179,7 @@ def test_a_stalled_port_stops_no_other_port():
                 board, slow, slow.receipt(slow.first_seq + seq + 1, behind=0), everybody
             )  # it says so, whether it has it or not
             assert sorted(client.member for client, _ in found) == [0, 1]
-        drops = 64 + 8 * slow.port + PortCounter.TX_DROP_RESULT
+        drops = port_counter_register(slow.port, PortCounter.TX_DROP_RESULT)
         registers = counted(board, clients[0], everybody, drops - drops % 8)
         assert registers[drops % 8] > 0
         board.stall(slow.port, "tx", 0.0)

@@ -101,6 +101,7 @@ class PortCounter(IntEnum):
     TX_DROP_ORDINARY = 5
     TX_FRAMES = 6
     RX_FRAMES = 7
+    RX_OVERFLOW = 8
 
 
 class Register(IntEnum):

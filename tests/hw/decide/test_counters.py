@@ -199,7 +199,7 @@ def test_what_happens_while_the_counters_are_wiped_is_counted():
             cycles += 1
         for signal in every:
             ctx.set(signal, 0)
-        assert cycles == 8 * (2 + CONFIG.ports) + 1
+        assert cycles == 8 * (2 + 2 * CONFIG.ports) + 1
         counted = {STATS + stat: cycles for stat in Stat if stat != Stat.TERMS_FLUSHED} | {
             at: cycles for at in PORT_REGISTERS
         }
