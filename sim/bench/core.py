@@ -88,9 +88,9 @@ class Recorder(TreeSwitch):
         self.replies: list[tuple[int, bytes]] = []
         self.routes: list[set[int]] = []
 
-    def receive(self, port: int, frame: bytes, now_us: int, error: bool = False) -> Frames:
+    def receive(self, port: int, frame: bytes, now_us: int, error: bool = False, *, overflow: bool = False) -> Frames:
         before = list(self.outcomes)
-        sent = super().receive(port, frame, now_us, error)
+        sent = super().receive(port, frame, now_us, error, overflow=overflow)
         fates = [outcome for outcome in Outcome if self.outcomes[outcome] != before[outcome]]
         self.fates += fates
         self.routes += [
