@@ -359,9 +359,7 @@ class AsyncWorker(JobWorker):
             if self._stream.halted:
                 self._stream.halted = False
                 warnings.warn(
-                    "the job is halted: `push` waits until the client of the switch that halted it resumes it, or "
-                    "until "
-                    "`iswitch end-job` ends the job",
+                    "the job is halted: `push` waits until a worker of the job calls `resume`",
                     HaltedWarning,
                     stacklevel=3,
                 )

@@ -143,11 +143,7 @@ class TaintWarning(UserWarning):
 
 
 class HaltedWarning(UserWarning):
-    """The job is halted: a collective, or `push`, waits until the job is resumed.
-
-    `Worker.resume` resumes the job. An AsyncWorker has no such method, because it cannot halt its job either; another
-    client of the switch did that, and must resume the job.
-    """
+    """The job is halted: a collective, or `push`, waits until a worker of the job calls `resume`."""
 
 
 class MissingWarning(UserWarning):

@@ -506,35 +506,6 @@ class Worker(JobWorker):
         with self._keepalive:
             self._recovery.rejoin(join, timeout_s=limit_s)
 
-    def halt(self) -> None:
-        """Suspend the job: collectives of all workers wait, with a HaltedWarning, until a worker calls `resume`.
-
-        Raises
-        ------
-        RefusedError
-            If the switch refuses, for example in a tree of switches.
-        SwitchUnreachableError
-            If the switch does not answer for `switch_timeout_s`.
-        """
-        self._set_halted(True)
-
-    def resume(self) -> None:
-        """Let a halted job go on.
-
-        Raises
-        ------
-        RefusedError
-            If the switch refuses, for example in a tree of switches.
-        SwitchUnreachableError
-            If the switch does not answer for `switch_timeout_s`.
-        """
-        self._set_halted(False)
-
-    def _set_halted(self, halted: bool) -> None:
-        self._require_open()
-        with self._keepalive:
-            self._control.halt(self._ring.membership, halted)
-
     def close(self) -> bool:
         """Leave the job and close the transport. The other workers no longer wait for this one.
 

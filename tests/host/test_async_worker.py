@@ -11,6 +11,7 @@ from iswitch import (
     AsyncWorker,
     CollectiveTimeoutError,
     DivergedError,
+    HaltedWarning,
     JobResetError,
     MembershipChangedError,
     MismatchError,
@@ -117,6 +118,28 @@ def test_a_slow_worker_does_not_block_the_others_and_contributes_later(model):
 
     refused, ages = together(model, 3, body, size=20, staleness=2, threshold=2, format="int32", backlog=200)[2]
     assert refused >= 1 and ages.total() >= 1
+
+
+def test_a_halted_job_takes_no_vectors_until_any_worker_resumes_it(model):
+    trained = threading.Barrier(2)
+
+    def body(worker):
+        train(worker, 5, size=40)
+        trained.wait(30)
+        if worker.rank == 0:
+            worker.halt()
+            for _ in range(3):  # one more than the pipeline holds
+                worker.push(np.zeros(40, np.int32))
+        else:
+            while not warnings:
+                time.sleep(0.01)
+            assert model.switch.jobs[0].state == JobState.HALTED
+            worker.resume()
+        return len(train(worker, 5, size=40))
+
+    with pytest.warns(HaltedWarning, match="`push` waits until a worker of the job calls `resume`") as warnings:
+        assert together(model, 2, body, size=40, staleness=2, threshold=1, format="int32", timeout_s=0.3) == [5, 5]
+    assert model.switch.jobs[0].state == JobState.NONE
 
 
 def test_a_killed_worker_is_evicted_and_the_others_go_on(model):

@@ -201,6 +201,37 @@ class JobWorker(ABC):
         with self._keepalive:
             return self._control.counters(self.switch_info.ports)
 
+    def halt(self) -> None:
+        """Suspend the job: the switch refuses the contributions of all workers until a worker calls `resume`.
+
+        Collectives, and `push`, wait meanwhile, and issue a HaltedWarning.
+
+        Raises
+        ------
+        RefusedError
+            If the switch refuses, for example in a tree of switches.
+        SwitchUnreachableError
+            If the switch does not answer for `switch_timeout_s`.
+        """
+        self._set_halted(True)
+
+    def resume(self) -> None:
+        """Let a halted job go on, whichever worker halted it.
+
+        Raises
+        ------
+        RefusedError
+            If the switch refuses, for example in a tree of switches.
+        SwitchUnreachableError
+            If the switch does not answer for `switch_timeout_s`.
+        """
+        self._set_halted(False)
+
+    def _set_halted(self, halted: bool) -> None:
+        self._require_open()
+        with self._keepalive:
+            self._control.halt(self._member.membership, halted)
+
     def close(self) -> bool:
         """Leave the job and close the transport, so that the other workers no longer wait for this one. A second call
         does nothing.

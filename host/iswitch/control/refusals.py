@@ -6,7 +6,7 @@ from iswitch.wire import Reason
 
 __all__ = ["REFUSALS", "RESUME", "Refusal"]
 
-RESUME = "call `Worker.resume` in any of its workers; `iswitch end-job` ends an asynchronous job"
+RESUME = "call `resume` in one of its workers"
 """The remedy for a halted job."""
 
 

@@ -243,7 +243,7 @@ class Ring:
                 deadline = now + timeout_s
                 expiry = now + min(self._timeout_s, timeout_s / 4)
                 warnings.warn(
-                    "the job is halted: this collective waits until a worker calls `resume`",
+                    "the job is halted: this collective waits until a worker of the job calls `resume`",
                     HaltedWarning,
                     stacklevel=4,
                 )
