@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from iswitch.driver.activity import ActivityMeter
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
 from iswitch.errors import SwitchUnreachableError
 from iswitch.wire import ACK, CONTROL, HEADER, NO_MEMBER, Action, Reason, Type, version_type
@@ -51,6 +52,11 @@ class Exchange:
         The caller's parameter that sets `timeout_s`, for messages; "" if there is none.
     on_other_burst : callable or None
         Called with (buffer, bytes, segment_bytes) of each burst of datagrams that holds no expected acknowledgement.
+
+    Attributes
+    ----------
+    activity : ActivityMeter or None
+        The meter of the member that sends the messages, if there is one.
     """
 
     def __init__(
@@ -64,6 +70,7 @@ class Exchange:
     ):
         self.transport, self.address, self.timeout_s = transport, address, timeout_s
         self.timeout_name, self.on_other_burst = timeout_name, on_other_burst
+        self.activity: ActivityMeter | None = None
         self._seq = self.transport.randbits(31)  # distinguishes the answers to different messages
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
 
@@ -128,6 +135,8 @@ class Exchange:
             self.transport.send(message, len(message))
             until = min(now + wait_s, deadline)
             while (now := self.transport.now()) < until:
+                if self.activity:
+                    self.activity.mark(now)
                 size, segment_bytes = self.transport.receive(self._buffer, until - now)
                 if size and (answer := self._find_answer(size, segment_bytes, action, seq, nonce)):
                     return answer

@@ -12,6 +12,7 @@ from iswitch.control.abandoned_job import AbandonedJobWatch
 from iswitch.control.client import Control
 from iswitch.control.counters import rise_lines
 from iswitch.control.switch_info import SwitchInfo
+from iswitch.driver.activity import ActivityMeter
 from iswitch.driver.membership import Membership
 from iswitch.driver.termination import call_before_termination
 from iswitch.driver.transport import Keepalive, Transport
@@ -29,6 +30,8 @@ _LEAVE_TIMEOUT_S = 1.0
 
 class Member(Protocol):
     """A ring or stream that records its membership."""
+
+    activity: ActivityMeter
 
     @property
     def membership(self) -> Membership: ...
@@ -154,7 +157,7 @@ class JobWorker(ABC):
         """Start the thread that answers the switch, and arrange that `close` runs at the latest at the interpreter's
         exit."""
         self._member = member
-        self._control.on_other_burst = self._handle_burst
+        self._control.on_other_burst, self._control.activity = self._handle_burst, member.activity
         self._counters_at_join = self._control.counters(self.switch_info.ports)
         self._keepalive = self._transport.start_keepalive(self._serve)
         self._finalizer = weakref.finalize(
@@ -286,6 +289,14 @@ class JobWorker(ABC):
         return f"job {self._member.membership.job} at {self.address}"
 
     def _not_a_member_error(self, reason: Reason, remedy: str) -> NotAMemberError:
+        stopped_s, evict_s = self._member.activity.longest_s, self._member.membership.evict_us / 1e6
+        if evict_s and stopped_s > evict_s:
+            return NotAMemberError(
+                f"the switch evicted this worker from {self._job_name}, because its process sent nothing for "
+                f"{stopped_s:.1f} s, longer than `evict_s` of {evict_s:g} s: native code held the interpreter's lock, "
+                "or the process was stopped. Raise `evict_s`, or release the lock in that code (`nogil`, "
+                f"`Py_BEGIN_ALLOW_THREADS`). To go on, {remedy}"
+            )
         return NotAMemberError(
             f"this worker is no longer a member of {self._job_name} (reason {reason.name}). Possible causes: "
             "`iswitch end-job` ended the "

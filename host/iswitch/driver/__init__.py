@@ -1,7 +1,7 @@
 """One member's end of a job: transports, the ring of a synchronous job, the stream of an asynchronous one.
 
 - To the network: `transport` (the interface), `udp`, `address`, `keepalive`, `termination`.
-- Both kinds of jobs: `membership`, `notices`, `packing`, `buffers`, `timer`.
+- Both kinds of jobs: `membership`, `notices`, `packing`, `buffers`, `timer`, `activity`.
 - A synchronous job: `ring`, `segment_ledger`, `window`.
 - An asynchronous job: `stream`, `claims`, `update_layout`, `received_update`, `digest_chain`.
 

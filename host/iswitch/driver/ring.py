@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from iswitch.driver.activity import ActivityMeter
 from iswitch.driver.membership import Membership
 from iswitch.driver.notices import MembershipRejectedError, handle_notice
 from iswitch.driver.packing import Packer, Payloads
@@ -105,6 +106,7 @@ class Ring:
         """Segments of all completed collectives."""
         self.forged = 0
         """Results that were ignored because they do not carry the job's token."""
+        self.activity = ActivityMeter(transport.now())
         self.restart(membership)
 
     def restart(self, membership: Membership) -> None:
@@ -120,6 +122,7 @@ class Ring:
         self._format = self._format_flags = int(membership.format)
         self.halted = False
         """The switch has reported that the job is halted, since the program last cleared this."""
+        self.activity.restart(self.transport.now())
         self._ledger = SegmentLedger(self.backlog)
         self._open(self._nothing)
         self._acknowledged = self.base  # the switch has recorded that this member holds every result below this seq
@@ -213,6 +216,7 @@ class Ring:
         self._open(Payloads(values, self.membership.elements))
         ledger, segments = self._ledger, self._payloads.size
         now = self.transport.now()
+        self.activity.mark(now)
         self._send_new(now)
         self._begun_at = now
         expiry, deadline, inquiry = now + self._timeout_s, now + timeout_s, now + inquire_s
@@ -233,6 +237,7 @@ class Ring:
                     raise
                 confirm(rejection)
                 new_results, now = ledger.low - low, self.transport.now()
+            self.activity.mark(now)
             if new_results:
                 self._measure_delay(now)
                 self._send_new(now)
@@ -263,6 +268,7 @@ class Ring:
             self._headers, ledger.retransmissions, bool(flags & ~_MEMBERS_CHANGED), bool(flags & _MEMBERS_CHANGED)
         )
         self._close(segments)
+        self.activity.forget(before=self._begun_at)
         return result
 
     def _open(self, payloads: Payloads) -> None:
@@ -486,6 +492,7 @@ class Ring:
         MembershipRejectedError
             If the switch rejects this member.
         """
+        self.activity.mark(self.transport.now())
         while self._receive(0.0):
             self._restart_idle_timer()
         self._acknowledge()
@@ -511,6 +518,7 @@ class Ring:
         while self.transport.receive(self._view, 0.0)[0]:
             pass
         now = self.transport.now()
+        self.activity.mark(now)
         if now >= self._idle_until:
             self._send_receipts(np.array([self._ledger.low]), want=False)
             self._idle_until = now + self._cap_s

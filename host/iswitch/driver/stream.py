@@ -16,6 +16,7 @@ from collections import deque
 
 import numpy as np
 
+from iswitch.driver.activity import ActivityMeter
 from iswitch.driver.claims import PIPELINE_DEPTH, Claims, Vector
 from iswitch.driver.membership import Membership
 from iswitch.driver.notices import handle_notice
@@ -114,6 +115,7 @@ class Stream:
         """Results and GRANTs that were ignored because they do not carry the job's token."""
         self.halted = False
         """The switch has reported that the job is halted, since the program last cleared this."""
+        self.activity = ActivityMeter(transport.now())
 
         sign_of_life_s = membership.evict_us / 1e6 / _SIGNS_OF_LIFE
         longest_s = min(_LONGEST_TIMEOUT_S, sign_of_life_s) if sign_of_life_s else _LONGEST_TIMEOUT_S
@@ -205,6 +207,7 @@ class Stream:
         MismatchError
             If the members' vectors differ in size or number format.
         """
+        self.activity.mark(self.transport.now())
         for _ in range(_BURSTS):
             size, segment_bytes = self.transport.receive(self._view, wait_s)
             if not size:
@@ -306,6 +309,8 @@ class Stream:
         self.low += held
         for update in range(self.updates_taken + len(self.complete_updates), self.updates_complete):
             self.complete_updates.append(self._updates.pop(update))
+            if vector := self.claims.granted_to(update):
+                self.activity.forget(before=vector.first_sent_at)
             self.claims.complete(update)
         if held and unfinished and self.low < self._limit:
             self._request(np.array([self.low]), self.transport.now())
