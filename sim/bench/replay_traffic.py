@@ -128,9 +128,9 @@ class ReplayTraffic:
                 [1, 2, 159, 160, 161, replay.samples_per_request, chance.randrange(1, replay.samples_per_request)]
             )
             stride = (1 << 64) // count if count > 1 and chance.random() < 0.5 else 0
-            items = table.adds + chance.choice([0, 0, -5, 1]) if chance.random() < 0.2 else 0
+            items = max(0, table.adds + chance.choice([0, 0, -5, 1])) if chance.random() < 0.2 else 0
             fields["fragments"] = chance.choice([0xFFFF, 0xFFFF, 1, 2, 3])
-            return client.sample(seq, count, chance.getrandbits(128), items=items % 2**32, stride=stride, **fields)
+            return client.sample(seq, count, chance.getrandbits(128), items=items, stride=stride, **fields)
         if kind == Kind.UPDATE:
             count = chance.choice([1, 2, 177, chance.randrange(1, 178)])
             return client.update(seq, [(self.item(client.table), self.priority()) for _ in range(count)], **fields)

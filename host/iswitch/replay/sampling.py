@@ -119,8 +119,7 @@ class SampleOperation:
     ):
         self.session, self.layout, self.scale, self.options, self.seed = session, layout, scale, options, seed
         body = np.zeros(1, SAMPLE)
-        # The switch compares numbers modulo 2^32: request it only if it does not hold yet.
-        body["items"] = options.min_adds if session.adds < options.min_adds else 0
+        body["items"] = options.min_adds
         body["stride"] = _WORD // options.count if options.stratified and options.count > 1 else 0
         body["seed"] = hash_seed(seed) % _WORD, hash_seed(seed) >> 64
         request = Request(

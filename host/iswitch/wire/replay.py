@@ -146,7 +146,7 @@ WRITE = np.dtype([("start", "<u4"), ("oldest", "<u4")])
 """First row of a WRITE: its first unit, which must be the end of the log, and the oldest unit that must be kept."""
 ADD_ROW = np.dtype([("priority", "<u4"), ("reserved", "<u4")])
 """Precedes the record of each item in an ADD."""
-SAMPLE = np.dtype([("items", "<u4"), ("reserved", "<u4"), ("stride", "<u8"), ("seed", "<u8", 2)])
+SAMPLE = np.dtype([("items", "<u8"), ("stride", "<u8"), ("seed", "<u8", 2)])
 """`items`: items that must have been added, overwritten ones included, before the service samples. `stride`: 2^64 /
 count, rounded down, for a stratified sample; else 0."""
 UPDATE_ROW = np.dtype([("item", "<u4"), ("priority", "<u4")])

@@ -4,6 +4,7 @@ from enum import IntEnum
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw.interface.layout import layout
@@ -11,7 +12,8 @@ from hw.replay.reply.answers import OutgoingAnswer
 from hw.replay.reply.cache import Answer, list_rows
 from hw.replay.request.record import Request, TableState, kind_of
 from hw.replay.request.sessions import Session
-from iswitch.config import Replay
+from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
+from iswitch.config import PORTS_MAX, Replay
 from iswitch.wire import NOTICE_INTERVAL_US
 from iswitch.wire.replay import STATUS, Kind, ReplayOutcome
 
@@ -52,8 +54,8 @@ class Acknowledgement(wiring.Component):
     The status describes the priorities as they are now, or for a SAMPLE those that it was `sampled_from`.
 
     Then `answers` offers the answer. A request that was answered with data has none: FETCH, LOAD, and the outcome
-    OVERWRITTEN. A FAULT has one at most every `NOTICE_INTERVAL_US`. `done` is 1 for one cycle, when the answer is
-    taken, or else with the step before.
+    OVERWRITTEN. A FAULT has one at most every `NOTICE_INTERVAL_US` at each port. `done` is 1 for one cycle, when the
+    answer is taken, or else with the step before.
     """
 
     def __init__(self, replay: Replay):
@@ -90,7 +92,11 @@ class Acknowledgement(wiring.Component):
         m = Module()
         request, kind = self.request, kind_of(self.request.frame)
         now_us = request.now_us
-        offered, noticed, noticed_us = Signal(Answer), Signal(), Signal(32)
+        offered, port = Signal(Answer), request.arrived.port
+        # When each port had its last answer to a fault, and whether it has had one.
+        m.submodules.noticed_us = memory = Memory(shape=32, depth=PORTS_MAX, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
+        noticed, noticed_us, notice = Signal(PORTS_MAX), memory.read_port(domain="comb"), memory.write_port()
+        m.d.comb += [noticed_us.addr.eq(port), notice.addr.eq(port), notice.data.eq(now_us)]
         self._advance(m, kind)
         self._compose(m, kind)
         self._address(m, offered)
@@ -127,8 +133,9 @@ class Acknowledgement(wiring.Component):
                     offered.kind.eq(request.frame.kind),
                     offered.table.eq(request.frame.table),
                 ]
-                with m.If(~noticed | ((now_us - noticed_us)[:32] >= NOTICE_INTERVAL_US)):
-                    m.d.sync += [noticed.eq(1), noticed_us.eq(now_us)]
+                with m.If(~noticed.bit_select(port, 1) | ((now_us - noticed_us.data)[:32] >= NOTICE_INTERVAL_US)):
+                    m.d.comb += notice.en.eq(1)
+                    m.d.sync += noticed.bit_select(port, 1).eq(1)
                     m.next = "ANSWER"
                 with m.Else():
                     m.d.comb += self.done.eq(1)

@@ -86,7 +86,7 @@ class Admission(wiring.Component):
                 (ReplayOutcome.OLD, ordered & ahead_by[31]),
                 (ReplayOutcome.AHEAD, ordered & not_next),
                 (ReplayOutcome.TICKET, kind.matches(*TICKETED) & (frame.ticket != 0) & (frame.ticket != table.ticket)),
-                (ReplayOutcome.ITEMS, samples & ((sample.items != 0) & (table.adds - sample.items)[31] | ~enough)),
+                (ReplayOutcome.ITEMS, samples & ((table.adds < sample.items) | ~enough)),
                 (ReplayOutcome.EMPTY, samples & (table.total == 0)),
                 (ReplayOutcome.RATE, exceeds_rate),
                 (ReplayOutcome.RANGE, self._out_of_range(m, kind)),

@@ -40,12 +40,13 @@ class Request(data.StructLayout):
 class TableState(data.Struct):
     """State of a table outside its sampler.
 
-    `adds` and `sampled` count items that were added and sampled. `total` is the sum of all priorities. `size`, `ratio`,
-    `behind`, `ahead` and `times` are its limits (`LIMITS`); `credit` counts samples that may still be taken, in units
-    of 2^-16. `publisher`, `start` and `units` say where `version` of the parameters of the table's policy is stored.
+    `adds` and `sampled` count items that were added and sampled; `adds` never wraps. `total` is the sum of all
+    priorities. `size`, `ratio`, `behind`, `ahead` and `times` are its limits (`LIMITS`); `credit` counts samples that
+    may still be taken, in units of 2^-16. `publisher`, `start` and `units` say where `version` of the parameters of the
+    table's policy is stored.
     """
 
-    adds: 32
+    adds: 64
     sampled: 32
     ticket: 32
     total: 64

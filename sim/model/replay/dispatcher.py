@@ -4,8 +4,8 @@
 (`service.py`), or a toy whose every state is explored (`sim/explore/replay_switch.py`). What `docs/replay.md` leaves
 open is decided here:
 
-- Faults (KIND, TABLE, LENGTH, FULL, SESSION) share one timer, apart from that of notices. A session is heard when a
-  request passes all of these.
+- Faults (KIND, TABLE, LENGTH, FULL, SESSION) share one timer for each port, apart from those of notices. A session is
+  heard when a request passes all of these.
 - Every kind names a table that exists, and every kind without items, samples or units has count 0. Reserved fields
   mean nothing.
 - A CLOSE is answered once: its retransmission finds no session.
@@ -68,7 +68,7 @@ class Dispatcher(ABC):
         # The first client of a session continues `cached_answers` further, and so begins with 0.
         self.sessions = [Session(next=-config.cached_answers % SERIAL)] * config.sessions
         self.outcomes = [0] * len(ReplayOutcome)
-        self.last_fault_us: int | None = None
+        self.last_fault_us: dict[int, int] = {}  # by port
 
     # To be implemented by a subclass
 
@@ -177,11 +177,14 @@ class Dispatcher(ABC):
         }[kind]
 
     def answer_fault(self, request: Request, outcome: ReplayOutcome, source: Source, now_us: int) -> Sent:
-        """Answer a fault, at most once in an interval, so that an unknown host cannot make the switch flood a
-        network."""
-        if self.last_fault_us is not None and (now_us - self.last_fault_us) % SERIAL < NOTICE_INTERVAL_US:
+        """Answer a fault, at most once in an interval at each port.
+
+        So an unknown host cannot make the switch flood a network, and takes no answer from clients at other ports.
+        """
+        last_us = self.last_fault_us.get(source.port)
+        if last_us is not None and (now_us - last_us) % SERIAL < NOTICE_INTERVAL_US:
             return []
-        self.last_fault_us = now_us
+        self.last_fault_us[source.port] = now_us
         return [(source, frames.fault(request, outcome))]
 
     def open_session(self, request: Request, source: Source, now_us: int) -> tuple[ReplayOutcome, Sent]:

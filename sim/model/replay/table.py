@@ -113,7 +113,7 @@ class Table:
     def sample_wait_reason(self, count: int, items: int) -> ReplayOutcome | None:
         """Return why a SAMPLE must wait: for items, for a priority above 0, or for credit."""
         limits = self.limits
-        if items and (self.adds - items) % SERIAL >= SERIAL // 2 or self.slots.filled < limits.size:
+        if self.adds < items or self.slots.filled < limits.size:
             return ReplayOutcome.ITEMS
         if not self.total:
             return ReplayOutcome.EMPTY

@@ -69,10 +69,10 @@ def status_of(answer):
     return np.frombuffer(int(answer.status.as_value().value).to_bytes(STATUS.itemsize, "little"), STATUS)[0]
 
 
-def request(kind, *, now_us=0):
+def request(kind, *, now_us=0, port=4):
     return {
         "frame": {"kind": kind, "session": 7, "table": 5, "seq": 88, "token": 99, "fragments": 6, "udp_src": [1, 2]},
-        "arrived": {"port": 4},
+        "arrived": {"port": port},
         "now_us": now_us,
     }
 
@@ -167,7 +167,20 @@ def check_faults(component=Acknowledgement):
     test.bench.drive(drive)
 
 
-@pytest.mark.parametrize("check", [check_records, check_repeats, check_faults])
+def check_faults_at_ports(component=Acknowledgement):
+    """A flood of faults at one port takes no answer from a client at another."""
+    test = Acknowledged(component)
+
+    async def drive(ctx):
+        for port, is_answered in ((4, True), (4, False), (5, True), (5, False), (15, True), (0, True), (4, False)):
+            asked = request(0x93, now_us=3, port=port)
+            _, answer = await test.close(ctx, Closing.FAULT, request=asked, outcome=ReplayOutcome.KIND)
+            assert (answer is not None) == is_answered
+
+    test.bench.drive(drive)
+
+
+@pytest.mark.parametrize("check", [check_records, check_repeats, check_faults, check_faults_at_ports])
 def test_a_request_ends(check):
     check()
 
@@ -185,7 +198,9 @@ def test_a_request_ends(check):
         ("offered.eq(self.cached)", "offered.eq(self.answer)"),
         ("offered.kind.eq(request.frame.kind)", "offered.kind.eq(kind)"),
         (">= NOTICE_INTERVAL_US", "> NOTICE_INTERVAL_US"),
-        ("[noticed.eq(1), noticed_us.eq(now_us)]", "noticed.eq(1)"),
+        ("notice.data.eq(now_us)", "notice.data.eq(0)"),
+        ("noticed.bit_select(port, 1).eq(1)", "noticed.eq(-1)"),
+        ("notice.addr.eq(port)", "notice.addr.eq(0)"),
         ("offered.eq(0),", ""),
         ("Mux(sampled, self.sampled_from.total, self.priorities.total)", "self.priorities.total"),
         ("Mux(sampled, self.sampled_from.highest, self.priorities.highest)", "self.priorities.highest"),
@@ -202,3 +217,4 @@ def test_a_mutant_is_noticed(sound, wrong):
         check_records(broken)
         check_repeats(broken)
         check_faults(broken)
+        check_faults_at_ports(broken)

@@ -29,6 +29,7 @@ from sim.bench.mutant import mutant
 from sim.bench.replay_client import record
 from sim.bench.replay_decisions import LARGE, PARAMETER_ROWS_OF, TYPICAL, Decisions, frame_of, number, outputs
 from sim.bench.stream import pack
+from sim.model.interface.message import Source
 from sim.model.replay import frames
 from sim.model.replay.session import SERIAL
 from sim.model.replay.session import Session as GoldenSession
@@ -70,7 +71,7 @@ def state_of(rng, replay):
             oldest=oldest,
         )
     for table in service.tables:
-        table.adds = rng.choice([0, 5, HALF, SERIAL - 1, rng.getrandbits(32)])
+        table.adds = rng.choice([0, 5, HALF, SERIAL - 1, SERIAL + 5, rng.getrandbits(32), rng.getrandbits(63)])
         table.ticket = rng.choice([1, SERIAL - 1, rng.getrandbits(32) or 1])
         filled = rng.choice([0, 1, replay.capacity - 1, replay.capacity, rng.randrange(replay.capacity)])
         table.slots = SimpleNamespace(
@@ -118,7 +119,7 @@ def body_of(rng, service, kind, session, table, count):
             ),
         },
         Kind.SAMPLE: lambda: {
-            "items": rng.choice([0, near(rng, table.adds), near(rng, table.adds + HALF), rng.getrandbits(32)])
+            "items": rng.choice([0, max(0, table.adds + rng.randint(-2, 2)), rng.getrandbits(32), rng.getrandbits(64)])
         },
         Kind.PUBLISH: lambda: {
             "start": rng.choice(
@@ -247,7 +248,7 @@ def check_admission(replay=TYPICAL, *, part=Admission, count=6000, seed=1):
             known = service.rules.find_session(places, values["session"], values["token"]) is not None
             enough = state.slots.filled >= state.limits.size
             asked = frames.parse_request(record(REPLAY_HEADER, **values) + body)
-            outcome, _ = service.handle(asked, None, rng.getrandbits(32))
+            outcome, _ = service.handle(asked, Source(0, b"", 0, 0), rng.getrandbits(32))
             here = service.sessions[values["session"]].next if known else 0
             counts = known and here != places[values["session"]].next
             expected.append((outcome, known, counts, enough))
@@ -307,6 +308,22 @@ def test_a_repeat_is_known_after_ever_so_many_requests():
     assert outputs(Admission, TYPICAL, cases, ("outcome",)) == expected
 
 
+@pytest.mark.parametrize("adds", [0, 9_999, 10_000, HALF - 1, HALF + 9_999, HALF + 10_000, SERIAL + 5, SERIAL + 10_000])
+def test_a_sample_waits_for_items_until_so_many_were_ever_added_and_never_again(adds):
+    """A client that sends the same `items` with each request is not stopped after 2^31 adds, nor after 2^32."""
+    table = pack(TableState, {"adds": adds, "total": 1})
+    case = {
+        "frame": frame_of({"kind": Kind.SAMPLE, "count": 1}),
+        "parameters": number(record(SAMPLE, items=10_000)),
+        "session": pack(Session, {"open": 1}),
+        "table": table,
+        "filled": 1,
+        "ordered": 1,
+    }
+    expected = ReplayOutcome.ITEMS if adds < 10_000 else ReplayOutcome.DONE
+    assert outputs(Admission, TYPICAL, [case], ("outcome",)) == [(expected,)]
+
+
 def test_the_longest_parameters_fit():
     assert max(one.itemsize for one in RECORDS.values()) == 8 * PARAMETER_ROWS and REPLAY_FRAME.itemsize == FRAME_BYTES
 
@@ -333,7 +350,8 @@ def test_the_longest_parameters_fit():
         ("kind.matches(*TICKETED) & (frame.ticket != 0) &", "kind.matches(*TICKETED) &"),
         ("(frame.ticket != table.ticket)", "(frame.ticket < table.ticket)"),
         ("Kind.UPDATE, Kind.LIMIT)", "Kind.UPDATE)"),
-        ("(table.adds - sample.items)[31]", "(table.adds < sample.items)"),
+        ("table.adds < sample.items", "(table.adds - sample.items)[31]"),
+        ("table.adds < sample.items", "table.adds[:32] < sample.items"),
         ("| ~enough)", ")"),
         ("self.filled >= table.size", "self.filled > table.size"),
         ("samples & (table.total == 0)", "samples & (table.total[:32] == 0)"),

@@ -267,6 +267,15 @@ def test_a_sample_that_asks_for_no_items_never_waits_for_them(bench):
         assert bench.one(client, client.sample(seq, 1, 0)).outcome == ReplayOutcome.DONE
 
 
+@pytest.mark.parametrize("adds", [9_999, 10_000, 2**31 + 9_999, 2**31 + 10_000, 2**32 + 5_000, 2**32 + 10_000])
+def test_a_sample_waits_for_items_until_so_many_were_ever_added_and_never_again(bench, adds):
+    client = bench.client()
+    bench.one(client, client.add(0, ones(3)))
+    bench.switch.service.tables[0].adds = adds
+    expected = ReplayOutcome.ITEMS if adds < 10_000 else ReplayOutcome.DONE
+    assert bench.one(client, client.sample(1, 1, 0, items=10_000)).outcome == expected
+
+
 def test_after_2_to_the_32_adds_any_number_was_ever_added(bench):
     client = bench.client()
     bench.one(client, client.add(0, ones(3)))

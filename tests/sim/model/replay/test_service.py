@@ -195,6 +195,14 @@ def test_a_retransmission_gets_the_cached_answer():
     assert bench.outcomes() == {"DONE": 4, "REPEATED": 4, "OLD": 1, "AHEAD": 1}
 
 
+def test_a_flood_of_faults_at_one_port_takes_no_answer_from_a_client_at_another():
+    bench = ReplayBench(CONFIG)
+    unknown, client = ReplayClient(0), ReplayClient(1)
+    answered = [len(bench.send(unknown, unknown.look())) for _ in range(5)]
+    assert answered == [1, 0, 0, 0, 0]
+    assert bench.one(client, client.look()).outcome == ReplayOutcome.SESSION
+
+
 def test_faults_are_answered_once_in_an_interval_and_say_nothing_else():
     bench = Bench()
     client = bench.client()
