@@ -54,10 +54,11 @@ class FrameKind(data.Struct):
 class Checks(wiring.Component):
     """Checks a frame by the table of docs/protocol.md section 3, except the rules that need a slot.
 
-    `kind` is combinational. `fault`, `outcome` and `payload` follow the inputs by 1 cycle; one frame per cycle, without
-    stalls. With `fault`, `outcome` names the first check that fails. A valid control message goes on to membership.
-    `payload` is the length of the elements in bytes, at four an element. `spoofed`: the frame's source is the switch
-    itself or a group.
+    `kind` is combinational. `fault`, `outcome`, `payload` and `from_member` follow the inputs by 1 cycle; one frame per
+    cycle, without stalls. With `fault`, `outcome` names the first check that fails. A valid control message goes on to
+    membership. `payload` is the length of the elements in bytes, at four an element. `from_member`: the frame carries
+    the token of a member, present or evicted, and comes from its port and address. `spoofed`: the frame's source is the
+    switch itself or a group.
     """
 
     def __init__(self, config: Config):
@@ -72,6 +73,7 @@ class Checks(wiring.Component):
                 "outcome": Out(Outcome),
                 "kind": Out(FrameKind),
                 "payload": Out(14),
+                "from_member": Out(1),
                 "parent": In(Parent),
             }
         )
@@ -97,6 +99,7 @@ class Checks(wiring.Component):
             ),
         ]
         m.d.sync += self.payload.eq(payload)
+        job_in_range, member_in_range = frame.job < self.config.jobs, frame.member < self.config.members
         m.d.comb += body.eq(scan.length - FRAME_BYTES)
         has_no_payload = kind.receipt | kind.claim
         types, above = kind.control | has_no_payload | kind.contribution | kind.replay_request, Const(0)
@@ -138,6 +141,10 @@ class Checks(wiring.Component):
         with m.Else():
             m.d.comb += payload_good.eq(ends_well & (payload != 0) & (payload[:2] == 0) & (payload[2:] <= job.elements))
         port_good, address_good = matches_sender(self.headers, member)
+        token_good = frame.token == member.token
+        m.d.sync += self.from_member.eq(
+            job_in_range & member_in_range & token_good & (frame.token != 0) & port_good & address_good
+        )
         checks = [
             (~self.spoofed, Outcome.SPOOFED),
             (version_of(frame) == VERSION, Outcome.VERSION),
@@ -148,10 +155,10 @@ class Checks(wiring.Component):
             *sizes,
         ]
         ring_checks = [
-            ((frame.job < self.config.jobs) & (job.state != JobState.NONE), Outcome.JOB),
+            (job_in_range & (job.state != JobState.NONE), Outcome.JOB),
             (frame.epoch == job.epoch, Outcome.EPOCH),
-            ((frame.member < self.config.members) & member.live, Outcome.MEMBER),
-            (frame.token == member.token, Outcome.TOKEN),
+            (member_in_range & member.live, Outcome.MEMBER),
+            (token_good, Outcome.TOKEN),
             (port_good, Outcome.PORT),
             (address_good, Outcome.ADDRESS),
             ((job.state != JobState.FORMING) & job.live.bit_select(frame.member, 1), Outcome.FORMING),

@@ -2,6 +2,7 @@
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
 
@@ -192,13 +193,23 @@ class Core(wiring.Component):
         m.d.sync += victim.eq(lowest_set(late_members))
         silent_claimants = claimed.waits & ~(1 << frame.member) & ring.silent
 
-        noticed_us, noticed = Signal(32), Signal()
+        m.submodules.noticed_us = times = Memory(shape=32, depth=max(2, config.ports), init=[])
+        noticed_us, notice_time = times.read_port(domain="comb"), times.write_port()
+        port, noticed, last_us = held.headers.arrival.port, Signal(config.ports), Signal(32)
         sends_notice, suppresses_notice, sends_reply, updates_ring, evicts = (
             Signal(name=name) for name in ("sends_notice", "suppresses_notice", "sends_reply", "updates_ring", "evicts")
         )
         final_outcome, works, issued = Signal(Outcome), Signal(), Signal()
         notice, may_notice = Signal(), Signal()
-        m.d.sync += [notice.eq(0), may_notice.eq(~noticed | ((held.now_us - noticed_us)[:32] >= NOTICE_INTERVAL_US))]
+        # A member always gets its notice; the other hosts of a port share one in an interval.
+        m.d.comb += [noticed_us.addr.eq(port), notice_time.addr.eq(port), notice_time.data.eq(held.now_us)]
+        m.d.sync += [
+            notice.eq(0),
+            last_us.eq(noticed_us.data),
+            may_notice.eq(
+                checks.from_member | ~noticed.bit_select(port, 1) | ((held.now_us - last_us)[:32] >= NOTICE_INTERVAL_US)
+            ),
+        ]
         for name in NOTICES:
             with m.If(fault & (outcome == name) & ~kind.parent_reply & ~kind.parent_result):
                 m.d.sync += notice.eq(1)
@@ -299,8 +310,9 @@ class Core(wiring.Component):
                         self.stats[Stat.NOTICES].eq(sends_notice),
                         self.stats[Stat.NOTICES_SUPPRESSED].eq(suppresses_notice),
                     ]
-                    with m.If(sends_notice):
-                        m.d.sync += [noticed.eq(1), noticed_us.eq(held.now_us)]
+                    with m.If(sends_notice & ~checks.from_member):
+                        m.d.comb += notice_time.en.eq(1)
+                        m.d.sync += noticed.bit_select(port, 1).eq(1)
                     m.next = "IDLE"
                     with m.If(evicts):
                         m.next = "EVICT"

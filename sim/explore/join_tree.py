@@ -225,7 +225,7 @@ class TreeJoinExplorer(Explorer[TreeJoinState]):
         key = k, memory, frame
         if key not in self._answers:
             switch = self.switches[k]
-            switch.jobs[0], switch.random, switch.noticed_us = memory.job, memory.random, None
+            switch.jobs[0], switch.random, switch.noticed_us = memory.job, memory.random, {}
             switch.above = {0: memory.above} if memory.above else {}
             sent = [out for _, out in switch.receive(self._port(k, frame), frame, 0)]
             after = SwitchMemory(switch.jobs[0], switch.above.get(0), switch.random)

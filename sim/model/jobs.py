@@ -9,6 +9,7 @@ from iswitch.wire import NOTICE_INTERVAL_US, JobState, Operation, Reason, Result
 from sim.model.aggregate.sums import Sums
 from sim.model.counters import Counters
 from sim.model.decide import random
+from sim.model.decide.checks import is_from_member
 from sim.model.decide.command import remove_member
 from sim.model.decide.job import NO_JOB, Job, admit_at_boundary, is_silent
 from sim.model.decide.slot import Contributors, Ring, Slot, Work
@@ -41,7 +42,7 @@ class JobTable:
         self.counts = Counters(config)
         self.outcomes, self.stats, self.ages = self.counts.outcomes, self.counts.stats, self.counts.ages
         self.port_counters = self.counts.ports
-        self.noticed_us: int | None = None
+        self.noticed_us: dict[int, int] = {}
 
     def job(self, number: int) -> Job:
         """Return a job; NO_JOB if the switch has no such number."""
@@ -129,12 +130,17 @@ class JobTable:
         self.stats[Stat.ADMITTED] += before.state != JobState.FORMING and bool(ring.live & ~before.live)
 
     def send_notice(self, message: Message, reason: Reason, now_us: int) -> Frames:
-        """Return a NOTICE, at most one in an interval, so that an unknown host cannot make the switch flood a
-        network."""
-        if self.noticed_us is not None and (now_us - self.noticed_us) % 2**32 < NOTICE_INTERVAL_US:
-            self.stats[Stat.NOTICES_SUPPRESSED] += 1
-            return []
-        self.noticed_us = now_us
+        """Return a NOTICE.
+
+        A member always gets it. All other hosts of a port share one in an interval, so that an unknown host can neither
+        make the switch flood a network nor use up the NOTICEs of others.
+        """
+        if not is_from_member(self.job(message.job), message):
+            port = message.source.port
+            if port in self.noticed_us and (now_us - self.noticed_us[port]) % 2**32 < NOTICE_INTERVAL_US:
+                self.stats[Stat.NOTICES_SUPPRESSED] += 1
+                return []
+            self.noticed_us[port] = now_us
         self.stats[Stat.NOTICES] += 1
         payload = compose.notice(
             job=message.job,

@@ -16,7 +16,7 @@ from iswitch.wire import NO_MEMBER, JobState, Reason
 __all__ = ["EntrySearch"]
 
 
-HOLDER_WRITES = {"status": ("ranks",), "roster": ("live",), "entry": ("pending", "live")}
+HOLDER_WRITES = {"status": ("ranks",), "roster": ("live",), "entry": ("pending", "live", "token")}
 """What changes when an entry is cleared."""
 
 
@@ -174,6 +174,7 @@ class EntrySearch(wiring.Component):
                         tables.entry_write.eq(1),
                         tables.entry_next.pending.eq(0),
                         tables.entry_next.live.eq(0),
+                        tables.entry_next.token.eq(0),
                         tables.status_write.eq(1),
                         tables.status_next.ranks.eq(job.ranks & ~Mux(row.live, row.ranks, 0)),
                         tables.roster_write.eq(1),

@@ -4,7 +4,18 @@ from iswitch.wire import Format, JobState, Outcome, Type
 from sim.model.decide.job import EntryState, Job
 from sim.model.interface.message import Message
 
-__all__ = ["failed_check"]
+__all__ = ["failed_check", "is_from_member"]
+
+
+def is_from_member(job: Job, message: Message) -> bool:
+    """Return whether a message carries the token of a member, present or former, and comes from its port and address.
+
+    The job may be in another epoch, and the member may have been evicted.
+    """
+    if message.member >= len(job.entries) or not message.token:
+        return False
+    entry = job.entries[message.member]
+    return entry.state != EntryState.FREE and (message.token, message.source) == (entry.token, entry.source)
 
 
 def failed_check(job: Job, message: Message) -> Outcome | None:

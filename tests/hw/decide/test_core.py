@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from iswitch.config import Config
-from iswitch.wire import Operation, Outcome
+from iswitch.wire import Operation, Outcome, Stat, Type
 from sim.bench.core import CoreBench
 from sim.bench.traffic import Traffic
 from sim.frames.client import Client, ordinary
@@ -116,6 +116,23 @@ def test_ordinary_frame_has_its_verdict_after_2_cycles_and_the_next_one_comes_af
     source, verdicts, _ = bench.check()
     assert source.times == list(range(source.times[0], source.times[0] + 10, 2))
     assert verdicts.times == [taken + 2 for taken in source.times]
+
+
+def test_members_get_every_notice_and_each_port_has_its_own_for_unknown_hosts():
+    """Members of a job that was reset, behind the ports of a flood and beside it, and one that was evicted."""
+    bench = CoreBench(CONFIG)
+    clients = running(bench, workers=3)
+    bench.exchange(clients[0].port, clients[0].reset())
+    bench.exchange(clients[2].port, clients[2].leave())
+    for turn in range(6):
+        for port in (0, 1, 2):
+            bench.exchange(port, Client.numbered(9, job=1).contribution(0, bytes(4)))
+            for client in clients:
+                bench.exchange(port, client.contribution(client.first_seq, bytes(4), epoch=client.epoch + turn % 2))
+    bench.check()
+    told = [port for port, frame in bench.model.replies if frame[42] & 15 == Type.NOTICE]
+    assert len(told) > 6 * 3 and set(told) == {0, 1, 2}
+    assert bench.model.stats[Stat.NOTICES_SUPPRESSED] > 6
 
 
 def test_notices_are_sent_once_in_an_interval():

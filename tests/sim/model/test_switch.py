@@ -544,7 +544,7 @@ def test_format_and_length_are_those_of_the_slot():
     }
 
 
-def test_notices_are_rare():
+def test_a_port_has_few_notices_for_senders_without_a_members_token():
     bench = Bench(2).join()
     client = bench.clients[0]
     for bench.now_us in (2**32 - 50, 2**32 - 1, 49, 50, 149, 150):
@@ -556,6 +556,21 @@ def test_notices_are_rare():
         "port0.RX_FRAMES": 6,
         "port0.TX_FRAMES": 3,
     }
+
+
+def test_a_member_gets_every_notice_whatever_others_at_its_port_send():
+    bench = Bench(2).join()
+    one, other = bench.clients
+    bench.send(one, one.reset())
+    bench.changes()
+    stranger = Client.numbered(9, port=other.port)
+    for bench.now_us in range(0, 100, 10):
+        bench.switch.receive(other.port, stranger.contribution(0, ONE), bench.now_us)
+        bench.send(other, other.contribution(other.first_seq, ONE))
+    told = bench.replies(other)
+    assert len(told) == 10 and {reply.reason for reply in told} == {Reason.EPOCH}
+    counted = bench.changes()
+    assert (counted["stat.NOTICES"], counted["stat.NOTICES_SUPPRESSED"]) == (11, 9)
 
 
 @pytest.mark.parametrize(
