@@ -52,6 +52,7 @@ def forged_result(job: int, epoch: int, seq: int, members: int) -> bytes:
         flags=0,
         members=members,
         tainted=0,
+        token=0xBAD,
         elements=np.full(16, -666.0, np.float32).view("<u4"),
     )
 
