@@ -1,6 +1,6 @@
 """The switch: its components, and how they are connected."""
 
-from amaranth.hdl import Cat, Const, Module
+from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -9,7 +9,9 @@ from hw.bridge.responder import Responder
 from hw.decide.core import Core, Trace
 from hw.decide.counters import Counters
 from hw.decide.gate import Gate
+from hw.egress.link_gate import LinkGate
 from hw.egress.output_port import OutputPort
+from hw.egress.queue_age import TICK_BIT
 from hw.egress.reply_composer import ReplyComposer
 from hw.egress.stamp import Stamp
 from hw.ingress.arbiter import Arbiter
@@ -35,7 +37,7 @@ class Switch(wiring.Component):
         rx -> PacketQueue -> Arbiter -> Parser -+-> headers -> Core (decides) -+
                                                 +-> words that wait -----------+-> Gate
         Gate -+-> Aggregator -> results ----------------------+
-              +-> Responder -> forwarded ---------------------+-> OutputPort -> tx
+              +-> Responder -> forwarded ---------------------+-> OutputPort -> LinkGate -> tx
               +-> Engine ---------+-> replies -> Stamp -------+
         Core -> ReplyComposer ----+
 
@@ -52,6 +54,9 @@ class Switch(wiring.Component):
         Frames that each port receives and sends.
     now_us : 32, in
         Time in microseconds, modulo 2^32: the time of deadlines, of silence and of MAC aging.
+    link : 1 for each port, in
+        The port's cable connects it to a station. Otherwise the switch removes its stations and empties its queues, and
+        its MAC must take what it is offered. An input without a driver is 1.
     seed : 64, in
         Source of tokens and epochs, read at the first Join.
     own_mac, own_ip : in
@@ -79,6 +84,7 @@ class Switch(wiring.Component):
                 "rx": In(word).array(config.ports),
                 "tx": Out(word).array(config.ports),
                 "now_us": In(32),
+                "link": In(config.ports, init=(1 << config.ports) - 1),
                 "seed": In(64),
                 "own_mac": In(48),
                 "own_ip": In(32),
@@ -109,7 +115,9 @@ class Switch(wiring.Component):
         m.submodules.stamp = stamp = Stamp(bus_bits=config.bus_bits)
         m.submodules.counters = counters = Counters(config)
 
-        queues, outputs = [], []
+        age_tick, age_ticks = self.now_us[TICK_BIT:], Signal(32 - TICK_BIT)
+        m.d.sync += age_ticks.eq(age_tick)
+        queues, outputs, gates = [], [], []
         for port in range(config.ports):
             m.submodules[f"queue_{port}"] = queue = PacketQueue(
                 bus_bits=config.bus_bits,
@@ -121,7 +129,15 @@ class Switch(wiring.Component):
             connect(m, flipped(self.rx[port]), queue.i)
             connect(m, queue.o, arbiter.frames[port])
             connect(m, queue.scans, arbiter.scans[port])
-            connect(m, output.tx, flipped(self.tx[port]))
+            m.submodules[f"gate_{port}"] = link_gate = LinkGate(bus_bits=config.bus_bits)
+            connect(m, output.tx, link_gate.i)
+            connect(m, link_gate.o, flipped(self.tx[port]))
+            m.d.comb += [
+                link_gate.aged.eq(output.aged),
+                link_gate.link.eq(self.link[port]),
+                output.tick.eq(age_tick != age_ticks),
+            ]
+            gates.append(link_gate)
             queues.append(queue)
             outputs.append(output)
 
@@ -145,6 +161,7 @@ class Switch(wiring.Component):
         m.d.comb += [
             parser.own_ip.eq(self.own_ip),
             core.now_us.eq(self.now_us),
+            core.link.eq(self.link),
             core.seed.eq(self.seed),
             core.own_mac.eq(self.own_mac),
             core.own_ip.eq(self.own_ip),
@@ -170,7 +187,7 @@ class Switch(wiring.Component):
                 m.d.comb += counters.stats[stat].eq(core.stats[stat])
 
         engine_busy = self._replay(m, gate, replies, counters)
-        for queue, output, events in zip(queues, outputs, counters.port_events, strict=True):
+        for queue, output, link_gate, events in zip(queues, outputs, gates, counters.port_events, strict=True):
             m.d.comb += [
                 output.own_mac.eq(self.own_mac),
                 output.own_ip.eq(self.own_ip),
@@ -190,7 +207,9 @@ class Switch(wiring.Component):
                 events[PortCounter.TX_DROP_RESULT].eq(output.stat_drop_result),
                 events[PortCounter.TX_DROP_REPLY].eq(output.stat_drop_reply),
                 events[PortCounter.TX_DROP_ORDINARY].eq(output.stat_drop_ordinary),
-                events[PortCounter.TX_FRAMES].eq(output.stat_frame),
+                events[PortCounter.TX_FRAMES].eq(link_gate.stat_frame),
+                events[PortCounter.TX_AGED].eq(link_gate.stat_aged),
+                events[PortCounter.TX_LINK_DOWN].eq(link_gate.stat_link_down),
             ]
         lost = (
             PortCounter.RX_ERROR,
@@ -200,6 +219,7 @@ class Switch(wiring.Component):
             PortCounter.TX_DROP_RESULT,
             PortCounter.TX_DROP_REPLY,
             PortCounter.TX_DROP_ORDINARY,
+            PortCounter.TX_AGED,
         )
         m.d.sync += self.dropped.eq(Cat(events[counter] for events in counters.port_events for counter in lost).any())
         m.d.comb += self.busy.eq(

@@ -368,6 +368,8 @@ def test_docs_port_counters():
         PortCounter.RX_OVERSIZE: "oversize",
         PortCounter.TX_FRAMES: "frames sent",
         PortCounter.RX_FRAMES: "frames received whole",
+        PortCounter.TX_AGED: "ordinary frames discarded for their age",
+        PortCounter.TX_LINK_DOWN: "frames discarded because the link was down",
         PortCounter.RX_OVERFLOW: "frames without room in the port's ingress queue",
     }.items():
         assert f"{counter.value} {meaning}" in row

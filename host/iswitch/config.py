@@ -133,6 +133,9 @@ class Config:
         the longest frames.
     mac_entries : int
         MAC addresses whose port the switch can record, a power of two from 64 to 65536.
+    flood_interval_us : int
+        Microseconds for each frame that a port may flood (broadcast, multicast, unknown station), on average: a power
+        of two from 1 to 65536, or 0 for no limit. A port may flood 992 frames at once.
     staleness : int
         The largest staleness of an asynchronous job, 0 to 7; with 0 the switch has no asynchronous jobs.
     uplinks : bool
@@ -154,6 +157,7 @@ class Config:
     elements: int = 352
     queue_bytes: int = 16384
     mac_entries: int = 4096
+    flood_interval_us: int = 1024
     staleness: int = STALENESS_MAX
     uplinks: bool = True
     replay: Replay | None = None
@@ -195,6 +199,13 @@ class Config:
             64 <= self.mac_entries <= 65536 and not self.mac_entries & (self.mac_entries - 1),
             "mac_entries",
             "a power of two from 64 to 65536",
+        )
+        require(
+            self.flood_interval_us == 0
+            or 1 <= self.flood_interval_us <= 65536
+            and not self.flood_interval_us & (self.flood_interval_us - 1),
+            "flood_interval_us",
+            "0 or a power of two from 1 to 65536",
         )
         require(0 <= self.staleness <= STALENESS_MAX, "staleness", f"0 to {STALENESS_MAX}")
         require(isinstance(self.uplinks, bool), "uplinks", "True or False")

@@ -52,7 +52,9 @@ class Shell(wiring.Component):
     memory.
 
     `rx` and `tx` carry frames without preamble and FCS in `sync`; MACs bring their own clock domain crossings.
-    `own_mac` and `own_ip` are in wire order and do not change while frames pass. `link` is an input for each port.
+    `own_mac` and `own_ip` are in wire order and do not change while frames pass. `link` is an input for each
+    port. A port that has never reported a link counts as connected, because some PHYs do not report it.
+
     `leds`: one for each port, on with its link and off for a moment with each frame; then one that flashes with each
     accepted contribution; then one that flashes with each frame that is lost here for lack of room or because it was
     damaged.
@@ -84,10 +86,13 @@ class Shell(wiring.Component):
         m = Module()
         m.submodules.clock = clock = self.clock
         m.submodules.switch = switch = self.switch
+        reported = Signal(self.config.ports)
+        m.d.sync += reported.eq(reported | self.link)
         cycles = Signal(64, reset_less=True)
         m.d.sync += cycles.eq(cycles + 1)
         m.d.comb += [
             switch.now_us.eq(clock.now),
+            switch.link.eq(self.link | ~reported),
             switch.seed.eq(cycles),
             switch.own_mac.eq(self.own_mac),
             switch.own_ip.eq(self.own_ip),

@@ -1,9 +1,10 @@
 """The ports to which an ordinary frame goes, as a learning bridge and a host decide by its addresses."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.bridge.flood_limit import FloodLimit
 from hw.bridge.host_requests import HostRequests
 from hw.bridge.mac_table import MacTable
 from hw.bridge.spoofing import SpoofDetector
@@ -15,7 +16,8 @@ from iswitch.wire import Outcome
 __all__ = ["Forwarder", "Route"]
 
 RESERVED = int.from_bytes(bytes.fromhex("0180c20000"), "little")
-"""A bridge does not forward 01-80-C2-00-00-00 to -0F (IEEE 802.1D, 7.12.6)."""
+"""The first five bytes of sixteen addresses. The first address is the spanning trees' (BPDUs). No bridge forwards
+frames to the others (IEEE 802.1D, 7.12.6)."""
 
 
 class Route(data.StructLayout):
@@ -29,13 +31,18 @@ class Route(data.StructLayout):
 class Forwarder(wiring.Component):
     """Computes the `Route` of each frame, should it be an ordinary one, and learns the sender of every frame.
 
+    The golden model is `sim/model/bridge/forwarder.py`.
+
     A frame whose source is the switch itself is dropped. A frame to the switch is answered or dropped. A frame to a
     reserved address, or to a station behind the port that received it, is dropped. A frame to a known station leaves by
-    that station's port, all others by all ports but the one that received them (IEEE 802.1D, 7.7).
+    that station's port, all others by all ports whose link is up, but the one that received them (IEEE 802.1D, 7.7):
+    they are flooded. A frame that its port may not flood now is dropped (`FloodLimit`). The switch has no spanning
+    tree, so BPDUs pass through it like other groups' frames, and its neighbours' spanning trees see a loop.
 
     `route` is valid from 2 cycles after `lookup`, until 1 cycle after the next. `spoofed` (the source is the switch)
     and `group_source` (see `SpoofDetector`) are valid from 1 cycle after `lookup`, up to the next. `lookup` may be 1 in
-    every other cycle, once `wiped` is 1. `headers` is read with `lookup`. `busy`: see `MacTable`.
+    every other cycle, once `wiped` is 1. `headers` is read with `lookup`. `takes` is 1 for one cycle if the frame is an
+    ordinary one, at the latest in the cycle of the next `lookup`. `link`, `busy`: see `MacTable`.
     """
 
     def __init__(self, config: Config):
@@ -47,6 +54,8 @@ class Forwarder(wiring.Component):
                 "own_mac": In(48),
                 "own_ip": In(32),
                 "now_us": In(32),
+                "link": In(config.ports, init=(1 << config.ports) - 1),
+                "takes": In(1),
                 "route": Out(Route(config)),
                 "spoofed": Out(1),
                 "group_source": Out(1),
@@ -58,6 +67,7 @@ class Forwarder(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.table = table = MacTable(self.config)
+        m.submodules.flood_limit = flood_limit = FloodLimit(self.config)
         m.submodules.requests = requests = HostRequests()
         m.submodules.spoofing = spoofing = SpoofDetector()
         frame, port = self.headers.frame, self.headers.arrival.port
@@ -69,6 +79,8 @@ class Forwarder(wiring.Component):
             table.ingress.eq(port),
             table.own_mac.eq(self.own_mac),
             table.now_us.eq(self.now_us),
+            table.link.eq(self.link),
+            flood_limit.now_us.eq(self.now_us),
             requests.headers.eq(self.headers),
             requests.own_mac.eq(self.own_mac),
             requests.own_ip.eq(self.own_ip),
@@ -79,11 +91,24 @@ class Forwarder(wiring.Component):
             self.busy.eq(table.busy),
         ]
         ingress, reserved, to_us, reply = Signal.like(port), Signal(), Signal(), Signal(HostReply)
+        bpdu, may_flood, floods, others = Signal(), Signal(), Signal(), Signal(self.config.ports)
+        is_reserved = (destination[:40] == RESERVED) & (destination[44:] == 0)
         route = self.route
+        # An earlier frame's token is taken at the latest with this frame's lookup, and this frame is judged in the next
+        # cycle. Its route does not change while it waits.
+        judged = Signal()
+        m.d.comb += [flood_limit.port.eq(ingress), flood_limit.takes.eq(self.takes & floods)]
+        m.d.sync += judged.eq(self.lookup)
+        with m.If(judged):
+            m.d.sync += [
+                may_flood.eq(Mux(bpdu, flood_limit.admits_bpdu, flood_limit.admits)),
+                others.eq(table.up & ~(1 << ingress)),
+            ]
         with m.If(self.lookup):
             m.d.sync += [
                 ingress.eq(port),
-                reserved.eq((destination[:40] == RESERVED) & (destination[44:] == 0)),
+                bpdu.eq(is_reserved & (destination[40:44] == 0)),
+                reserved.eq(is_reserved & (destination[40:44] != 0)),
                 to_us.eq(destination == self.own_mac),
                 reply.eq(requests.reply),
                 reply.valid.eq(requests.reply.valid & ~spoofing.is_own),
@@ -103,6 +128,8 @@ class Forwarder(wiring.Component):
             m.d.comb += route.outcome.eq(Outcome.FILTERED)
         with m.Elif(table.known):
             m.d.comb += [route.outcome.eq(Outcome.ORDINARY), route.ports.eq(1 << table.port)]
+        with m.Elif(may_flood):
+            m.d.comb += [route.outcome.eq(Outcome.ORDINARY), route.ports.eq(others), floods.eq(1)]
         with m.Else():
-            m.d.comb += [route.outcome.eq(Outcome.ORDINARY), route.ports.eq(~(1 << ingress))]
+            m.d.comb += route.outcome.eq(Outcome.FLOOD_LIMITED)
         return m

@@ -55,6 +55,10 @@ class MacTable(wiring.Component):
     Time stamps are modulo 256 ticks. After every tick an aging sweep clears expired entries, in cycles without
     `lookup`, before they could look fresh again. `busy` is 1 until the sweep is done: an environment that lets `now_us`
     jump while the clock is stopped must not stop the clock before.
+
+    If the `link` of a port goes down, `up` of the port is 0 from the next cycle on: its stations count as absent, and
+    no station is learnt there. A sweep clears them. So `up` follows a link that comes up at once after at most four
+    times as many cycles as there are sets.
     """
 
     def __init__(self, config: Config):
@@ -67,6 +71,8 @@ class MacTable(wiring.Component):
                 "ingress": In(4),
                 "own_mac": In(48),
                 "now_us": In(32),
+                "link": In(config.ports, init=(1 << config.ports) - 1),
+                "up": Out(config.ports),
                 "known": Out(1),
                 "port": Out(4),
                 "wiped": Out(1),
@@ -85,16 +91,30 @@ class MacTable(wiring.Component):
         dst_read, src_read = memory.read_port(), memory.read_port()
         tick = self.now_us[TICK_BITS]
 
-        # The sweep visits all sets, after a reset to wipe them, and after each tick to clear expired entries.
+        # The sweep visits all sets, after a reset to wipe them, and after each tick or loss of a link to clear expired
+        # entries. Those of the last row are gone 2 cycles after its visit.
+        ports, up = self.config.ports, self.up
         sweep_at, wiping, sweeping, swept_tick = Signal(range(sets)), Signal(init=1), Signal(), Signal(8)
-        sweeps = sweeping & ~self.lookup
-        m.d.comb += [self.wiped.eq(~wiping), self.busy.eq(wiping | sweeping | (tick != swept_tick))]
+        uncleared, clearing, visited = Signal(ports), Signal(ports), Signal(2)
+        sweeps, is_last = sweeping & ~self.lookup, sweep_at == sets - 1
+        m.d.comb += [
+            self.wiped.eq(~wiping),
+            self.busy.eq(wiping | sweeping | (tick != swept_tick) | uncleared.any() | (up != self.link)),
+        ]
+        m.d.sync += visited.eq(Cat(sweeps & is_last, visited))
         with m.If(wiping | sweeps):
             m.d.sync += sweep_at.eq(sweep_at + 1)
-            with m.If(sweep_at == sets - 1):
+            with m.If(is_last):
                 m.d.sync += [wiping.eq(0), sweeping.eq(0)]
-        with m.Elif(~sweeping & (tick != swept_tick)):
-            m.d.sync += [sweeping.eq(1), swept_tick.eq(tick)]
+        with m.Elif(~sweeping & ~visited.any() & ((tick != swept_tick) | uncleared.any())):
+            m.d.sync += [sweeping.eq(1), swept_tick.eq(tick), clearing.eq(uncleared)]
+        with m.If(visited[-1]):
+            m.d.sync += uncleared.eq(uncleared & ~clearing)
+        for port in range(ports):
+            with m.If(up[port] & ~self.link[port]):
+                m.d.sync += [up[port].eq(0), uncleared[port].eq(1)]
+            with m.Elif(self.link[port] & ~uncleared[port]):
+                m.d.sync += up[port].eq(1)
 
         # First cycle: read the rows.
         destination, source, ingress = Signal(48), Signal(48), Signal(4)
@@ -129,7 +149,7 @@ class MacTable(wiring.Component):
             Signal(WAYS),
             [Signal(range(LIFETIME_TICKS + 1), name=f"age_{k}") for k in range(WAYS)],
         )
-        is_live = lambda entry: entry.valid & ((tick - entry.stamp)[:8] < LIFETIME_TICKS)
+        is_live = lambda entry: entry.valid & up.bit_select(entry.port, 1) & ((tick - entry.stamp)[:8] < LIFETIME_TICKS)
         hits = [
             is_live(entry) & (entry.mac == destination) & ~new
             for entry, new in zip(dst_read.data, superseded["dst"], strict=True)
@@ -142,7 +162,7 @@ class MacTable(wiring.Component):
         # The sweep may have read a row just before it was written: an entry that is written now is not expired.
         written_ways = Mux(writer.addr == read_row, writer.en, 0)
         m.d.sync += [
-            learns.eq(looked_up & ~source[0] & (source != 0) & (source != self.own_mac)),
+            learns.eq(looked_up & up.bit_select(ingress, 1) & ~source[0] & (source != 0) & (source != self.own_mac)),
             expires.eq(swept),
             row.eq(read_row),
         ]

@@ -77,6 +77,7 @@ class Core(wiring.Component):
                 "verdicts": Out(stream.Signature(Verdict(config))),
                 "replies": Out(stream.Signature(Reply)),
                 "now_us": In(32),
+                "link": In(config.ports, init=(1 << config.ports) - 1),
                 "seed": In(64),
                 "own_mac": In(48),
                 "own_ip": In(32),
@@ -153,6 +154,7 @@ class Core(wiring.Component):
             forwarder.own_mac.eq(self.own_mac),
             forwarder.own_ip.eq(self.own_ip),
             forwarder.now_us.eq(self.now_us),
+            forwarder.link.eq(self.link),
             checks.spoofed.eq(forwarder.spoofed | forwarder.group_source),
         ]
         completed = membership.completed.valid & membership.completed.ready
@@ -233,6 +235,7 @@ class Core(wiring.Component):
                 with m.If(ordinary):
                     m.d.comb += [
                         self.verdicts.valid.eq(1),
+                        forwarder.takes.eq(self.verdicts.ready),
                         verdict.ports.eq(forwarder.route.ports),
                         verdict.host_reply.eq(forwarder.route.host_reply),
                     ]

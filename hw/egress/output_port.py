@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw.egress.header_checksums import HeaderChecksums
+from hw.egress.queue_age import QueueAge
 from hw.egress.stamp import Departure, addresses_of, stamped
 from hw.interface.address import Address, Binding
 from hw.interface.forwarded import Forwarding
@@ -55,10 +56,14 @@ class OutputPort(wiring.Component):
 
     Members
     -------
+    tick : 1, in
+        The unit of age of ordinary frames has passed.
+    aged : 1, out
+        The frame in `tx` is an ordinary one that has waited for too long (`QueueAge`). Valid with its first word.
     bind : stream of Binding, in
         Address and port of a member, when it joins.
-    stat_drop_result, stat_drop_reply, stat_drop_ordinary, stat_frame : 1, out
-        A frame is dropped, or has left.
+    stat_drop_result, stat_drop_reply, stat_drop_ordinary : 1, out
+        A frame is dropped.
     """
 
     def __init__(self, config: Config, *, port: int):
@@ -70,13 +75,14 @@ class OutputPort(wiring.Component):
                 "replies": In(packets(Departure)),
                 "forwarded": In(packets(Forwarding(config))),
                 "bind": In(stream.Signature(Binding(config), always_ready=True)),
+                "tick": In(1),
+                "aged": Out(1),
                 "own_mac": In(48),
                 "own_ip": In(32),
                 "tx": Out(stream.Signature(Packet(config.bus_bits))),
                 "stat_drop_result": Out(1),
                 "stat_drop_reply": Out(1),
                 "stat_drop_ordinary": Out(1),
-                "stat_frame": Out(1),
                 "busy": Out(1),
             }
         )
@@ -121,6 +127,14 @@ class OutputPort(wiring.Component):
         m.d.comb += moves.eq(~self.tx.valid | self.tx.ready)
         with m.If(moves):
             m.d.sync += [self.tx.valid.eq(sends), self.tx.payload.eq(word)]
+        m.submodules.ordinary_age = age = QueueAge(frames=config.queue_words)
+        with m.If(moves):
+            m.d.sync += self.aged.eq((source == ORDINARY) & age.aged)
+        m.d.comb += [
+            age.tick.eq(self.tick),
+            age.enters.eq(ordinary.i.valid & ordinary.i.payload.first & ~ordinary.stat_drop),
+            age.leaves.eq(ordinary.o.valid & ordinary.o.ready & ordinary.o.payload.last),
+        ]
 
         with m.FSM() as fsm:
             with m.State("PICK"):
@@ -164,7 +178,6 @@ class OutputPort(wiring.Component):
             m.d.comb += self.busy.eq(
                 ~fsm.ongoing("PICK") | Cat(*(queue.busy for queue in queues)).any() | self.tx.valid
             )
-        m.d.comb += self.stat_frame.eq(self.tx.valid & self.tx.ready & self.tx.payload.last)
         return m
 
     def _addresses(self, m, hosts: int):

@@ -46,7 +46,8 @@ class Port10G(wiring.Component):
     Switch side: `rx` has frames without FCS, with `error` at `last` if they are incomplete or damaged. A frame that
     `sync` does not take in time is truncated and marked so, too. `tx` gets padding and FCS. A frame leaves when the
     crossing holds all of it, because an output port may pause inside a frame and the line may not; no frame may be
-    longer than `frame_bytes_max`. `tx` stalls while the link is down. `link` is 1 while blocks are aligned and neither
+    longer than `frame_bytes_max`. While the link is down, the transmitter discards frames.
+    `link` is 1 while blocks are aligned and neither
     end reports a fault.
     """
 

@@ -71,8 +71,8 @@ class Transmitter(wiring.Component):
     idle count of clause 46.3.1.4. `i` stalls in gaps, preambles and padding. A producer that has offered a frame's
     first word must offer the others without a pause; otherwise an error leaves in place of the missing word, so that no
     receiver takes the frame as complete, and `stat_underrun` pulses. A frame with `error` leaves with its FCS inverted.
-    `remote_fault` sends remote faults, `halt` sends idle, and both hold frames back at their first word: the reactions
-    to a local and to a remote fault (clause 46.3.4.3).
+    `remote_fault` sends remote faults, `halt` sends idle: the reactions to a local and to a remote fault (clause
+    46.3.4.3). Frames that begin meanwhile are taken and discarded, so that no frame leaves long after it was sent.
     """
 
     LATENCY = Crc32.LATENCY + 4
@@ -157,6 +157,12 @@ class Transmitter(wiring.Component):
                 with m.Else():
                     # The gap is longer than it must be by at least four bytes, so the deficit is zero.
                     m.d.sync += [late_next.eq(0), deficit.eq(0)]
+                    with m.If(self.i.valid):
+                        m.next = "DISCARD"
+            with m.State("DISCARD"):
+                m.d.comb += [self.i.ready.eq(1), plan.kind.eq(Mux(self.remote_fault, Kind.FAULT, Kind.IDLE))]
+                with m.If(self.i.valid & word.last):
+                    m.next = "GAP"
             with m.State("FRAME"):
                 m.d.comb += [
                     self.i.ready.eq(1),

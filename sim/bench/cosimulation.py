@@ -83,6 +83,12 @@ class Pair:
         if broken := self.board.violations():
             raise DivergenceError(f"after {self.frames} frames the switch broke a handshake: {broken}")
 
+    def link(self, port: int, up: bool) -> None:
+        """Take a port's cable out for both, or put it in."""
+        self.board.link(port, up)
+        self.board.run(20_000, self.now_us)
+        self.model.set_link(port, up)
+
     def wait(self, us: int) -> None:
         """Let time pass for both."""
         self.now_us = self.now_us + us & 0xFFFFFFFF

@@ -33,7 +33,7 @@ constexpr int RESET_CYCLES = 4;
 constexpr int PARENT_BYTES = 16;
 
 struct Pins {
-    uint8_t *rst, *now_us, *seed, *own_mac, *own_ip, *parents, *busy;
+    uint8_t *rst, *now_us, *link, *seed, *own_mac, *own_ip, *parents, *busy;
     uint8_t *trace_valid, *trace_outcome, *trace_port, *trace_job, *trace_member, *trace_seq;
     struct Rx { uint8_t *data, *bytes, *last, *error, *valid, *ready; } rx[PORTS];
     struct Tx { uint8_t *data, *bytes, *last, *valid, *ready; } tx[PORTS];
@@ -53,7 +53,7 @@ public:
     Model() {
 #define ISW_PIN(name) pins.name = pin(top.p_##name)
 #define ISW_TRACE_PIN(name) pins.trace_##name = pin(top.p_trace__##name)
-        ISW_PIN(rst), ISW_PIN(seed), ISW_PIN(parents), ISW_PIN(busy);
+        ISW_PIN(rst), ISW_PIN(link), ISW_PIN(seed), ISW_PIN(parents), ISW_PIN(busy);
         pins.now_us = pin(top.p_now__us), pins.own_mac = pin(top.p_own__mac), pins.own_ip = pin(top.p_own__ip);
         ISW_TRACE_PIN(valid), ISW_TRACE_PIN(outcome), ISW_TRACE_PIN(port), ISW_TRACE_PIN(job);
         ISW_TRACE_PIN(member), ISW_TRACE_PIN(seq);
@@ -93,7 +93,7 @@ public:
 
     Model() {
 #define ISW_PIN(name) pins.name = pin(top.name)
-        ISW_PIN(rst), ISW_PIN(now_us), ISW_PIN(seed), ISW_PIN(own_mac), ISW_PIN(own_ip), ISW_PIN(parents), ISW_PIN(busy);
+        ISW_PIN(rst), ISW_PIN(now_us), ISW_PIN(link), ISW_PIN(seed), ISW_PIN(own_mac), ISW_PIN(own_ip), ISW_PIN(parents), ISW_PIN(busy);
         ISW_PIN(trace_valid), ISW_PIN(trace_outcome), ISW_PIN(trace_port), ISW_PIN(trace_job);
         ISW_PIN(trace_member), ISW_PIN(trace_seq);
 #define ISW_BIND(p) \
@@ -170,6 +170,7 @@ struct Port {
     std::deque<Received> queue;
     size_t at = 0;
     bool offered = false;
+    bool linked = true;
     uint64_t first = 0;
     std::deque<Stamp> stamps;
     Stall rx_stall, tx_stall;
@@ -202,7 +203,20 @@ struct Context {
         memcpy(pins.seed, &seed, 8);
         memcpy(pins.own_mac, mac, 6);
         memcpy(pins.own_ip, ip, 4);
+        for (int p = 0; p < PORTS; p++) set_link(p, true);
         reset();
+    }
+
+    // Without a link a MAC takes frames and loses them, and no frame comes in but the one that has begun.
+    void set_link(int p, bool up) {
+        Port &port = ports[p];
+        uint8_t mask = 1 << p % 8;
+        model.pins.link[p / 8] = (model.pins.link[p / 8] & ~mask) | (up ? mask : 0);
+        port.linked = up;
+        if (!up) {
+            size_t begun = port.offered || port.at;
+            while (port.queue.size() > begun) port.queue.pop_back();
+        }
     }
 
     // What was inside the switch is gone; what waits at its ports comes after the reset, a half-sent frame from its beginning.
@@ -281,7 +295,7 @@ struct Context {
         bool endless = port.assembly.size() > FRAME_BYTES_MOST;
         if (endless) port.violations[ENDLESS]++;
         if (!*pins.last && !endless) return;
-        port.frames.push_back({std::move(port.assembly), port.tx_first, cycle});
+        if (port.linked) port.frames.push_back({std::move(port.assembly), port.tx_first, cycle});
         port.assembly = {};
         port.assembly.reserve(2048);
     }
@@ -302,7 +316,7 @@ struct Context {
             bool active = false;
             for (int p = 0; p < PORTS; p++) {
                 active |= offer(p);
-                *pins.tx[p].ready = !ports[p].tx_stall.next();
+                *pins.tx[p].ready = !ports[p].linked || !ports[p].tx_stall.next();
             }
             model.tick();
             for (int p = 0; p < PORTS; p++) {
@@ -328,7 +342,7 @@ bool exists(int port) { return port >= 0 && port < PORTS; }
 #define ISW_ABI extern "C" __attribute__((visibility("default")))
 
 // Version of this interface, and what the library was built from.
-ISW_ABI int isw_abi() { return 3; }
+ISW_ABI int isw_abi() { return 4; }
 ISW_ABI int isw_ports() { return PORTS; }
 ISW_ABI int isw_bus_bits() { return 8 * BUS_BYTES; }
 ISW_ABI const char *isw_config() { return ISW_CONFIG; }
@@ -347,6 +361,11 @@ ISW_ABI void isw_parent(Context *context, int job, int port, const uint8_t *mac,
     parent[14] = port, parent[15] = 1;
 }
 
+// Takes a port's cable out (up 0) or puts it in. Frames that are sent while it is out are lost.
+ISW_ABI void isw_link(Context *context, int port, int up) {
+    if (exists(port)) context->set_link(port, up);
+}
+
 // Resets the running switch, as a board's button would.
 ISW_ABI void isw_reset(Context *context) { context->reset(); }
 
@@ -363,6 +382,7 @@ ISW_ABI void isw_flags(Context *context, uint32_t flags) {
 ISW_ABI int isw_send(Context *context, int port, const uint8_t *bytes, uint32_t length, int damage) {
     if (!exists(port) || !length || length > FRAME_BYTES_MOST) return -1;
     Port &target = context->ports[port];
+    if (!target.linked) return 1;
     if (target.queue.size() >= context->limit) return 0;
     target.queue.push_back({{bytes, bytes + length}, damage});
     return 1;

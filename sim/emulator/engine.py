@@ -18,7 +18,7 @@ from sim.frames.client import SWITCH_IP, SWITCH_MAC
 
 __all__ = ["Board", "BoardError", "Decision", "Frame", "Stamp"]
 
-ABI = 3
+ABI = 4
 QUEUE_FRAMES = 1024
 RECEIVE_BYTES = 1 << 20
 RECEIVE_FRAMES = 1024
@@ -37,6 +37,7 @@ _SIGNATURES = {
     "isw_close": (None, [c_void_p]),
     "isw_parent": (None, [c_void_p, c_int, c_int, c_char_p, c_char_p, c_uint32]),
     "isw_reset": (None, [c_void_p]),
+    "isw_link": (None, [c_void_p, c_int, c_int]),
     "isw_limit": (None, [c_void_p, c_uint64]),
     "isw_flags": (None, [c_void_p, c_uint32]),
     "isw_send": (c_int, [c_void_p, c_int, c_char_p, c_uint32, c_int]),
@@ -274,6 +275,10 @@ class Board:
         self._library.isw_stall(
             self._open, self._port(port), int(direction == "tx"), int(chance * (1 << 32)), length, seed
         )
+
+    def link(self, port: int, up: bool) -> None:
+        """Take a port's cable out, or put it in. Frames that enter or leave while it is out are lost."""
+        self._library.isw_link(self._open, self._port(port), int(up))
 
     def trace(self) -> list[Decision]:
         """Return the core's decisions since the last call, oldest first."""

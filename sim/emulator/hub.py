@@ -44,6 +44,7 @@ def hub(config: Config, broken: bool = False, split: bool = False) -> str:
         "clk": sync.clk,
         "rst": sync.rst,
         "now_us": Signal(32, name="now_us"),
+        "link": Signal(config.ports, name="link"),
         "seed": Signal(64, name="seed"),
         "own_mac": Signal(48, name="own_mac"),
         "own_ip": Signal(32, name="own_ip"),

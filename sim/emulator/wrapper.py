@@ -17,6 +17,7 @@ def inputs(config: Config) -> Iterator[tuple[str, int]]:
     yield from (
         (RESET, 1),
         ("now_us", 32),
+        ("link", config.ports),
         ("seed", 64),
         ("own_mac", 48),
         ("own_ip", 32),

@@ -12,7 +12,8 @@ import numpy as np
 
 from iswitch.config import Config
 from iswitch.wire import ContributionFlag, Mode, Outcome, PortCounter, Reason, Stat, Type
-from sim.model.bridge.forwarder import MacTable, destinations
+from sim.model.bridge.flood_limit import FloodLimit
+from sim.model.bridge.forwarder import BPDU, MacTable, destinations
 from sim.model.bridge.responder import answer
 from sim.model.bridge.spoofing import is_group_source, is_spoofed
 from sim.model.control import ControlPlane
@@ -52,6 +53,16 @@ class Switch(ControlPlane):
     def __init__(self, config: Config, *, mac: bytes, ip: bytes, seed: int) -> None:
         super().__init__(config, mac=mac, ip=ip, seed=seed)
         self.macs = MacTable(config.mac_entries)
+        self.flood_limit = FloodLimit(config.ports, config.flood_interval_us)
+        self.linked = set(range(config.ports))
+
+    def set_link(self, port: int, up: bool) -> None:
+        """Take a port's link up or down. The stations of a port whose link is down are removed."""
+        if up:
+            self.linked.add(port)
+        else:
+            self.linked.discard(port)
+            self.macs.flush(port)
 
     def receive(self, port: int, frame: bytes, now_us: int, error: bool = False, *, overflow: bool = False) -> Frames:
         """Handle one frame.
@@ -75,17 +86,21 @@ class Switch(ControlPlane):
             The frames that leave, with their ports, in order.
         """
         self.macs.advance(now_us)
+        self.flood_limit.advance(now_us)
         rejected = PortCounter.RX_OVERFLOW if overflow else self.rejected_by_port(frame, error)
         if rejected is not None:
             self.port_counters[port][rejected] += 1
             return []
         self.port_counters[port][PortCounter.RX_FRAMES] += 1
         outcome, sent = self.handle_frame(port, frame, now_us)
-        self.macs.learn(frame[6:12], port, self.own.mac)
+        if port in self.linked:
+            self.macs.learn(frame[6:12], port, self.own.mac)
         self.outcomes[outcome] += 1
         for egress, _ in sent:
-            self.port_counters[egress][PortCounter.TX_FRAMES] += 1
-        return sent
+            self.port_counters[egress][
+                PortCounter.TX_FRAMES if egress in self.linked else PortCounter.TX_LINK_DOWN
+            ] += 1
+        return [(egress, data) for egress, data in sent if egress in self.linked]
 
     def rejected_by_port(self, frame: bytes, error: bool) -> PortCounter | None:
         """Return the counter of a frame that does not reach the core, or None."""
@@ -117,7 +132,10 @@ class Switch(ControlPlane):
             return Outcome.ANSWERED, [(port, reply)]
         if frame[:6] == self.own.mac:
             return Outcome.UNANSWERED, []
-        outcome, ports = destinations(self.macs, frame[:6], port, self.config.ports)
+        outcome, ports = destinations(self.macs, frame[:6], port, sorted(self.linked))
+        floods = outcome == Outcome.ORDINARY and self.macs.port(frame[:6]) is None
+        if floods and not self.flood_limit.admits(port, bpdu=frame[:6] == BPDU):
+            return Outcome.FLOOD_LIMITED, []
         return outcome, [(egress, frame) for egress in ports]
 
     def serve(self, service: Service, source: Source, payload: bytes, now_us: int) -> Frames:

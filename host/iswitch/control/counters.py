@@ -166,8 +166,12 @@ COUNTERS: dict[str, Counter] = {
         "delivered them",
     ),
     "RESERVED": Counter(
-        Severity.NORMAL,
-        "ordinary frames that no bridge forwards (spanning tree, pause, LLDP: 01-80-C2-00-00-00 to -0F)",
+        Severity.NORMAL, "ordinary frames that no bridge forwards (pause, LACP, LLDP: 01-80-C2-00-00-01 to -0F)"
+    ),
+    "FLOOD_LIMITED": Counter(
+        Severity.FAULT,
+        "broadcasts, multicasts and frames to unknown stations beyond what a port may flood: a loop or a storm",
+        "look for a second path between two switches, and for the sender; turn on spanning tree at the neighbours",
     ),
     "ANSWERED": Counter(Severity.NORMAL, "ARP and ping requests for the switch itself, answered"),
     "UNANSWERED": Counter(
@@ -313,6 +317,16 @@ COUNTERS: dict[str, Counter] = {
         Severity.NOTABLE,
         "ordinary frames dropped at a full output queue",
         "if results fill the link, do nothing, since they have priority; else slow the senders down",
+    ),
+    "TX_AGED": Counter(
+        Severity.FAULT,
+        "ordinary frames that waited for more than a second at a port, and were discarded",
+        "the link is overloaded: distribute the workers over more ports, or slow the senders down",
+    ),
+    "TX_LINK_DOWN": Counter(
+        Severity.NOTABLE,
+        "frames discarded because the port's link was down",
+        "if the port should be up, check cable and transceiver",
     ),
     "TX_FRAMES": Counter(Severity.NORMAL, "frames sent"),
     "RX_FRAMES": Counter(Severity.NORMAL, "frames received without an error"),

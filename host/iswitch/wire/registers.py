@@ -72,6 +72,7 @@ class Outcome(IntEnum):
     UNHELD = 29
     REPLAY = 30
     SPOOFED = 31
+    FLOOD_LIMITED = 32
 
 
 class Stat(IntEnum):
@@ -102,6 +103,8 @@ class PortCounter(IntEnum):
     TX_FRAMES = 6
     RX_FRAMES = 7
     RX_OVERFLOW = 8
+    TX_AGED = 9
+    TX_LINK_DOWN = 10
 
 
 class Register(IntEnum):

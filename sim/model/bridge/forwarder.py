@@ -1,10 +1,11 @@
 """Where an ordinary frame goes: a table of addresses seen, and a learning bridge (IEEE 802.1D, 7.7 to 7.9)."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from iswitch.wire import Outcome
 
-__all__ = ["MacTable", "destinations"]
+__all__ = ["BPDU", "MacTable", "destinations"]
 
 WAYS = 4
 TICK_US = 1 << 24
@@ -13,8 +14,8 @@ TICKS = 256
 LIFETIME_TICKS = 18
 """285 to 302 s; 802.1D recommends 300 s (7.9.2)."""
 
-RESERVED = bytes.fromhex("0180c2000000")
-"""The first of the sixteen addresses that no bridge forwards (802.1D, 7.12.6)."""
+BPDU = bytes.fromhex("0180c2000000")
+"""The address of spanning trees: the first of sixteen that no bridge with a spanning tree forwards (802.1D, 7.12.6)."""
 
 
 class Entry(NamedTuple):
@@ -62,6 +63,10 @@ class MacTable:
         """Return the port of a station, or None if it is unknown."""
         return next((entry.port for entry in self.ways(mac) if entry and entry.mac == mac), None)
 
+    def flush(self, port: int) -> None:
+        """Remove the stations of a port, because its link is down."""
+        self.sets = [[entry if entry and entry.port != port else None for entry in ways] for ways in self.sets]
+
     def learn(self, mac: bytes, port: int, own: bytes) -> None:
         """Record that a station sent a frame into a port. Group addresses, zero and the switch's own are not learnt.
 
@@ -76,11 +81,15 @@ class MacTable:
         ways[way] = Entry(mac, port, self.tick)
 
 
-def destinations(table: MacTable, mac: bytes, ingress: int, ports: int) -> tuple[Outcome, list[int]]:
-    """Return the outcome of an ordinary frame to `mac` that came in by `ingress`, and its egress ports in order."""
-    if mac[:5] == RESERVED[:5] and mac[5] < 16:
+def destinations(table: MacTable, mac: bytes, ingress: int, ports: Iterable[int]) -> tuple[Outcome, list[int]]:
+    """Return the outcome of an ordinary frame to `mac` that came in by `ingress`, and its egress ports in order.
+
+    `ports` are those whose link is up. The switch has no spanning tree, so BPDUs pass through it, and its neighbours'
+    spanning trees see a loop that leads through it. The other reserved addresses are not forwarded.
+    """
+    if mac[:5] == BPDU[:5] and 0 < mac[5] < 16:
         return Outcome.RESERVED, []
     known = table.port(mac)
     if known == ingress:
         return Outcome.FILTERED, []
-    return Outcome.ORDINARY, [port for port in range(ports) if port != ingress and known in (None, port)]
+    return Outcome.ORDINARY, [port for port in ports if port != ingress and known in (None, port)]

@@ -42,7 +42,14 @@ def test_the_columns_of_a_port_add_up_its_counters():
     }
     values = {name: counters[f"port1.{name}"] for name in PortCounter.__members__}
     damaged = values["RX_ERROR"] + values["RX_RUNT"] + values["RX_OVERSIZE"]
-    dropped = values["RX_OVERFLOW"] + values["TX_DROP_RESULT"] + values["TX_DROP_REPLY"] + values["TX_DROP_ORDINARY"]
+    dropped = (
+        values["RX_OVERFLOW"]
+        + values["TX_DROP_RESULT"]
+        + values["TX_DROP_REPLY"]
+        + values["TX_DROP_ORDINARY"]
+        + values["TX_AGED"]
+        + values["TX_LINK_DOWN"]
+    )
     expected = [values["RX_FRAMES"], values["TX_FRAMES"], damaged, dropped]
     assert row(port_table(counters, 2), "1") == ["1", *map(str, expected)]
 

@@ -16,8 +16,8 @@ from sim.model.switch import Switch
 CONFIG = Config(ports=3, bus_bits=64, members=4, window=2, elements=16, queue_bytes=4096, mac_entries=64)
 
 
-def check(component, *, seed: int, pauses: bool, count: int = 500) -> list[Outcome]:
-    """The outcomes of `count` random frames, each with the ports it must leave by."""
+def check(component, *, seed: int, pauses: bool, count: int = 500, frames=(), links: int = -1) -> list[Outcome]:
+    """The outcomes of `frames` and `count` random frames, each with the ports it must leave by."""
     dut, model = component(CONFIG), Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1)
     rng = np.random.default_rng(seed)
     hosts, fates = Hosts(CONFIG, rng), []
@@ -27,27 +27,42 @@ def check(component, *, seed: int, pauses: bool, count: int = 500) -> list[Outco
     ]
     near += [
         (0, ordinary(bytes.fromhex(to), hosts.hosts[0].mac))
-        for to in ("0180c2000010", "0180c20000f0", "0180c2000100", "0080c2000000")
+        for to in (
+            "0180c2000000",
+            "0180c2000001",
+            "0180c200000f",
+            "0180c2000010",
+            "0180c20000f0",
+            "0180c2000100",
+            "0080c2000000",
+        )
     ]
 
     async def bench(ctx):
         ctx.set(dut.own_mac, int.from_bytes(SWITCH_MAC, "little"))
         ctx.set(dut.own_ip, int.from_bytes(SWITCH_IP, "little"))
+        ctx.set(dut.link, links)
         while not ctx.get(dut.wiped):
             await ctx.tick()
-        for port, frame in [*near, *(hosts.frame(200) for _ in range(count))]:
+        for port, frame in [*near, *frames, *(hosts.frame(200) for _ in range(count))]:
             ctx.set(dut.headers.frame.as_value(), int.from_bytes(frame[:64], "little"))
             ctx.set(dut.headers.arrival.port, port)
             ctx.set(dut.headers.arrival.scan.length, len(frame))
             ctx.set(dut.headers.arrival.scan.ip_good, ones_complement_sum(frame[14:34]) == 0xFFFF)
             ctx.set(dut.lookup, 1)
+            ctx.set(dut.takes, bool(fates))  # the frame before
             await ctx.tick()
             ctx.set(dut.lookup, 0)
+            ctx.set(dut.takes, 0)
             ctx.set(dut.headers.frame.as_value(), int.from_bytes(rng.bytes(64), "little"))
             ctx.set(dut.headers.arrival.port, int(rng.integers(16)))
+            for linked in range(CONFIG.ports):
+                model.set_link(linked, bool(links >> linked & 1))
             before = list(model.outcomes)
             ports = {egress for egress, _ in model.receive(port, frame, 0)}
             fates.append(next(kind for kind in Outcome if model.outcomes[kind] != before[kind]))
+            if fates[-1] == Outcome.ANSWERED:
+                ports = {port}  # the port itself discards the answer if it has no link
             for _ in range(1 + int(rng.integers(4)) * pauses):
                 await ctx.tick()
             assert ctx.get(dut.route.outcome) == fates[-1]
@@ -71,16 +86,63 @@ def test_routes_are_the_models(pauses):
     }
 
 
+def test_no_frame_is_flooded_to_a_port_without_a_link():
+    assert Outcome.ORDINARY in check(Forwarder, seed=3, pauses=False, links=0b101)
+
+
+def storm():
+    """Broadcasts beyond a full bucket, then BPDUs beyond the reserve, and other ports' broadcasts."""
+    station, other = bytes([2, 0, 0, 0, 0, 9]), bytes([2, 0, 0, 0, 0, 8])
+    bpdu = ordinary(bytes.fromhex("0180c2000000"), other)
+    return [
+        *[(1, ordinary(b"\xff" * 6, station))] * 1000,
+        *[(1, bpdu)] * 40,
+        (1, ordinary(other, station)),
+        (2, ordinary(b"\xff" * 6, bytes([2, 0, 0, 0, 0, 7]))),
+    ]
+
+
+def check_storm(component):
+    fates = check(component, seed=1, pauses=False, count=60, frames=storm())[-1102:]
+    assert 3 <= fates[:1000].count(Outcome.FLOOD_LIMITED) <= 20
+    assert fates[1000:1040] == [Outcome.ORDINARY] * 31 + [Outcome.FLOOD_LIMITED] * 9
+    assert fates[1041] == Outcome.ORDINARY
+
+
+def test_a_storm_is_limited_and_bpdus_pass_during_it():
+    check_storm(Forwarder)
+
+
+STORM_MUTANTS = [
+    ("Mux(bpdu, flood_limit.admits_bpdu, flood_limit.admits)", "flood_limit.admits"),
+    ("Mux(bpdu, flood_limit.admits_bpdu, flood_limit.admits)", "flood_limit.admits_bpdu"),
+    ("self.takes & floods", "floods"),
+    ("self.takes & floods", "self.takes"),
+    ("flood_limit.port.eq(ingress)", "flood_limit.port.eq(0)"),
+    ("m.Elif(may_flood)", "m.Elif(1)"),
+]
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(("sound", "wrong"), STORM_MUTANTS)
+def test_check_notices_a_mutant_in_the_limit(sound, wrong):
+    broken = mutant(hw.bridge.forwarder, sound, wrong).Forwarder
+    with pytest.raises(AssertionError):
+        check_storm(broken)
+
+
 MUTANTS = [
     ("destination[:40] == RESERVED", "destination[8:40] == RESERVED >> 8"),
     (" & (destination[44:] == 0)", ""),
+    (" & (destination[40:44] != 0)", ""),
+    ("table.up & ~(1 << ingress)", "~(1 << ingress)"),
     ("1 << ingress)]\n        with m.Elif(to_us)", "1)]\n        with m.Elif(to_us)"),
     ("m.Elif(to_us)", "m.Elif(0)"),
     ("m.Elif(reserved)", "m.Elif(0)"),
     ("table.known & (table.port == ingress)", "table.port == ingress"),
     ("table.known & (table.port == ingress)", "0"),
     ("1 << table.port)", "~0)"),
-    ("~(1 << ingress)", "~0"),
+    ("table.up & ~(1 << ingress)", "table.up"),
     ("[ingress.eq(port), ", "["),
     ("m.Elif(table.known)", "m.Elif(0)"),
     ("m.If(self.spoofed)", "m.If(0)"),
@@ -94,3 +156,4 @@ def test_check_notices_a_mutant_in_the_logic(sound, wrong):
     broken = mutant(hw.bridge.forwarder, sound, wrong).Forwarder
     with pytest.raises(AssertionError):
         check(broken, seed=1, pauses=False)
+        check(broken, seed=3, pauses=False, links=0b101)

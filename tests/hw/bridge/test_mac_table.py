@@ -12,7 +12,7 @@ from sim.bench.mutant import mutant
 from sim.bench.stream import Bench
 from sim.model.bridge.forwarder import MacTable as Model
 
-CONFIG = Config(mac_entries=64)
+CONFIG = Config(ports=16, mac_entries=64)
 SETS = CONFIG.mac_entries // 4
 OWN = bytes.fromhex("025749000001")
 TICK_US = 1 << 24
@@ -27,6 +27,7 @@ class Talk:
 
     def __init__(self, ctx, dut) -> None:
         self.ctx, self.dut, self.model, self.now_us = ctx, dut, Model(CONFIG.mac_entries), 0
+        self.linked = -1
 
     async def begin(self) -> None:
         self.ctx.set(self.dut.own_mac, number(OWN))
@@ -41,9 +42,23 @@ class Talk:
         self.ctx.set(self.dut.now_us, self.now_us)
         self.model.advance(self.now_us)
 
+    async def link(self, port: int, up: bool) -> None:
+        """Take a port's cable out, or put it in and wait until the table has noticed it."""
+        await self.ctx.tick()  # what was asked last is learnt in this cycle
+        links = self.ctx.get(self.dut.link) & ~(1 << port) | up << port
+        self.ctx.set(self.dut.link, links)
+        if up:
+            await self.rest()
+        else:
+            await self.ctx.tick()
+        assert self.ctx.get(self.dut.up) == links
+        if not up:
+            self.model.flush(port)
+        self.linked = links
+
     async def rest(self) -> None:
-        """Wait until the aging sweep is done."""
-        for _ in range(SETS + 3):
+        """Wait until the sweeps are done: one for a tick or a link, and one that began before."""
+        for _ in range(2 * SETS + 10):
             if not self.ctx.get(self.dut.busy):
                 return
             await self.ctx.tick()
@@ -65,7 +80,8 @@ class Talk:
         await ctx.tick()
         known = ctx.get(dut.port) if ctx.get(dut.known) else None
         assert known == self.model.port(destination)
-        self.model.learn(source, port, OWN)
+        if self.linked >> port & 1:
+            self.model.learn(source, port, OWN)
         for _ in range(pause):
             await ctx.tick()
         return known
@@ -169,6 +185,80 @@ def test_expired_entries_are_cleared_although_a_frame_comes_every_other_cycle():
     play(wrapped_under_load)
 
 
+async def unplugged(talk):
+    a, b, c = STATIONS[:3]
+    await talk.ask(b, a, 5)
+    await talk.ask(a, b, 6)
+    await talk.link(5, False)
+    assert await talk.ask(a, b, 6) is None  # at once, before any sweep
+    assert await talk.ask(b, c, 5) == 6  # a frame that had come in before
+    assert await talk.ask(c, b, 6) is None
+    await talk.link(5, True)
+    assert await talk.ask(a, b, 6) is None and await talk.ask(c, b, 6) is None
+    await talk.ask(b, a, 5)
+    assert await talk.ask(a, b, 6) == 5
+
+
+async def unplugged_for_a_moment(talk):
+    """Stations of every set, and a link that is back after a cycle, beside frames in every other cycle."""
+    stations = [bytes([2, 0, 0, 0, 0, k]) for k in range(SETS)]
+    for mac in stations:
+        await talk.ask(OWN, mac, 3)
+    await talk.link(3, False)
+    talk.ctx.set(talk.dut.link, -1)
+    turns = 0
+    while talk.ctx.get(talk.dut.busy):
+        await talk.ask(stations[turns % SETS], STATIONS[0], 6)
+        turns += 1
+    assert SETS // 2 <= turns <= 2 * SETS + 10
+    talk.linked = -1
+    assert [await talk.ask(mac, OWN, 7) for mac in stations] == [None] * SETS
+    for mac in stations:  # also in the row that the sweep visits last, while it is being cleared
+        await talk.ask(OWN, mac, 3)
+        await talk.link(3, False)
+        talk.ctx.set(talk.dut.link, -1)
+        while talk.ctx.get(talk.dut.busy):
+            await talk.ask(mac, STATIONS[0], 6)
+        talk.linked = -1
+
+
+async def unplugged_during_a_sweep(talk):
+    """Two links go down for a moment, the second while the stations of the first are being cleared."""
+    stations = [bytes([2, 0, 0, 0, 0, k]) for k in range(SETS)]
+    for delay in (2, 5, SETS - 1, SETS, SETS + 1, SETS + 2):
+        for mac in stations:
+            await talk.ask(OWN, mac, 3)
+        await talk.link(4, False)
+        await talk.ctx.tick().repeat(delay)
+        await talk.link(3, False)
+        talk.ctx.set(talk.dut.link, -1)
+        await talk.rest()
+        talk.linked = -1
+        assert [await talk.ask(mac, OWN, 7) for mac in stations] == [None] * SETS
+
+
+def plugging(seed: int):
+    async def scenario(talk):
+        rng = random.Random(seed)
+        for _ in range(60):
+            for _ in range(rng.randrange(40)):
+                await talk.ask(rng.choice(STATIONS), rng.choice(STATIONS), rng.randrange(4), pause=rng.randrange(2))
+            port = rng.randrange(4)
+            await talk.link(port, not talk.linked >> port & 1)
+            if rng.random() < 0.3:
+                await talk.rest()
+                await talk.wait(rng.choice([TICK_US, 18 * TICK_US]))
+
+    return scenario
+
+
+@pytest.mark.parametrize(
+    "scenario", [unplugged, unplugged_for_a_moment, unplugged_during_a_sweep, plugging(1), plugging(2)]
+)
+def test_stations_of_a_port_without_a_link_are_absent(scenario):
+    play(scenario)
+
+
 def silent_for_longest(renewed: int):
     async def scenario(talk):
         crowded = crowd(64, 6)
@@ -198,6 +288,10 @@ SCENARIOS = [
     *map(silent_for_longest, range(4)),
     *map(chatter, range(3)),
     chatter(7, turns=2000, pauses=False),
+    unplugged,
+    unplugged_for_a_moment,
+    unplugged_during_a_sweep,
+    plugging(1),
 ]
 MUTANTS = [
     ("Mux(same_row, writer.en, 0)", "writer.en"),
@@ -212,7 +306,7 @@ MUTANTS = [
     ("& ~written_ways[k])", ")"),
     ("Mux(writer.addr == read_row, writer.en, 0)", "writer.en"),
     ("< LIFETIME_TICKS)", "<= LIFETIME_TICKS)"),
-    ("entry.valid & ((tick", "((tick"),
+    ("entry.valid & up", "up"),
     ("is_live(entry) & (entry.mac == source)", "entry.valid & (entry.mac == source)"),
     ("Mux(matching.any(), matching, oldest)", "oldest"),
     ("upper = older[1][1] > older", "upper = older[1][1] < older"),
@@ -223,6 +317,12 @@ MUTANTS = [
     ("sweeping & ~self.lookup", "sweeping"),
     ("is_live(entry) & (entry.mac == destination)", "entry.mac == destination"),
     ("[wiping.eq(0), sweeping.eq(0)]", "wiping.eq(0)"),
+    ("& up.bit_select(entry.port, 1) &", "&"),
+    ("& up.bit_select(ingress, 1)", ""),
+    ("[up[port].eq(0), uncleared[port].eq(1)]", "up[port].eq(0)"),
+    ("uncleared & ~clearing", "0"),
+    ("self.link[port] & ~uncleared[port]", "self.link[port]"),
+    ("m.If(visited[-1])", "m.If(sweeps & is_last)"),
     ("entry.valid.eq(learns)", "entry.valid.eq(1)"),
 ]
 

@@ -105,10 +105,14 @@ def test_a_word_that_comes_late_is_an_error_on_the_line_and_counted():
 
 
 @pytest.mark.parametrize(("signal", "column"), [("remote_fault", ordered_set(2)), ("halt", [(0x07, True)] * 4)])
-def test_faults_hold_frames_back_at_their_first_word(signal, column):
-    dut = Transmitter()
+def test_frames_that_begin_during_a_fault_are_discarded(signal, column):
+    interrupted(Transmitter, signal, column)
+
+
+def interrupted(make, signal, column):
+    dut, frames = make(), [noise(100 + k) for k in range(7)]
     bench, seen = Bench(dut), []
-    bench.source(dut.i, [word for _ in range(3) for word in to_words(noise(100), 64)], start=4)
+    source = bench.source(dut.i, [word for frame in frames for word in to_words(frame, 64)], start=4)
 
     async def disturb(ctx):
         cycle = 0
@@ -126,9 +130,9 @@ def test_faults_hold_frames_back_at_their_first_word(signal, column):
     assert [
         bytes(byte for byte, _ in frame.content)
         for frame in frames_in([one for four in columns for one in ([(0x07, True)] * 4 if four == column else four)])
-    ] == [PREAMBLE + whole(noise(100))] * 3
+    ] == [PREAMBLE + whole(frame) for frame in (frames[0], *frames[4:])]
     starts = [at // 8 for at, one in enumerate(line) if one == START]
-    assert starts[0] < 30 and starts[1] >= 60
+    assert starts[0] < 30 and starts[1] >= 60 and len(source.times) == len(source.items)
 
 
 def judge(make):
@@ -163,3 +167,17 @@ def test_the_judge_of_mutants_finds_none_in_the_transmitter():
 def test_mutants_are_noticed(sound, wrong):
     with pytest.raises((AssertionError, ValueError)):
         judge(mutant(hw.ethernet.transmit, sound, wrong).Transmitter)
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ('with m.If(self.i.valid): m.next = "DISCARD"', "pass"),
+        ('with m.If(self.i.valid & word.last): m.next = "GAP"', 'with m.If(self.i.valid): m.next = "GAP"'),
+        ("[self.i.ready.eq(1), plan.kind.eq(Mux(self.remote_fault", "[self.i.ready.eq(1), plan.kind.eq(Mux(0"),
+    ],
+)
+def test_mutants_of_the_reaction_to_a_fault_are_noticed(sound, wrong):
+    with pytest.raises((AssertionError, ValueError, TimeoutError)):
+        interrupted(mutant(hw.ethernet.transmit, sound, wrong).Transmitter, "remote_fault", ordered_set(2))

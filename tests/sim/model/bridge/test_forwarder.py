@@ -19,17 +19,17 @@ def test_unknown_group_and_broadcast_go_everywhere_but_back():
     for to in (A, b"\xff" * 6, bytes.fromhex("01005e000001")):
         table.learn(to, 2, OWN)  # nobody can be a group
         if to[0] & 1:
-            assert destinations(table, to, 1, 4) == (Outcome.ORDINARY, [0, 2, 3])
-    assert destinations(table, B, 3, 4) == (Outcome.ORDINARY, [0, 1, 2])
+            assert destinations(table, to, 1, range(4)) == (Outcome.ORDINARY, [0, 2, 3])
+    assert destinations(table, B, 3, range(4)) == (Outcome.ORDINARY, [0, 1, 2])
 
 
 def test_known_station_gets_it_alone_and_what_is_there_already_is_filtered():
     table = MacTable(64)
     table.learn(A, 2, OWN)
-    assert destinations(table, A, 1, 4) == (Outcome.ORDINARY, [2])
-    assert destinations(table, A, 2, 4) == (Outcome.FILTERED, [])
+    assert destinations(table, A, 1, range(4)) == (Outcome.ORDINARY, [2])
+    assert destinations(table, A, 2, range(4)) == (Outcome.FILTERED, [])
     table.learn(A, 3, OWN)
-    assert destinations(table, A, 2, 4) == (Outcome.ORDINARY, [3])
+    assert destinations(table, A, 2, range(4)) == (Outcome.ORDINARY, [3])
 
 
 @pytest.mark.parametrize("mac", [OWN, bytes(6), b"\xff" * 6, bytes.fromhex("01005e000001")])
@@ -39,11 +39,11 @@ def test_addresses_of_no_station_are_not_learnt(mac):
     assert table.port(mac) is None
 
 
-def test_sixteen_addresses_are_not_forwarded_and_their_neighbours_are():
+def test_fifteen_addresses_are_not_forwarded_and_bpdus_and_their_neighbours_are():
     table = MacTable(64)
-    fates = [destinations(table, bytes.fromhex("0180c20000") + bytes([k]), 0, 2)[0] for k in range(256)]
-    assert fates == [Outcome.RESERVED] * 16 + [Outcome.ORDINARY] * 240
-    assert destinations(table, bytes.fromhex("0180c2000100"), 0, 2) == (Outcome.ORDINARY, [1])
+    fates = [destinations(table, bytes.fromhex("0180c20000") + bytes([k]), 0, range(2))[0] for k in range(256)]
+    assert fates == [Outcome.ORDINARY] + [Outcome.RESERVED] * 15 + [Outcome.ORDINARY] * 240
+    assert destinations(table, bytes.fromhex("0180c2000100"), 0, range(2)) == (Outcome.ORDINARY, [1])
 
 
 @pytest.mark.parametrize("begun", [0, TICK_US - 1, 2**32 - 1, 2**32 - 100 * SECOND])
@@ -88,3 +88,12 @@ def test_addresses_in_a_row_share_no_set():
     for k in range(1024):
         table.learn(bytes([2, 0, 0, 0, k >> 8, k & 255]), 1, OWN)
     assert all(sum(entry is not None for entry in ways) == 1 for ways in table.sets)
+
+
+def test_a_port_without_a_link_gets_nothing_and_its_stations_are_removed():
+    table = MacTable(64)
+    table.learn(A, 1, OWN)
+    table.learn(B, 2, OWN)
+    table.flush(1)
+    assert destinations(table, A, 0, (0, 2, 3)) == (Outcome.ORDINARY, [2, 3])
+    assert destinations(table, B, 0, (0, 2, 3)) == (Outcome.ORDINARY, [2])
