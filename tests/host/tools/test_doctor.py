@@ -190,7 +190,7 @@ def test_another_device_or_version_is_reported(register):
 @pytest.mark.parametrize(("lost", "mark"), [([30], Mark.WARNING), ([30, 50, 70, 90, 110, 130], Mark.BAD)])
 def test_loss_is_measured_by_retransmissions(lost, mark):
     found = only(findings(FaultyTransport(lost=lost), timeout_s=1), "loss", mark)
-    registers = 3 + 2 * (4 + 2 + 2 * CONFIG.ports + 1)  # what it is, and all counters twice; no replay service
+    registers = 3 + 2 * (5 + 2 + 2 * CONFIG.ports + 1)  # what it is, and all counters twice; no replay service
     assert found.figure.startswith(f"{len(lost)} of {200 + registers + len(lost)} requests")
 
 
