@@ -14,9 +14,15 @@ from hw.stream.checksum import fold_carries, sum_halves
 from hw.stream.packet import Packet
 from hw.stream.reduction import popcount
 from iswitch.config import Config
-from iswitch.wire import ADDRESSES, BROADCAST_MEMBER, HEADER, RESULT_HEADER, Type, version_type
+from iswitch.wire import ADDRESSES, BROADCAST_MEMBER, HEADER, RESULT_HEADER, UPLINK_TAIL, Type, version_type
 
 __all__ = ["ResultComposer"]
+
+
+UPLINK_LANES = UPLINK_TAIL.itemsize // 4
+"""Lanes of an uplink's tail. A result's tail has one."""
+TAIL_WORDS = 2
+"""The most words after the last payload word: those of an uplink's tail on a bus of two lanes."""
 
 
 class ResultComposer(wiring.Component):
@@ -61,14 +67,19 @@ class ResultComposer(wiring.Component):
         image = self._image(m, header, known)
         grant_is_summed = self._sum_grant(m, image, known, held & ~ends) if config.staleness else Const(1)
 
-        # `index` counts the header words, `in_tail` is the word after the payload, if there is one.
-        index, in_tail = Signal(range(header_words + 1)), Signal()
-        valid, in_payload, closes = (Signal(name=name) for name in ("valid", "in_payload", "closes"))
+        # `index` counts the header words, `tail_word` the words after the last word of the payload. `ended`: this is
+        # the last word of the payload, or one after it.
+        index, tail_word = Signal(range(header_words + 1)), Signal.like(known.extra)
+        valid, in_header, in_payload, ended, closes = (
+            Signal(name=name) for name in ("valid", "in_header", "in_payload", "ended", "closes")
+        )
         packet, sums = inserter.packet, self.sums.payload
         kept = Cat(Mux(~sums.last | known.keep[k], sums.data[32 * k : 32 * k + 32], 0) for k in range(lanes))
         head = Cat(Const(0, 8 * ADDRESSES.itemsize), image)
         m.d.comb += [
-            in_payload.eq((index == header_words) & ~in_tail),
+            in_header.eq(index != header_words),
+            in_payload.eq(~in_header & (tail_word == 0)),
+            ended.eq((tail_word != 0) | sums.last),
             packet.first.eq(index == 0),
             packet.last.eq(closes),
             packet.count.eq(config.bus_bytes),
@@ -79,12 +90,13 @@ class ResultComposer(wiring.Component):
             self.sums.ready.eq(in_payload),
             self.busy.eq(self.headers.valid | held | inserter.busy),
         ]
-        with m.If(in_tail):
-            m.d.comb += [valid.eq(1), closes.eq(1)]
+        with m.If(tail_word != 0):
+            m.d.comb += [valid.eq(1), closes.eq(tail_word == known.extra)]
+            m.d.sync += tail_word.eq(tail_word + 1)
         with m.Elif(in_payload):
-            m.d.comb += [valid.eq(self.sums.valid), closes.eq(sums.last & ~known.parted), packet.data.eq(kept)]
-            with m.If(self.sums.valid & sums.last & known.parted):
-                m.d.sync += in_tail.eq(1)
+            m.d.comb += [valid.eq(self.sums.valid), closes.eq(sums.last & (known.extra == 0)), packet.data.eq(kept)]
+            with m.If(self.sums.valid & sums.last & (known.extra != 0)):
+                m.d.sync += tail_word.eq(1)
         with m.Else():
             m.d.comb += [
                 valid.eq(held & Mux(known.grants, grant_is_summed, self.sums.valid)),
@@ -96,37 +108,39 @@ class ResultComposer(wiring.Component):
         with m.If(closes & ~known.grants):
             m.d.comb += [packet.count.eq(known.bytes), inserter.complement_at.eq(known.at)]
         if trees:
-            # The tail of an uplink is the tainted ranks, then the flags, with the complement in their upper half.
-            for k in range(lanes):
-                ranks_here = Mux(
-                    in_tail, known.keep[-1] & (k == 0), in_payload & sums.last & ~known.keep[k] & known.ranks[k]
-                )
-                with m.If(header.up & ranks_here):
-                    m.d.comb += packet.data[32 * k : 32 * k + 32].eq(header.tainted)
-                with m.If(header.up & inserter.complement_at[k]):
-                    m.d.comb += packet.data[32 * k : 32 * k + 32].eq(header.partial)
+            # The tail of an uplink is its ranks, the tainted ranks, then the flags with the complement in their upper
+            # half. A result has the last of these only, with its identity in place of the flags.
+            for place, ranks in ((known.ranks, header.members), (known.tainted, header.tainted)):
+                for k in range(lanes):
+                    with m.If(header.up & place.lane[k] & (place.word == tail_word) & ~in_header & ended):
+                        m.d.comb += packet.data[32 * k : 32 * k + 32].eq(ranks)
+        flags = Mux(header.up, header.partial, header.identity) if trees else header.identity
+        for k in range(lanes):
+            with m.If(inserter.complement_at[k]):
+                m.d.comb += packet.data[32 * k : 32 * k + 32].eq(flags)
         with m.If(ends):
-            m.d.sync += [index.eq(0), in_tail.eq(0)]
+            m.d.sync += [index.eq(0), tail_word.eq(0)]
         return m
 
     def _known_shape(self) -> data.StructLayout:
         """What follows from the header alone, registered when the header is taken.
 
-        `count`: members in the sum. `words`: the frame's words. `grants`: it is a GRANT. `parted`: the complement is in
-        a word of its own, after the last payload word. `keep`: the lanes of the last payload word that hold payload.
-        `at`: the lane of the last word that holds the complement. `bytes`: those of the last word. `ranks`: the lane of
-        an uplink's tainted ranks, if the last payload word has it."""
+        `count`: members in the sum. `words`: the frame's words. `grants`: it is a GRANT. `extra`: words after the last
+        payload word. `keep`: the lanes of the last payload word that hold payload. `at`: the lane of the last word that
+        holds the complement. `bytes`: those of the last word. `ranks`, `tainted`: the places of these sets in an
+        uplink, as the number of words after the last payload word and the lane."""
         lanes, payload = self.config.lanes, self.results.payload
+        place = data.StructLayout({"word": range(TAIL_WORDS + 1), "lane": lanes})
         return data.StructLayout(
             {
                 "count": range(self.config.members + 1),
                 "words": len(payload.meta.words),
-                "parted": 1,
+                "extra": range(TAIL_WORDS + 1),
                 "keep": lanes,
                 "at": lanes,
                 "bytes": len(payload.count),
                 "grants": 1,
-                "ranks": lanes,
+                **({"ranks": place, "tainted": place} if self.config.uplinks else {}),
             }
         )
 
@@ -135,24 +149,34 @@ class ResultComposer(wiring.Component):
         config, trees, lanes = self.config, self.config.uplinks, self.config.lanes
         coming = self.headers.payload
         grants = (coming.length == 0) if config.staleness else Const(0)
-        long_tail = coming.up if trees else Const(0)  # an uplink's tail has two lanes, another's one
+        uplink = coming.up if trees else Const(0)
         elements = Signal(len(coming.length) - 1 if trees else len(coming.length) - 2)
-        rest, final = Signal(range(lanes)), Signal(range(lanes))
+        rest, first, last = Signal(range(lanes)), Signal(range(lanes + 1)), Signal(range(lanes + UPLINK_LANES))
         m.d.comb += [
             elements.eq((coming.length << (coming.up & is_wide(coming.numeric)) if trees else coming.length) >> 2),
             rest.eq(elements),
-            final.eq(rest + long_tail),
+            first.eq(Mux(rest == 0, lanes, rest)),  # lane of the tail, counted from the last payload word
+            last.eq(first + Mux(uplink, UPLINK_LANES - 1, 0)),
         ]
         m.d.sync += [
             known.count.eq(popcount(coming.members)),
             known.grants.eq(grants),
-            known.words.eq(config.header_words + Mux(grants, 0, 1 + ((elements + long_tail) >> exact_log2(lanes)))),
-            known.parted.eq((rest == 0) | (long_tail & (rest == lanes - 1))),
-            known.at.eq(1 << final),
-            known.bytes.eq((final + 1) << 2),
+            known.words.eq(
+                config.header_words
+                + Mux(grants, 0, 1 + ((elements + Mux(uplink, UPLINK_LANES - 1, 0)) >> exact_log2(lanes)))
+            ),
+            known.extra.eq(last >> exact_log2(lanes)),
+            known.at.eq(1 << last[: exact_log2(lanes)]),
+            known.bytes.eq((last[: exact_log2(lanes)] + 1) << 2),
             known.keep.eq(Cat((rest == 0) | (rest > k) for k in range(lanes))),
-            known.ranks.eq(1 << rest),
         ]
+        for k, name in enumerate(("ranks", "tainted") if trees else ()):
+            place = Signal(range(lanes + UPLINK_LANES), name=f"{name}_place")
+            m.d.comb += place.eq(first + k)
+            m.d.sync += [
+                known[name].word.eq(place >> exact_log2(lanes)),
+                known[name].lane.eq(1 << place[: exact_log2(lanes)]),
+            ]
 
     def _image(self, m, header, known):
         """Return the header as it goes out."""
@@ -177,6 +201,8 @@ class ResultComposer(wiring.Component):
                     image.version_type.eq(version_type(Type.UPLINK)),
                     image.member.eq(header.member),
                     image.behind.eq(header.behind),
+                    image.count.eq(header.identity),
+                    image.members.eq(header.collective),
                 ]
         return image
 

@@ -24,6 +24,7 @@ from iswitch.wire import (
     Format,
     JobState,
     Outcome,
+    Reason,
     Type,
 )
 
@@ -37,7 +38,8 @@ class FrameKind(data.Struct):
     """What a frame is: its type, and whether its job `is_leaf`, that is, has a parent here.
 
     `parent_reply`: an acknowledgement or a notice from the parent. `parent_result`: a result from the parent, to be
-    installed. At most one of the types is 1; a type for which the switch is not built is 0.
+    installed. `parent_conflict`: a notice from the parent about another collective. At most one of the types is 1; a
+    type for which the switch is not built is 0.
     """
 
     control: 1
@@ -48,6 +50,7 @@ class FrameKind(data.Struct):
     uplink: 1
     parent_reply: 1
     parent_result: 1
+    parent_conflict: 1
     is_leaf: 1
 
 
@@ -111,12 +114,13 @@ class Checks(wiring.Component):
         if self.config.uplinks:
             wide = is_wide(format)
             m.d.comb += [
-                kind.parent_reply.eq((type == Type.ACK) | (type == Type.NOTICE)),
+                kind.parent_conflict.eq((type == Type.NOTICE) & (frame.count == Reason.COLLECTIVE)),
+                kind.parent_reply.eq((type == Type.ACK) | (type == Type.NOTICE) & ~kind.parent_conflict),
                 kind.uplink.eq(type == Type.UPLINK),
                 kind.parent_result.eq(type == Type.RESULT),
                 kind.is_leaf.eq((frame.job < self.config.jobs) & self.parent.valid[0]),
             ]
-            above = kind.parent_reply | kind.parent_result
+            above = kind.parent_reply | kind.parent_result | kind.parent_conflict
             types = types | above | kind.uplink
             sizes += [
                 ((type != Type.ACK) | (body == ACK.itemsize), Outcome.LENGTH),
@@ -170,7 +174,7 @@ class Checks(wiring.Component):
         if self.config.uplinks:
             # A sender with several ranks sends uplinks only, and an uplink names only its sender's ranks. A frame from
             # the parent must have the configured address.
-            named_ranks = frame.members | scan.tainted
+            named_ranks = scan.ranks | scan.tainted
             ring_checks += [
                 (
                     ~kind.uplink | ((named_ranks & ~Cat(member.ranks, Const(0, 32 - len(member.ranks)))) == 0),
@@ -200,6 +204,13 @@ class Checks(wiring.Component):
                     (frame.epoch == job.epoch, Outcome.EPOCH),
                     (format_good, Outcome.FORMAT),
                     (payload_good, Outcome.LENGTH),
+                )
+            ]
+            checks += [
+                (~kind.parent_conflict | good, outcome)
+                for good, outcome in (
+                    (job.up_running & (frame.token == job.up_token), Outcome.TOKEN),
+                    (frame.epoch == job.epoch, Outcome.EPOCH),
                 )
             ]
         checks += [(kind.control | kind.replay_request | above | good, outcome) for good, outcome in ring_checks]

@@ -202,7 +202,7 @@ class Core(wiring.Component):
             Signal(name=name) for name in ("sends_notice", "suppresses_notice", "sends_reply", "updates_ring", "evicts")
         )
         final_outcome, works, issued = Signal(Outcome), Signal(), Signal()
-        notice, may_notice = Signal(), Signal()
+        notice, conflicts, may_notice = Signal(), Signal(), Signal()
         # A member always gets its notice; the other hosts of a port share one in an interval.
         m.d.comb += [noticed_us.addr.eq(port), notice_time.addr.eq(port), notice_time.data.eq(held.now_us)]
         m.d.sync += [
@@ -213,7 +213,7 @@ class Core(wiring.Component):
             ),
         ]
         for name in NOTICES:
-            with m.If(fault & (outcome == name) & ~kind.parent_reply & ~kind.parent_result):
+            with m.If(fault & (outcome == name) & ~kind.parent_reply & ~kind.parent_result & ~kind.parent_conflict):
                 m.d.sync += notice.eq(1)
 
         with m.FSM() as fsm:
@@ -269,16 +269,18 @@ class Core(wiring.Component):
                 with m.If(self.verdicts.ready):
                     m.next = "IDLE"
             with m.State("DECIDE"):
+                reports_conflict = ~fault & ~claim & ring.decision.conflicts
                 m.d.sync += [
+                    conflicts.eq(reports_conflict),
                     decision.eq(ring.decision),
                     held.keeps_slot.eq(ring.decision.resend | (ring.decision.operation == Operation.SEND_UP)),
                     sends_reply.eq(
-                        notice & may_notice
+                        (notice | reports_conflict) & may_notice
                         | ~fault & ring.decision.reports
                         | claim & (claimed.outcome == Outcome.REFUSED)
                     ),
-                    sends_notice.eq(notice & may_notice),
-                    suppresses_notice.eq(notice & ~may_notice),
+                    sends_notice.eq((notice | reports_conflict) & may_notice),
+                    suppresses_notice.eq((notice | reports_conflict) & ~may_notice),
                     final_outcome.eq(Mux(fault, outcome, Mux(claim, claimed.outcome, ring.decision.outcome))),
                     works.eq(~fault & Mux(claim, claimed.grants, ring.decision.works)),
                     updates_ring.eq(~fault & ~claim),
@@ -300,7 +302,11 @@ class Core(wiring.Component):
                         rows.slot_write.eq(updates_ring & decision.slot_write),
                         rows.acknowledged_write.eq(Mux(updates_ring & decision.advance, 1 << frame.member, 0)),
                         rows.heard_write.eq(
-                            Mux(fault & (outcome != Outcome.HALTED) | kind.parent_result, 0, 1 << frame.member)
+                            Mux(
+                                fault & (outcome != Outcome.HALTED) | kind.parent_result | kind.parent_conflict,
+                                0,
+                                1 << frame.member,
+                            )
                         ),
                         decides.eq(updates_ring),
                         rows.claims_write.eq(claim & claimed.write),
@@ -395,7 +401,16 @@ class Core(wiring.Component):
                 with m.If(self.replies.ready):
                     m.next = "IDLE"
         reply = self.replies.payload
-        build_reply(m, held, reply, outcome, job=rows.job_row, membership=membership, control=fsm.ongoing("MEMBERSHIP"))
+        build_reply(
+            m,
+            held,
+            reply,
+            outcome,
+            rows=rows,
+            membership=membership,
+            control=fsm.ongoing("MEMBERSHIP"),
+            conflicts=conflicts & fsm.ongoing("ISSUE"),
+        )
         if config.uplinks:
             build_parent_request(
                 m,

@@ -16,11 +16,15 @@ NOTICES = {
     Outcome.TOKEN: Reason.TOKEN,
     Outcome.HALTED: Reason.HALTED,
 }
+"""The reasons of the notices that answer frames which fail a check."""
 
 
-def build_reply(m, held: HeldFrame, reply, outcome, *, job, membership, control):
-    """Fill in `reply`: the acknowledgement of a `control` message, or else a notice of the `outcome`."""
-    frame = held.frame
+def build_reply(m, held: HeldFrame, reply, outcome, *, rows, membership, control, conflicts):
+    """Fill in `reply`: the acknowledgement of a `control` message, or else a notice of the `outcome`.
+
+    `conflicts`: the notice is about another collective than the frame's.
+    """
+    frame, job = held.frame, rows.job_row
     exists = (frame.job < held.config.jobs) & (job.state != JobState.NONE)
     m.d.comb += [
         reply.port.eq(held.headers.arrival.port),
@@ -36,7 +40,13 @@ def build_reply(m, held: HeldFrame, reply, outcome, *, job, membership, control)
         reply.header.member.eq(Mux(control, membership.member, frame.member)),
         reply.header.token.eq(Mux(control, membership.token, frame.token)),
     ]
-    with m.If(~control):
+    with m.If(conflicts):
+        refused = held.decision.outcome == Outcome.COLLECTIVE
+        m.d.comb += [
+            reply.header.count.eq(Reason.COLLECTIVE),
+            reply.header.members.eq(Mux(refused, rows.slot_row.collective, rows.slot_row.rival)),
+        ]
+    with m.Elif(~control):
         for name, reason in NOTICES.items():
             with m.If(outcome == name):
                 m.d.comb += reply.header.count.eq(reason)

@@ -7,7 +7,7 @@ from amaranth.utils import exact_log2
 
 from hw.decide.lowest_missing import LowestMissing
 from hw.decide.rules.completion import has_enough, is_complete
-from hw.interface.rows import SEQ_BITS, TICK_BITS, job_row, slot_row
+from hw.interface.rows import COLLECTIVE_BITS, DIGEST_BITS, SEQ_BITS, TICK_BITS, job_row, slot_row
 from hw.stream.reduction import popcount
 from iswitch.config import Config
 from iswitch.wire import SILENCE_TICK_US, Operation, Outcome, SlotState
@@ -20,7 +20,8 @@ class RingRequest(data.Struct):
 
     In an asynchronous job `requires_all` is 1 and `boundary` is 0, and `covered` is 1 if the seq belongs to a granted
     update. In trees the frame may be an `uplink`, or a result from the parent to `install`. `ranks` contribute the
-    elements; the elements of `tainted_ranks` were rejected.
+    elements; the elements of `tainted_ranks` were rejected. Or the frame is the parent's notice about another
+    `collective`, to `contest` the slot. A result to install has collective 0, and its identity is the digest.
     """
 
     receipt: 1
@@ -33,8 +34,11 @@ class RingRequest(data.Struct):
     length: 14
     tainted: 1
     covered: 1
+    collective: COLLECTIVE_BITS
+    digest: DIGEST_BITS
     uplink: 1
     install: 1
+    contest: 1
     ranks: 32
     tainted_ranks: 32
     partial: 1
@@ -53,8 +57,9 @@ class RingDecision(data.StructLayout):
 
     `advance`: the sender acknowledges more results than before. `slot_write`: the slot becomes `slot_next`. `works`:
     the aggregator carries out `operation`. `first`: the sum begins with it. `emit`: the sum leaves after it. `resend`:
-    the stored result goes to the sender. `completes`: this frame completes the slot. In trees, `up`: the sum goes to
-    the parent instead of the members. `reports`: the receipt `report` goes to the parent.
+    the stored result goes to the sender. `completes`: this frame completes the slot. `conflicts`: the slot has met two
+    collectives, and the sender gets a notice: about the slot's if the outcome is COLLECTIVE, else about its rival. In
+    trees, `up`: the sum goes to the parent instead of the members. `reports`: the receipt `report` goes to the parent.
     """
 
     def __init__(self, config: Config):
@@ -70,6 +75,7 @@ class RingDecision(data.StructLayout):
                 "emit": 1,
                 "resend": 1,
                 "completes": 1,
+                "conflicts": 1,
                 "up": 1,
                 "reports": 1,
                 "report": Report,
@@ -124,7 +130,9 @@ class Ring(wiring.Component):
         m = Module()
         request, slot, job, decision = self.request, self.slot, self.job, self.decision
         uplinks = self.config.uplinks
-        uplink, installing = (request.uplink, request.install) if uplinks else (Const(0), Const(0))
+        uplink, installing, contests = (
+            (request.uplink, request.install, request.contest) if uplinks else (Const(0), Const(0), Const(0))
+        )
         slots, window = self.config.slots, self.config.window
 
         # First, serial distances, modulo 2^32 and signed (RFC 1982).
@@ -148,11 +156,14 @@ class Ring(wiring.Component):
             Signal(self.config.members),
         )
         same, rejects, tally = Signal(), Signal(), Signal(range(self.config.members + 1))
+        differs, has_rival = Signal(), Signal()
         m.d.comb += [before_start.eq(request.seq - job.admitted_seq), age.eq(self.now_us - slot.opened_us)]
         m.d.sync += [
             bit.eq(Mux(installing, 0, 1 << self.member)),
             ahead.eq(request.seq - slot.seq),
             same.eq(request.seq == slot.seq),
+            differs.eq((request.collective != slot.collective) | (request.digest != slot.digest)),
+            has_rival.eq(slot.rival != 0),
             gain.eq(low - acknowledged_low),
             self.low.eq(low),
             behind_bad.eq(Mux(request.receipt, request.behind > window, request.behind >= Mux(uplink, slots, window))),
@@ -201,7 +212,9 @@ class Ring(wiring.Component):
         already_arrived, result_held, enough = (
             Signal(name=name) for name in ("already_arrived", "result_held", "enough")
         )
-        closes, other_format, other_length = Signal(), Signal(), Signal()
+        closes, other_collective, other_format, other_length = (
+            Signal(name=name) for name in ("closes", "other_collective", "other_format", "other_length")
+        )
         m.d.sync += [
             advances.eq(gain > 0),
             advance_too_far.eq(gain > slots),
@@ -219,7 +232,8 @@ class Ring(wiring.Component):
             closes.eq(
                 is_complete(slot.expected, slot.arrived, has_enough(slot.requires_all, tally, job.threshold, overdue))
             ),
-            # A result does not carry boundary and requires_all, and may have opened the slot.
+            # A result that was installed does not carry collective, boundary and requires_all.
+            other_collective.eq(~opens & differs & ~installs & ~(leaf & complete)),
             other_format.eq(
                 ~opens
                 & (
@@ -299,6 +313,9 @@ class Ring(wiring.Component):
             after.boundary.eq(Mux(installs, ~opens & slot.boundary, request.boundary)),
             after.requires_all.eq(grows.requires_all),
             after.opened_us.eq(Mux(opens, Mux(installs, 0, self.now_us), slot.opened_us)),
+            after.collective.eq(Mux(opens | installs, request.collective, slot.collective)),
+            after.digest.eq(Mux(opens | installs, request.digest, slot.digest)),
+            after.rival.eq(Mux(opens | installs, 0, slot.rival)),
             after.state.eq(Mux(installs, SlotState.COMPLETE, Mux(decision.emit, closed, SlotState.COLLECTING))),
             decision.completes.eq(decision.slot_write & (after.state == SlotState.COMPLETE) & ~installs),
             after.members_changed.eq(decision.completes & after.boundary & any_joining),
@@ -313,7 +330,17 @@ class Ring(wiring.Component):
             m.d.comb += after.tainted.eq(Mux(opens, 0, slot.tainted) | Mux(request.tainted, bit, 0))
 
         m.d.comb += [decision.advance.eq(advances & ~installs), decision.operation.eq(Operation.CONTRIBUTE)]
-        with m.If(out_of_window):
+        contested = Signal(slot_row(self.config))
+        m.d.comb += [contested.eq(slot), contested.rival.eq(request.collective)]
+        with m.If(contests):
+            holds = sent_up & same
+            m.d.comb += [
+                decision.outcome.eq(Mux(holds, Outcome.CONTROL, Outcome.STALE)),
+                decision.advance.eq(0),
+                decision.slot_write.eq(holds),
+                after.eq(contested),
+            ]
+        with m.Elif(out_of_window):
             m.d.comb += [decision.outcome.eq(Outcome.WINDOW), decision.advance.eq(0)]
         with m.Elif(receipt):
             m.d.comb += [
@@ -339,6 +366,8 @@ class Ring(wiring.Component):
                         after.numeric.eq(job.numeric),
                         after.length.eq(4),
                         after.opened_us.eq(0),
+                        after.collective.eq(0),
+                        after.digest.eq(0),
                         after.state.eq(SlotState.COMPLETE),
                         decision.emit.eq(1),
                     ]
@@ -350,6 +379,13 @@ class Ring(wiring.Component):
             m.d.comb += [decision.outcome.eq(Outcome.SLOT_HELD), waits.eq(~installs)]
         with m.Elif(not_expected):
             m.d.comb += decision.outcome.eq(Outcome.WINDOW)
+        with m.Elif(other_collective):
+            m.d.comb += [
+                decision.outcome.eq(Outcome.COLLECTIVE),
+                decision.conflicts.eq(1),
+                decision.slot_write.eq(collecting | sent_up),
+                after.eq(contested),
+            ]
         with m.Elif(other_format):
             m.d.comb += decision.outcome.eq(Outcome.FORMAT)
         with m.Elif(other_length):
@@ -374,9 +410,13 @@ class Ring(wiring.Component):
                 if uplinks:
                     m.d.comb += [after.ranks.eq(slot.ranks), after.partial.eq(slot.partial)]
             with m.Elif(sent_up):
-                m.d.comb += [decision.works.eq(1), decision.operation.eq(Operation.SEND_UP)]
+                m.d.comb += [
+                    decision.works.eq(1),
+                    decision.operation.eq(Operation.SEND_UP),
+                    decision.conflicts.eq(has_rival),
+                ]
             with m.Else():
-                m.d.comb += waits.eq(collecting)
+                m.d.comb += [waits.eq(collecting), decision.conflicts.eq(collecting & has_rival)]
         with m.Else():
             m.d.comb += [
                 decision.outcome.eq(Mux(rejects, Outcome.QUARANTINED, Outcome.ADDED)),
@@ -399,7 +439,7 @@ class Ring(wiring.Component):
             m.submodules.lowest = lowest_missing = LowestMissing(self.config)
             least, distance = Signal(SEQ_BITS), Signal(signed(32))
             in_window = receipt & request.want & (distance >= 0) & (distance <= window)
-            repeats = (decision.outcome == Outcome.DUPLICATE) & ~installs
+            repeats = (decision.outcome == Outcome.DUPLICATE) & ~installs & ~decision.conflicts
             m.d.sync += self.lowest.eq(least)
             m.d.comb += [
                 lowest_missing.acknowledged.eq(self.acknowledged),

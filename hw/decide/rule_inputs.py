@@ -4,7 +4,7 @@ from amaranth.hdl import Array, Mux
 from amaranth.lib import data
 
 from hw.decide.held_frame import HeldFrame
-from hw.interface.headers import format_of, has_flag
+from hw.interface.headers import contribution_of, format_of, has_flag
 from hw.interface.layout import layout
 from hw.numeric.formats import format_of_job, is_rejected
 from iswitch.wire import FLAGS_SHIFT, RESULT_FRAME, ContributionFlag, ResultFlag
@@ -38,6 +38,8 @@ def connect_inputs(m, held: HeldFrame, parents, *, rows, checks, ring, claims):
         request.boundary.eq(has_flag(frame, ContributionFlag.BOUNDARY) & ~asynchronous),
         request.numeric.eq(format_of_job(format)),
         request.length.eq(checks.payload),
+        request.collective.eq(contribution_of(frame).collective),
+        request.digest.eq(contribution_of(frame).digest),
         request.covered.eq(claims.covered),
         request.tainted.eq(is_rejected(format, scan.exponent, rows.job_row.limit)),
         claims.at.eq(Mux(kind.claim, frame.members, frame.seq)),
@@ -54,12 +56,13 @@ def connect_inputs(m, held: HeldFrame, parents, *, rows, checks, ring, claims):
             ring.is_leaf.eq(held.kind.is_leaf),
             request.uplink.eq(kind.uplink),
             request.install.eq(kind.parent_result),
+            request.contest.eq(kind.parent_conflict),
             request.ranks.eq(rows.member_row.ranks),
             request.tainted_ranks.eq(Mux(request.tainted, rows.member_row.ranks, 0)),
         ]
         with m.If(kind.uplink):
             m.d.comb += [
-                request.ranks.eq(frame.members),
+                request.ranks.eq(scan.ranks),
                 request.tainted_ranks.eq(scan.tainted),
                 request.partial.eq(scan.partial),
             ]
@@ -68,4 +71,6 @@ def connect_inputs(m, held: HeldFrame, parents, *, rows, checks, ring, claims):
                 request.ranks.eq(frame.members),
                 request.tainted_ranks.eq(data.View(layout(RESULT_FRAME), frame.as_value()).tainted),
                 request.partial.eq((frame.format_flags >> FLAGS_SHIFT & ResultFlag.PARTIAL) != 0),
+                request.collective.eq(0),
+                request.digest.eq(scan.identity),
             ]

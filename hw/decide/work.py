@@ -6,7 +6,7 @@ from hw.decide.held_frame import HeldFrame
 from hw.interface.rows import slot_row
 from hw.interface.verdict import Work
 from hw.numeric.formats import has_wide_uplink, uplink_format
-from iswitch.wire import ContributionFlag, Operation, ResultFlag, SlotState
+from iswitch.wire import ContributionFlag, Operation, ResultFlag, SlotState, result_identity
 
 __all__ = ["build_work"]
 
@@ -65,6 +65,7 @@ def _build_sum(m, held: HeldFrame, work, rows, membership, admitted, lowest):
         work.result.members.eq(slot.ranks if uplinks else slot.members),
         work.result.tainted.eq(slot.tainted),
         work.result.length.eq(slot.length),
+        work.result.identity.eq(result_identity(slot.collective, slot.digest)),
         work.result.recipients.eq(
             Mux(operation == Operation.RESEND, 1 << frame.member, job.live | Mux(forces, membership.admitted, admitted))
         ),
@@ -80,6 +81,7 @@ def _build_sum(m, held: HeldFrame, work, rows, membership, admitted, lowest):
             work.result.up.eq(up),
             work.result.member.eq(job.up_member),
             work.result.behind.eq(slot.seq - lowest),
+            work.result.collective.eq(slot.collective),
             work.result.partial.eq(partial),
         ]
         with m.If(up):
@@ -91,6 +93,7 @@ def _build_sum(m, held: HeldFrame, work, rows, membership, admitted, lowest):
                     | Mux(slot.requires_all, ContributionFlag.REQUIRES_ALL, 0)
                 ),
                 work.result.numeric.eq(uplink_format(slot.numeric)),
+                work.result.identity.eq(slot.digest),
                 work.result.recipients.eq(1 << config.members),
             ]
 

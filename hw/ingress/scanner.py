@@ -89,7 +89,7 @@ class Scanner(wiring.Component):
         masked_valid, parted_valid, summed_valid = Signal(), Signal(), Signal()
         m.d.sync += [masked_valid.eq(self.valid), parted_valid.eq(masked_valid), summed_valid.eq(parted_valid)]
 
-        tail = {"tainted": 32, "partial": 1} if self.uplinks else {}
+        tail = {"ranks": 32, "tainted": 32, "partial": 1, "identity": 16} if self.uplinks else {}
         at_end = {"length": LENGTH_BITS, "tag": self.tag_bits}
         beside = {"first": 1, "last": 1, "good": 1, **at_end}
         pieces = {at: len(piece) for at, piece in self._pieces(self.word.data).items()}
@@ -205,12 +205,21 @@ class Scanner(wiring.Component):
         return ip_sum, udp_sum
 
     def _tail(self, m, masked, masked_valid) -> dict[str, Value]:
-        """Return the fields of an uplink's tail, as if the frame ended with this word: the last four bytes but four are
-        the tainted ranks, and the last four begin with the flags. The former may stand in the word before."""
+        """Return the fields of a tail, as if the frame ended with this word.
+
+        The last quad, that is, four bytes, begins with an uplink's flags or a result's identity. Before it, an uplink
+        has a quad of tainted ranks and before that a quad of ranks. These may stand in the word before.
+        """
         quads_per_word = self.bus_bytes // 4
         quads = [masked.data[32 * k : 32 * k + 32] for k in range(quads_per_word)]
-        quad_before = Signal(32, reset_less=True)
+        quads_before = [Signal(32, reset_less=True, name=f"quad_before_{k}") for k in range(2)]
         with m.If(masked_valid):
-            m.d.sync += quad_before.eq(quads[-1])
-        last_quad = ((masked.length - 1) >> 2)[: exact_log2(quads_per_word)]
-        return {"tainted": Array([quad_before, *quads])[last_quad], "partial": Array(quads)[last_quad][0]}
+            m.d.sync += [before.eq(quad) for before, quad in zip(quads_before, quads[-2:], strict=True)]
+        at = ((masked.length - 1) >> 2)[: exact_log2(quads_per_word)]
+        last = Array(quads)[at]
+        return {
+            "ranks": Array([*quads_before, *quads[:-2]])[at],
+            "tainted": Array([quads_before[1], *quads[:-1]])[at],
+            "partial": last[0],
+            "identity": last[:16],
+        }

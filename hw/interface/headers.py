@@ -5,7 +5,16 @@ from amaranth.lib import data
 
 from hw.interface.layout import layout
 from hw.stream.packet import LENGTH_BITS
-from iswitch.wire import CONTROL, FLAGS_SHIFT, FRAME, TYPE_BITS, ContributionFlag, ResultFlag, flag_bit
+from iswitch.wire import (
+    CONTRIBUTION_HEADER,
+    CONTROL,
+    FLAGS_SHIFT,
+    FRAME,
+    TYPE_BITS,
+    ContributionFlag,
+    ResultFlag,
+    flag_bit,
+)
 
 __all__ = [
     "Arrival",
@@ -13,6 +22,7 @@ __all__ = [
     "FRAME_LAYOUT",
     "Headers",
     "Scan",
+    "contribution_of",
     "format_of",
     "has_flag",
     "type_of",
@@ -25,15 +35,17 @@ class Scan(data.Struct):
 
     `length` in bytes. `ip_good`, `udp_good`: the checksum is right (or absent, for UDP). `exponent`: the largest biased
     exponent of the payload's elements, as float32. `tainted`, `partial`: from an uplink's tail, valid if the payload
-    consists of complete elements.
+    consists of complete elements. `ranks`: those of an uplink's tail. `identity`: that of a result's tail.
     """
 
     length: LENGTH_BITS
     ip_good: 1
     udp_good: 1
     exponent: 8
+    ranks: 32
     tainted: 32
     partial: 1
+    identity: 16
 
 
 class Arrival(data.Struct):
@@ -57,6 +69,11 @@ class Headers(data.Struct):
     body: CONTROL_LAYOUT
     arrival: Arrival
     ours: 1
+
+
+def contribution_of(frame: data.View) -> data.View:
+    """Return our header of a contribution or an uplink, with the names of its fields."""
+    return data.View(layout(CONTRIBUTION_HEADER), frame.as_value()[-8 * CONTRIBUTION_HEADER.itemsize :])
 
 
 def type_of(frame: data.View) -> Value:

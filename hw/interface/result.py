@@ -2,8 +2,9 @@
 
 from amaranth.lib import data
 
-from hw.interface.rows import SEQ_BITS
+from hw.interface.rows import COLLECTIVE_BITS, DIGEST_BITS, SEQ_BITS
 from iswitch.config import Config
+from iswitch.wire import TAIL_BYTES, UPLINK_TAIL
 
 __all__ = ["ResultHeader", "ResultMeta"]
 
@@ -12,8 +13,9 @@ class ResultHeader(data.StructLayout):
     """The fields of a result's header, and the set of its `recipients`: members of `job`, and last the job's parent.
 
     `length`: bytes of the payload at 4 bytes an element. `token`: the job's, in an uplink the switch's own at its
-    parent. `up`: it is an uplink; `member`, `behind` and `partial`, which is in the tail, belong to uplinks only. A
-    GRANT has length 0; `seq` is the base of the update, `members` are those granted.
+    parent. `identity` is in the tail; in an uplink it is the digest, in the header. `up`: it is an uplink; `member`,
+    `behind`, `collective` and `partial`, which is in the tail, belong to uplinks only. A GRANT has length 0; `seq` is
+    the base of the update, `members` are those granted.
     """
 
     def __init__(self, config: Config):
@@ -29,7 +31,12 @@ class ResultHeader(data.StructLayout):
                 "tainted": config.members,
                 "recipients": config.members + config.uplinks,
                 "length": range(4 * config.elements + 1),
-                **({"up": 1, "member": 8, "behind": 16, "partial": 1} if config.uplinks else {}),
+                "identity": DIGEST_BITS,
+                **(
+                    {"up": 1, "member": 8, "behind": 16, "collective": COLLECTIVE_BITS, "partial": 1}
+                    if config.uplinks
+                    else {}
+                ),
             }
         )
 
@@ -38,6 +45,6 @@ class ResultMeta(data.StructLayout):
     """Metadata of a result: its header, and the frame's length in bus words."""
 
     def __init__(self, config: Config):
-        super().__init__(
-            {"header": ResultHeader(config), "words": range(config.header_words + config.segment_words + 2)}
-        )
+        payload = max(4 * config.elements + TAIL_BYTES, 8 * config.uplink_elements + UPLINK_TAIL.itemsize)
+        words = config.header_words + -(-payload // config.bus_bytes)
+        super().__init__({"header": ResultHeader(config), "words": range(words + 1)})

@@ -9,6 +9,8 @@ from iswitch.config import Config
 from iswitch.wire import SEGMENTS_MAX, JobState, Reason, SlotState
 
 __all__ = [
+    "COLLECTIVE_BITS",
+    "DIGEST_BITS",
     "ROSTER_FIELDS",
     "SENDER_FIELDS",
     "SEQ_BITS",
@@ -22,6 +24,7 @@ __all__ = [
 ]
 
 SEQ_BITS, TICK_BITS = 32, 16
+COLLECTIVE_BITS, DIGEST_BITS = 32, 16
 
 
 SETTINGS_FIELDS = (
@@ -139,6 +142,9 @@ def slot_row(config: Config) -> data.StructLayout:
             "requires_all": 1,
             "members_changed": 1,
             "opened_us": 32,
+            "collective": COLLECTIVE_BITS,
+            "digest": DIGEST_BITS,
+            "rival": COLLECTIVE_BITS,
             **({"ranks": members, "partial": 1} if config.uplinks else {}),
         }
     )

@@ -160,8 +160,8 @@ class Recorder(TreeSwitch):
             self.replies += sent
         return sent
 
-    def send_notice(self, message, reason: Reason, now_us: int) -> Frames:
-        sent = super().send_notice(message, reason, now_us)
+    def send_notice(self, message, reason: Reason, now_us: int, collective: int = 0) -> Frames:
+        sent = super().send_notice(message, reason, now_us, collective)
         self.replies += sent
         return sent
 
@@ -227,7 +227,9 @@ class CoreBench:
             "ip_good": ones_complement_sum(frame[14:34]) == 0xFFFF,
             "udp_good": frame[40:42] == b"\0\0" or ones_complement_sum(pseudo + frame[34:]) == 0xFFFF,
             "exponent": int((elements >> 23 & 0xFF).max(initial=0)),
+            "ranks": int.from_bytes(frame[-12:-8], "little"),
             "tainted": int.from_bytes(frame[-8:-4], "little"),
+            "identity": int.from_bytes(frame[-4:-2], "little"),
             "partial": frame[-4] & 1,
         }
         return {

@@ -38,7 +38,7 @@ ACTIONS = {1: "JOIN", 2: "LEAVE", 3: "RESET", 4: "SET_H", 5: "READ"}
 class Header(Packet):
     name = "iswitch"
     fields_desc = [
-        BitField("version", 1, 4),
+        BitField("version", 2, 4),
         BitEnumField("type", 0, 4, TYPES),
         ByteField("job", 0),
         LEShortField("epoch", 0),

@@ -200,10 +200,13 @@ class Client:
         behind: int = 0,
         flags: int = 0,
         format: int | None = None,
+        collective: int = 0,
+        digest: int = 0,
         checksum: bool = True,
         **fields: Any,
     ) -> bytes:
-        """Return a contribution. `numbers`: an array of 4-byte elements (float32, int32, u32), or raw bytes."""
+        """Return a contribution. `numbers`: an array of 4-byte elements (float32, int32, u32), or raw bytes.
+        `collective`: the 32 bits of a `Collective`."""
         payload = numbers if isinstance(numbers, bytes) else np.ascontiguousarray(numbers).tobytes()
         form = self.format if format is None else format
         return self.frame(
@@ -211,7 +214,14 @@ class Client:
             payload,
             checksum=checksum,
             **(
-                {"seq": seq % 2**32, "behind": behind, "count": 1, "format_flags": flags << FLAGS_SHIFT | form} | fields
+                {
+                    "seq": seq % 2**32,
+                    "behind": behind,
+                    "count": digest,
+                    "members": collective,
+                    "format_flags": flags << FLAGS_SHIFT | form,
+                }
+                | fields
             ),
         )
 

@@ -83,6 +83,7 @@ class JobTable:
             members=contributors.ranks,
             tainted=contributors.tainted,
             token=job.token,
+            identity=slot.identity,
             elements=elements,
         )
         return self.frames_to_members(job, receivers, payload)
@@ -129,8 +130,8 @@ class JobTable:
         """Count that a boundary admitted members, if it did."""
         self.stats[Stat.ADMITTED] += before.state != JobState.FORMING and bool(ring.live & ~before.live)
 
-    def send_notice(self, message: Message, reason: Reason, now_us: int) -> Frames:
-        """Return a NOTICE.
+    def send_notice(self, message: Message, reason: Reason, now_us: int, collective: int = 0) -> Frames:
+        """Return a NOTICE. `collective`: with which the sender's differs.
 
         A member always gets it. All other hosts of a port share one in an interval, so that an unknown host can neither
         make the switch flood a network nor use up the NOTICEs of others.
@@ -149,6 +150,7 @@ class JobTable:
             member=message.member,
             token=message.token,
             reason=reason,
+            collective=collective,
         )
         return self.reply(message, payload)
 

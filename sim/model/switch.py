@@ -162,7 +162,8 @@ class Switch(ControlPlane):
             self.count_admissions(job, step.ring)
             self.jobs[number] = job._replace(ring=step.ring)
             outcome, waits_for = step.outcome, step.waits_for
-            sent = self.execute(number, step.work, message.payload) if step.work else []
+            sent = self.report_collective(message, step, now_us)
+            sent += self.execute(number, step.work, message.payload) if step.work else []
             sent += self.extra_frames(message, step)
         sent += self.evict(number, waits_for, now_us)
         self.admit_at_boundary(number)
@@ -201,7 +202,15 @@ class Switch(ControlPlane):
             quarantine=settings.mode == Mode.QUARANTINE,
             now_us=now_us,
             granted=granted or 0 if job.claims else None,
+            collective=message.collective,
+            digest=message.digest,
         )
+
+    def report_collective(self, message: Message, step: Step, now_us: int) -> Frames:
+        """Return the NOTICE to a sender whose slot has met another collective than the sender's."""
+        if step.differs_from is None:
+            return []
+        return self.send_notice(message, Reason.COLLECTIVE, now_us, collective=step.differs_from)
 
     def extra_frames(self, message: Message, step: Step) -> Frames:
         """Return what a step makes the switch send besides results."""

@@ -238,12 +238,20 @@ class TreeMember(Switch):
     def handle_parent_notice(self, message: Message) -> tuple[Outcome, Frames]:
         """Handle a NOTICE of the parent.
 
-        If the parent does not know this epoch, the leaf requests the parent's. If the parent does not know this member,
-        the job ends here, and its members learn it by NOTICE and join anew.
+        If a slot that was sent up belongs to another collective there, the slot remembers that. If the parent does not
+        know this epoch, the leaf requests the parent's. If the parent does not know this member, the job ends here, and
+        its members learn it by NOTICE and join anew.
         """
         number, above = message.job, self.above[message.job]
         if message.token != above.token or not above.running:
             return Outcome.TOKEN, []
+        if message.reason == Reason.COLLECTIVE:
+            job = self.jobs[number]
+            if message.epoch != job.epoch:
+                return Outcome.EPOCH, []
+            ring, outcome = tree.contest(job.ring, seq=message.seq, collective=message.collective)
+            self.jobs[number] = job._replace(ring=ring)
+            return outcome, []
         if message.reason == Reason.EPOCH:
             is_behind = message.epoch != self.jobs[number].epoch
             return Outcome.CONTROL, self.request_parent(number) if is_behind else []

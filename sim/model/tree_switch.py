@@ -11,6 +11,7 @@ import numpy as np
 
 from iswitch.config import Config
 from iswitch.wire import (
+    TAIL,
     TAIL_BYTES,
     UPLINK_TAIL,
     ContributionFlag,
@@ -46,6 +47,7 @@ class Uplink(NamedTuple):
 
     elements: np.ndarray
     flags: int
+    ranks: int
     tainted: int
 
 
@@ -53,7 +55,7 @@ def parse_uplink(message: Message) -> Uplink:
     """Return what follows the header of an uplink."""
     tail = np.frombuffer(message.payload[-UPLINK_TAIL.itemsize :], UPLINK_TAIL, 1)[0]
     elements = np.frombuffer(message.payload[: -UPLINK_TAIL.itemsize], lane.patterns(message.format))
-    return Uplink(elements, int(tail["flags"]), int(tail["tainted"]))
+    return Uplink(elements, int(tail["flags"]), int(tail["ranks"]), int(tail["tainted"]))
 
 
 class TreeSwitch(TreeMember):
@@ -101,7 +103,8 @@ class TreeSwitch(TreeMember):
         size, length = FORMATS[message.format].element.itemsize, len(message.payload) - UPLINK_TAIL.itemsize
         if length % size or not 1 <= length // size <= settings.elements:
             return Outcome.LENGTH
-        ranks = message.members | parse_uplink(message).tainted
+        uplink = parse_uplink(message)
+        ranks = uplink.ranks | uplink.tainted
         return Outcome.MEMBER if ranks & ~self.entry(message).ranks else None
 
     def entry(self, message: Message) -> Entry:
@@ -114,8 +117,8 @@ class TreeSwitch(TreeMember):
         if message.type == Type.RECEIPT:
             return self.receipt(message)[0]
         if message.type == Type.UPLINK:
-            elements, flags, tainted = parse_uplink(message)
-            ranks, length = message.members, 4 * elements.size
+            elements, flags, ranks, tainted = parse_uplink(message)
+            length = 4 * elements.size
             format: int = job_format(message.format)
             partial = bool(flags & ResultFlag.PARTIAL)
         else:
@@ -137,6 +140,8 @@ class TreeSwitch(TreeMember):
             tainted=tainted,
             partial=partial,
             uplink=message.type == Type.UPLINK,
+            collective=message.collective,
+            digest=message.digest,
             now_us=now_us,
         )
 
@@ -212,6 +217,8 @@ class TreeSwitch(TreeMember):
                 tainted=contributors.tainted,
                 partial=contributors.partial or bool(slot.expected & ~slot.members),
                 elements=self.sums.uplink(number, index, slot.format),
+                collective=slot.collective,
+                digest=slot.digest,
             ),
         )
 
@@ -250,6 +257,7 @@ class TreeSwitch(TreeMember):
             partial=bool(message.flags & ResultFlag.PARTIAL),
             format=message.format,
             length=length,
+            identity=int(np.frombuffer(message.payload[-TAIL_BYTES:], TAIL, 1)[0]["identity"]),
         )
         self.jobs[number] = job._replace(ring=step.ring)
         return step.outcome, self.execute(number, step.work, message.payload) if step.work else []

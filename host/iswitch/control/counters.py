@@ -144,6 +144,12 @@ COUNTERS: dict[str, Counter] = {
         "workers reduce arrays of different sizes, or in a different order: use the "
         "same sizes in the same order on all workers",
     ),
+    "COLLECTIVE": Counter(
+        Severity.FAULT,
+        "contributions to another collective than that of their sum: workers are at different steps, or have applied "
+        "different results. They were not added",
+        "on all workers of the job call `rejoin`, then `sync_state`",
+    ),
     "FORMAT": Counter(
         Severity.FAULT,
         "contributions in another number format than their sum",

@@ -88,6 +88,9 @@ REFUSALS: dict[Reason, Refusal] = {
         "start all workers of one class and with vectors of the same `size`, each at the same switch",
     ),
     Reason.HALTED: Refusal("the job is halted", RESUME),
+    Reason.COLLECTIVE: Refusal(
+        "the workers of the job call different collectives", "on all workers call `rejoin`, then `sync_state`"
+    ),
     Reason.ACTION: Refusal(
         "the switch does not know this action, or its place in a tree of switches forbids it",
         "in a tree of switches, reset a job at the root; halt a job or complete a segment by force only in jobs of "

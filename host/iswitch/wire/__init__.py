@@ -2,8 +2,9 @@
 
 Everything else derives from here: the gateware's layouts (`hw/interface/layout.py`), the golden models, the driver,
 and the tables of `docs/protocol.md`. Records are numpy structured dtypes: a dtype is a packet record with names,
-widths, byte order and offsets. Four modules hold the declarations that this package exports:
+widths, byte order and offsets. Five modules hold the declarations that this package exports:
 
+- `collective`: the identity of a collective, which contributions carry.
 - `frames`: addresses, our header, types, number formats, flags, checksum complement.
 - `control`: control messages and acknowledgements, actions, reasons of a refusal, limits of settings.
 - `registers`: addresses, counters, and views of jobs, members and slots.
@@ -12,6 +13,7 @@ widths, byte order and offsets. Four modules hold the declarations that this pac
 `iswitch.wire.formats` describes the number formats, and `iswitch.wire.replay` holds the frames of the replay service.
 """
 
+from iswitch.wire.collective import POSITION_BITS, Collective, CollectiveKind, result_identity
 from iswitch.wire.control import (
     ACK,
     CONTROL,
@@ -29,6 +31,7 @@ from iswitch.wire.control import (
 from iswitch.wire.frames import (
     ADDRESSES,
     BROADCAST_MEMBER,
+    CONTRIBUTION_HEADER,
     ETHERTYPE_ARP,
     ETHERTYPE_IPV4,
     FLAGS_SHIFT,
@@ -86,7 +89,10 @@ __all__ = [
     "ADDRESSES",
     "Action",
     "BROADCAST_MEMBER",
+    "CONTRIBUTION_HEADER",
     "CONTROL",
+    "Collective",
+    "CollectiveKind",
     "ContributionFlag",
     "DEADLINE_US_MAX",
     "ETHERTYPE_ARP",
@@ -113,6 +119,7 @@ __all__ = [
     "NOTICE_INTERVAL_US",
     "NO_MEMBER",
     "Operation",
+    "POSITION_BITS",
     "Outcome",
     "PortCounter",
     "REGISTERS_PER_READ",
@@ -143,6 +150,7 @@ __all__ = [
     "member_view_register",
     "ones_complement_sum",
     "port_counter_register",
+    "result_identity",
     "slot_view_register",
     "uplink_elements",
     "version_type",

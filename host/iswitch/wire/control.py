@@ -80,6 +80,7 @@ class Reason(IntEnum):
     HALTED = 17
     STALENESS = 18
     SEGMENTS = 19
+    COLLECTIVE = 20
 
 
 CONTROL = np.dtype(

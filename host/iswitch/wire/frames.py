@@ -12,6 +12,7 @@ import numpy as np
 __all__ = [
     "ADDRESSES",
     "BROADCAST_MEMBER",
+    "CONTRIBUTION_HEADER",
     "ContributionFlag",
     "ETHERTYPE_ARP",
     "ETHERTYPE_IPV4",
@@ -43,7 +44,7 @@ __all__ = [
     "version_type",
 ]
 
-VERSION = 1
+VERSION = 2
 """Version of the protocol, in the high nibble of the header's first byte."""
 UDP_PORT = 0x6953
 """Destination port of everything sent to the switch, source port of everything it sends ("iS")."""
@@ -148,10 +149,10 @@ _HEADER_FIELDS = [
     ("seq", "<u4"),  # 4   number of the segment, modulo 2^32; claim, refusal: the member's number of its vector
     ("member", "<u1"),  # 8
     ("format_flags", "<u1"),  # 9   flags << FLAGS_SHIFT | Format
-    ("count", "<u2"),  # 10  contribution: 1; notice: Reason; grant: members granted
+    ("count", "<u2"),  # 10  notice: Reason; grant: members granted
     # 12  seq minus the lowest seq whose result the sender lacks; ack, notice, grant, refusal: checksum complement
     ("behind", "<u2"),
-    # 14  grant: members; claim: seq of its weights; refusal: first seq of the next update
+    # 14  grant: members; claim: seq of its weights; refusal: first seq of the next update; notice: another collective
     ("members", "<u4"),
     ("token", "<u4"),  # 18  of the member; in a grant, of the job
 ]
@@ -166,6 +167,11 @@ _RESULT_FIELDS = [
 ]
 RESULT_HEADER = np.dtype(_RESULT_FIELDS)
 """The header of a RESULT: `tainted` stands in the place of `count` and `behind`."""
+
+_CONTRIBUTION_NAMES = {"count": "digest", "members": "collective"}
+CONTRIBUTION_HEADER = np.dtype([(_CONTRIBUTION_NAMES.get(name, name), field) for name, field in _HEADER_FIELDS])
+"""The header of a CONTRIBUTION or an UPLINK. `collective`: the 32 bits of a `Collective`. `digest`: of all results that
+the worker has applied."""
 
 ADDRESSES = np.dtype(
     [
@@ -197,14 +203,14 @@ FRAME_BYTES = FRAME.itemsize
 RESULT_FRAME = np.dtype(ADDRESSES.descr + _RESULT_FIELDS)
 """The first 64 bytes of a RESULT."""
 
-TAIL = np.dtype([("flags", "<u2"), ("complement", ">u2")])
-"""Behind a result's payload. `complement` makes the ones' complement sum of header, payload and tail zero (RFC
-7820)."""
+TAIL = np.dtype([("identity", "<u2"), ("complement", ">u2")])
+"""Behind a result's payload. `identity`: the `result_identity` of the contributions. `complement` makes the ones'
+complement sum of header, payload and tail zero (RFC 7820)."""
 TAIL_BYTES = TAIL.itemsize
 
-UPLINK_TAIL = np.dtype([("tainted", "<u4"), *TAIL.descr])
-"""Behind an uplink's payload. `tainted`: set of ranks. `flags`: `ResultFlag.PARTIAL` if the sum lacks a member below
-this switch for which the slot waited."""
+UPLINK_TAIL = np.dtype([("ranks", "<u4"), ("tainted", "<u4"), ("flags", "<u2"), ("complement", ">u2")])
+"""Behind an uplink's payload. `ranks`, `tainted`: sets of ranks in the sum, and of those whose elements were rejected.
+`flags`: `ResultFlag.PARTIAL` if the sum lacks a member below this switch for which the slot waited."""
 
 
 def longest_frame_bytes(elements: int) -> int:
@@ -234,7 +240,15 @@ def uplink_elements(elements: int) -> int:
     return min(elements, (longest_frame_bytes(elements) - FRAME_BYTES - UPLINK_TAIL.itemsize) // 8)
 
 
-for _record, _size in ((HEADER, 22), (RESULT_HEADER, 22), (FRAME, 64), (RESULT_FRAME, 64), (TAIL, 4), (UPLINK_TAIL, 8)):
+for _record, _size in (
+    (HEADER, 22),
+    (CONTRIBUTION_HEADER, 22),
+    (RESULT_HEADER, 22),
+    (FRAME, 64),
+    (RESULT_FRAME, 64),
+    (TAIL, 4),
+    (UPLINK_TAIL, 12),
+):
     if _record.itemsize != _size:
         raise ImportError(f"wire record {_record.names} is {_record.itemsize} bytes, but the protocol says {_size}")
 

@@ -73,6 +73,7 @@ class Outcome(IntEnum):
     REPLAY = 30
     SPOOFED = 31
     FLOOD_LIMITED = 32
+    COLLECTIVE = 33
 
 
 class Stat(IntEnum):
@@ -212,10 +213,12 @@ SLOT_VIEW = np.dtype(
         ("members", "<u4"),
         ("expected", "<u4"),
         ("tainted", "<u4"),
-        ("reserved", "<u4", 2),
+        ("collective", "<u4"),
+        ("rival", "<u4"),
     ]
 )
-"""A slot. A collecting slot waits for the members that are in `expected` and not in `arrived`. `length`: bytes."""
+"""A slot. A collecting slot waits for the members that are in `expected` and not in `arrived`. `length`: bytes.
+`collective`: that of the contributions in the slot. `rival`: another one, of which a contribution was refused; or 0."""
 
 for _record in (JOB_VIEW, MEMBER_VIEW, SLOT_VIEW):
     if _record.itemsize != 4 * REGISTERS_PER_READ:

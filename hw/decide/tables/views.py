@@ -142,5 +142,7 @@ class Views(wiring.Component):
             shown.members.eq(row.members),
             shown.expected.eq(row.expected),
             shown.tainted.eq(row.tainted),
+            shown.collective.eq(row.collective),
+            shown.rival.eq(row.rival),
         ]
         return shown

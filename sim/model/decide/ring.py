@@ -81,13 +81,16 @@ def contribute(
     now_us: int = 0,
     granted: int | None = None,
     behind_limit: int = 0,
+    collective: int = 0,
+    digest: int = 0,
     rules: Rules = RULES,
 ) -> Step:
     """Handle a contribution that passed the checks of membership and form.
 
     Invariant: a contribution of the slot's own lap is added once; one of the next lap opens the slot if the old result
     is no longer needed; any other changes nothing. A slot sends its result when it is complete, and a retransmission
-    to a complete slot is answered with it, because nothing else heals a lost result.
+    to a complete slot is answered with it, because nothing else heals a lost result. A contribution of another
+    collective than the slot's is neither added nor answered with a result; the senders of both are told.
 
     Parameters
     ----------
@@ -96,6 +99,10 @@ def contribute(
         default all live members are expected.
     behind_limit : int
         `behind` must be less than this; 0 stands for W.
+    collective : int
+        The 32 bits of the contribution's `Collective`.
+    digest : int
+        Digest of the results that the sender has applied.
     """
     index = seq % len(ring.slots)
     slot, bit = ring.slots[index], 1 << member
@@ -118,11 +125,16 @@ def contribute(
             boundary=boundary,
             requires_all=requires_all,
             opened_us=now_us,
+            collective=collective,
+            digest=digest,
         )
     elif slot.state == SlotState.EMPTY:
         return Step(ring, Outcome.STALE)
     if granted is not None and slot.state == SlotState.COLLECTING and not slot.expected & bit:
         return Step(ring, Outcome.WINDOW)
+    if not rules.same_collective(slot, collective, digest):
+        ring = with_slot(ring, index, slot._replace(rival=rules.rival_of(slot, collective)))
+        return Step(ring, Outcome.COLLECTIVE, differs_from=slot.collective)
     if (format, boundary, requires_all) != (slot.format, slot.boundary, slot.requires_all):
         return Step(ring, Outcome.FORMAT)
     if length != slot.length:
@@ -141,7 +153,7 @@ def repeat(ring: Ring, index: int, slot: Slot, bit: int, overdue: bool, rules: R
         return Step(ring, outcome, work)
     if slot.state == SlotState.COMPLETE:
         return Step(ring, outcome, Work(Operation.RESEND, index, False, False, bit))
-    return Step(ring, outcome, waits_for=missing_members(slot))
+    return Step(ring, outcome, waits_for=missing_members(slot), differs_from=slot.rival or None)
 
 
 def add(

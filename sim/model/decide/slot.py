@@ -7,7 +7,7 @@ elements. Sets of members are bit masks. Serial numbers are modulo 2^32.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from iswitch.wire import Operation, Outcome, SlotState
+from iswitch.wire import Operation, Outcome, SlotState, result_identity
 from sim.model.interface.serial import SERIAL, ahead
 from sim.model.interface.tuples import replace_at
 
@@ -28,6 +28,8 @@ __all__ = [
     "may_overwrite",
     "missing_members",
     "repeat_completes",
+    "rival_of",
+    "same_collective",
     "with_slot",
 ]
 
@@ -39,7 +41,9 @@ class Slot(NamedTuple):
     contribution held an element that the format rejects. `expected`: members live when the slot opened, less those that
     left. `length`: bytes of a contribution. `boundary`: the segment is the last of a collective. `requires_all`: the
     slot waits for all expected members, whatever threshold and deadline say. `members_changed`: its completion admitted
-    joining members. `opened_us`: when it opened.
+    joining members. `opened_us`: when it opened. `collective`, `digest`: those of the contribution that opened it, the
+    former as 32 bits. `rival`: the collective of a contribution that was refused because it differed; 0 if there was
+    none.
     """
 
     seq: int
@@ -54,6 +58,14 @@ class Slot(NamedTuple):
     requires_all: bool = False
     members_changed: bool = False
     opened_us: int = 0
+    collective: int = 0
+    digest: int = 0
+    rival: int = 0
+
+    @property
+    def identity(self) -> int:
+        """The 16 bits by which its result names the collective."""
+        return result_identity(self.collective, self.digest)
 
 
 class Contributors(NamedTuple):
@@ -108,12 +120,17 @@ class Work(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a message does to a ring. `waits_for`: members for which the message shows that its sender waits."""
+    """What a message does to a ring.
+
+    `waits_for`: members for which the message shows that its sender waits. `differs_from`: the collective of another
+    member, which the sender learns by a NOTICE, because the slot has met both collectives.
+    """
 
     ring: Ring
     outcome: Outcome
     work: Work | None = None
     waits_for: int = 0
+    differs_from: int | None = None
 
 
 def missing_members(slot: Slot) -> int:
@@ -159,6 +176,16 @@ def may_add(slot: Slot, bit: int) -> bool:
     return slot.state == SlotState.COLLECTING and not slot.arrived & bit
 
 
+def same_collective(slot: Slot, collective: int, digest: int) -> bool:
+    """Contributions are added only if their collectives and the digests of all earlier results are equal."""
+    return (slot.collective, slot.digest) == (collective, digest)
+
+
+def rival_of(slot: Slot, collective: int) -> int:
+    """A slot that still waits remembers a collective that it has refused, so that its members learn of it, too."""
+    return collective if slot.state in (SlotState.COLLECTING, SlotState.SENT_UP) else slot.rival
+
+
 def repeat_completes(slot: Slot, threshold: int, overdue: bool) -> bool:
     """A retransmission completes an open slot that needs no more since SET_H or since its deadline passed.
 
@@ -188,6 +215,8 @@ class Rules(NamedTuple):
     repeat_completes: Callable[[Slot, int, bool], bool] = repeat_completes
     admits: Callable[[Ring, Slot], int] = admits
     expected_members: Callable[[Ring, int], int] = expected_members
+    same_collective: Callable[[Slot, int, int], bool] = same_collective
+    rival_of: Callable[[Slot, int], int] = rival_of
 
 
 RULES = Rules()

@@ -33,6 +33,7 @@ __all__ = [
     "LeafReceipt",
     "Rules",
     "close",
+    "contest",
     "contribute",
     "contributors",
     "install",
@@ -124,6 +125,8 @@ def contribute(
     tainted: int = 0,
     partial: bool = False,
     uplink: bool = False,
+    collective: int = 0,
+    digest: int = 0,
     now_us: int = 0,
     rules: Rules = RULES,
 ) -> Step:
@@ -147,8 +150,9 @@ def contribute(
     index = seq % len(ring.slots)
     before = ring.slots[index]
     if leaf and before.seq == seq and before.state == SlotState.COMPLETE:
-        # A result that opened the slot did not carry these.
+        # A result that was installed did not carry these. Its receivers check its `identity` themselves.
         boundary, requires_all = before.boundary, before.requires_all
+        collective, digest = before.collective, before.digest
     step = flat.contribute(
         ring,
         member=member,
@@ -162,6 +166,8 @@ def contribute(
         quarantine=not ranks,
         now_us=now_us,
         behind_limit=rules.behind_limit(ring) if uplink else 0,
+        collective=collective,
+        digest=digest,
         rules=rules.ring,
     )
     slot = step.ring.slots[index]
@@ -177,9 +183,10 @@ def contribute(
 def keepalive(step: Step, *, leaf: bool, rules: Rules = RULES) -> LeafReceipt | None:
     """Return the receipt with which a leaf answers a retransmission to a slot that it still collects in.
 
-    Nothing else goes up then, and the parent would evict the leaf for the silence of one worker below it.
+    Nothing else goes up then, and the parent would evict the leaf for the silence of one worker below it. If the slot
+    has met two collectives, the member gets a NOTICE instead.
     """
-    if leaf and step.outcome == Outcome.DUPLICATE and not step.work:
+    if leaf and step.outcome == Outcome.DUPLICATE and not step.work and step.differs_from is None:
         return LeafReceipt(rules.lowest_acknowledged(step.ring), 0, False)
     return None
 
@@ -193,11 +200,12 @@ def install(
     partial: bool = False,
     format: int = 0,
     length: int = 0,
+    identity: int = 0,
     rules: Rules = RULES,
 ) -> Step:
     """Install the parent's result at a leaf, so that every member below receives the root's bits.
 
-    The slot may still be on the lap before, if no member below contributed.
+    The slot may still be on the lap before, if no member below contributed. It passes on the result's `identity`.
     """
     index = seq % len(ring.slots)
     slot, distance = ring.slots[index], ahead(seq, ring.slots[index].seq)
@@ -215,9 +223,21 @@ def install(
         return Step(ring, Outcome.LENGTH)
     if not rules.may_install(slot):
         return Step(ring, Outcome.DUPLICATE)
-    ring = with_slot(ring, index, slot._replace(state=SlotState.COMPLETE))
+    ring = with_slot(ring, index, slot._replace(state=SlotState.COMPLETE, collective=0, digest=identity, rival=0))
     ring = with_contributors(ring, index, Contributors(ranks, tainted, partial))
     return Step(ring, Outcome.ADDED, Work(Operation.INSTALL_DOWN, index, True, True, ring.live))
+
+
+def contest(ring: Ring, *, seq: int, collective: int) -> tuple[Ring, Outcome]:
+    """Handle the parent's NOTICE that a slot which was sent up belongs to another collective there.
+
+    The slot remembers the other collective, and the retransmissions of its members are answered by a NOTICE.
+    """
+    index = seq % len(ring.slots)
+    slot = ring.slots[index]
+    if slot.seq != seq or slot.state != SlotState.SENT_UP:
+        return ring, Outcome.STALE
+    return with_slot(ring, index, slot._replace(rival=collective)), Outcome.CONTROL
 
 
 def receipt(

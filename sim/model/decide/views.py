@@ -97,5 +97,7 @@ def slot_fields(job: Job, slot: int, _: int) -> Fields:
         "arrived": at.arrived,
         "members": at.members,
         "expected": at.expected,
+        "collective": at.collective,
+        "rival": at.rival,
         "tainted": job.ring.contributors[slot].tainted if job.ring.contributors else at.tainted,
     }

@@ -66,6 +66,7 @@ def result(
     tainted: int,
     token: int,
     elements: np.ndarray,
+    identity: int = 0,
 ) -> bytes:
     """Return the UDP payload of a RESULT, which is the same for every receiver. `token` is the job's."""
     head = np.zeros(1, RESULT_HEADER)
@@ -73,14 +74,19 @@ def result(
     head["job"], head["epoch"], head["seq"], head["member"] = job, epoch, seq, BROADCAST_MEMBER
     head["format_flags"] = flags << FLAGS_SHIFT | format
     head["tainted"], head["members"], head["token"] = tainted, members, token
-    payload = head.tobytes() + elements.astype("<u4").tobytes() + np.zeros(1, TAIL).tobytes()
+    tail = np.zeros(1, TAIL)
+    tail["identity"] = identity
+    payload = head.tobytes() + elements.astype("<u4").tobytes() + tail.tobytes()
     return with_complement(payload, len(payload) - TAIL.itemsize + TAIL.fields["complement"][1])
 
 
-def notice(*, job: int, epoch: int, seq: int, member: int, token: int, reason: Reason) -> bytes:
-    """Return the UDP payload of a NOTICE."""
+def notice(*, job: int, epoch: int, seq: int, member: int, token: int, reason: Reason, collective: int = 0) -> bytes:
+    """Return the UDP payload of a NOTICE. `collective`: with which the receiver's differs."""
     return with_complement(
-        header(Type.NOTICE, job=job, epoch=epoch, seq=seq, member=member, token=token, count=reason), COMPLEMENT_AT
+        header(
+            Type.NOTICE, job=job, epoch=epoch, seq=seq, member=member, token=token, count=reason, members=collective
+        ),
+        COMPLEMENT_AT,
     )
 
 
@@ -134,6 +140,8 @@ def uplink(
     tainted: int,
     partial: bool,
     elements: np.ndarray,
+    collective: int = 0,
+    digest: int = 0,
 ) -> bytes:
     """Return the UDP payload of an UPLINK. `elements` are int64 or uint32."""
     head = header(
@@ -144,12 +152,12 @@ def uplink(
         member=member,
         token=token,
         behind=behind,
-        members=ranks,
+        members=collective,
         format_flags=flags << FLAGS_SHIFT | format,
-        count=ranks.bit_count(),
+        count=digest,
     )
     tail = np.zeros(1, UPLINK_TAIL)
-    tail["flags"], tail["tainted"] = ResultFlag.PARTIAL if partial else 0, tainted
+    tail["flags"], tail["ranks"], tail["tainted"] = ResultFlag.PARTIAL if partial else 0, ranks, tainted
     payload = head + elements.astype(elements.dtype.newbyteorder("<")).tobytes()
     return with_complement(payload + tail.tobytes(), len(payload) + UPLINK_TAIL.fields["complement"][1])
 

@@ -26,8 +26,9 @@ class Source(NamedTuple):
 class Message(NamedTuple):
     """A valid iswitch frame of a type that the switch handles.
 
-    `payload`: what follows the header. `reason`: the header's `count`, which is the reason in a NOTICE. Of a REQUEST to
-    the replay service only `type` and `source` mean anything, because its header is another.
+    `payload`: what follows the header. `detail` and `members`: the header's 2 bytes at offset 10 and 4 bytes at 14;
+    contributions, uplinks and notices use them for what the properties name. Of a REQUEST to the replay service only
+    `type` and `source` mean anything, because its header is another.
     """
 
     type: Type
@@ -41,13 +42,28 @@ class Message(NamedTuple):
     behind: int
     token: int
     payload: bytes
-    reason: int = 0
+    detail: int = 0
     members: int = 0
 
     @property
     def tainted(self) -> int:
         """The tainted ranks that a RESULT names, in the place of `count` and `behind`."""
-        return self.behind << 16 | self.reason
+        return self.behind << 16 | self.detail
+
+    @property
+    def reason(self) -> int:
+        """Reason of a NOTICE."""
+        return self.detail
+
+    @property
+    def digest(self) -> int:
+        """Digest of the results that the sender of a contribution or an uplink has applied."""
+        return self.detail
+
+    @property
+    def collective(self) -> int:
+        """The 32 bits of the `Collective` of a contribution, of an uplink, or of a NOTICE about one."""
+        return self.members
 
 
 class Settings(NamedTuple):

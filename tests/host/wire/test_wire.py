@@ -19,6 +19,8 @@ from iswitch.wire import (
     RESULT_HEADER,
     TAIL,
     Action,
+    Collective,
+    CollectiveKind,
     ContributionFlag,
     Format,
     JobState,
@@ -29,6 +31,7 @@ from iswitch.wire import (
     Standing,
     Type,
     ones_complement_sum,
+    result_identity,
 )
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, parse
 from sim.model.egress import compose
@@ -40,6 +43,7 @@ VECTORS = Path(__file__).parents[2] / "vectors"
 NAMES = ("contribution", "result", "receipt", "notice", "join", "ack", "claim", "grant", "refuse")
 FROM_SWITCH = ("result", "notice", "ack", "grant", "refuse")
 
+COLLECTIVE, DIGEST = Collective(position=1234, kind=CollectiveKind.ALLREDUCE, segments=3), 0x5A17
 SEQ, TOKEN, NONCE, KEY = 0x89ABCDEC, 0xCAFEBABF, 0x0102030405060708, 0x1122334455667788
 JOB_TOKEN, CHALLENGE = 0x0D0E0A0B, 0x71727374
 OWN = SwitchAddress(SWITCH_MAC, SWITCH_IP)
@@ -54,20 +58,20 @@ def vector(name: str) -> bytes:
 
 def header(type: Type, record: np.dtype = HEADER, **fields: int) -> dict[str, int]:
     """Values of our 22 bytes, zero unless named."""
-    common = {"version_type": 0x10 | type, "job": 1, "epoch": 0x1234, "seq": SEQ, "member": 2, "token": TOKEN}
+    common = {"version_type": 0x20 | type, "job": 1, "epoch": 0x1234, "seq": SEQ, "member": 2, "token": TOKEN}
     return dict.fromkeys(record.names, 0) | common | fields
 
 
 HEADERS = {
-    "contribution": header(Type.CONTRIBUTION, count=1, behind=3, format_flags=0x31),
+    "contribution": header(Type.CONTRIBUTION, count=DIGEST, behind=3, format_flags=0x31, members=COLLECTIVE.word),
     "result": header(Type.RESULT, RESULT_HEADER, member=255, format_flags=0x51, tainted=2, members=5, token=JOB_TOKEN),
     "receipt": header(Type.RECEIPT, format_flags=0x80, behind=2),
-    "notice": header(Type.NOTICE, epoch=0x1235, count=Reason.EPOCH, behind=0x0F5C),
+    "notice": header(Type.NOTICE, epoch=0x1235, count=Reason.EPOCH, behind=0x0F4C),
     "join": header(Type.CONTROL, epoch=0, seq=7),
-    "ack": header(Type.ACK, seq=7, behind=0xFEF9),
+    "ack": header(Type.ACK, seq=7, behind=0xFEE9),
     "claim": header(Type.CLAIM, seq=5, members=0x89ABCD80),
-    "grant": header(Type.GRANT, seq=0x89ABCD90, member=255, count=2, behind=0x7D58, members=5, token=JOB_TOKEN),
-    "refuse": header(Type.REFUSE, seq=5, behind=0x0FA1, members=0x89ABCDA0),
+    "grant": header(Type.GRANT, seq=0x89ABCD90, member=255, count=2, behind=0x7D48, members=5, token=JOB_TOKEN),
+    "refuse": header(Type.REFUSE, seq=5, behind=0x0F91, members=0x89ABCDA0),
 }
 BODIES = {
     "join": (
@@ -104,7 +108,7 @@ BODIES = {
             "registers": [CHALLENGE + 1, JOB_TOKEN, 0, 0, 0, 0, 0, 0],
         },
     ),
-    "result": (TAIL, {"complement": 0x02AD}),
+    "result": (TAIL, {"identity": 0x6FC5, "complement": 0x2D3D}),
 }
 
 
@@ -158,7 +162,9 @@ def built_by_us(name: str) -> bytes:
     match name:
         case "contribution":
             flags = ContributionFlag.RETRANSMISSION | ContributionFlag.BOUNDARY
-            return client.contribution(SEQ, np.array([1.0, -2.5], np.float32), behind=3, flags=flags)
+            return client.contribution(
+                SEQ, np.array([1.0, -2.5], np.float32), behind=3, flags=flags, collective=COLLECTIVE.word, digest=DIGEST
+            )
         case "receipt":
             return client.receipt(SEQ, behind=2, want=True)
         case "claim":
@@ -184,6 +190,7 @@ def built_by_us(name: str) -> bytes:
                 members=5,
                 tainted=2,
                 token=JOB_TOKEN,
+                identity=result_identity(COLLECTIVE.word, DIGEST),
                 elements=np.array([2.0, 0.5], np.float32).view(np.uint32),
             )
         case "notice":
@@ -223,7 +230,7 @@ def test_the_client_reads_the_vector(name):
     assert ones_complement_sum(vector(name)[42:]) == 0xFFFF
     if name == "result":
         assert list(reply.numbers.view(np.float32)) == NUMBERS["result"]
-        assert reply.tail["flags"] == 0
+        assert reply.tail["identity"] == result_identity(COLLECTIVE.word, DIGEST)
     if name == "ack":
         assert (reply.reason, reply.ack["first_seq"]) == (Reason.DONE, 0x89ABCD80)
 
@@ -242,8 +249,10 @@ def test_the_model_reads_the_vectors():
         3,
         TOKEN,
         np.array([1.0, -2.5], "<f4").tobytes(),
-        reason=1,
+        detail=DIGEST,
+        members=COLLECTIVE.word,
     )
+    assert Collective.from_word(contribution.collective) == COLLECTIVE and contribution.digest == DIGEST
     asked = parse_control(parse_to_switch(2, vector("join"), SWITCH_IP))
     assert (asked.action, asked.member, asked.token, asked.nonce, asked.key) == (Action.JOIN, 2, TOKEN, NONCE, KEY)
     assert asked.settings == (3, 2, Format.WINDOW64, -10, 352, Mode.PROPAGATE, 0, 10_000_000, 0, 0)

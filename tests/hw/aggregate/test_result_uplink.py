@@ -36,6 +36,10 @@ def uplink_numbers(rng, format, elements):
     return np.where(rng.random(elements) < 0.1, model.POISON, numbers)
 
 
+RESULT_FIELDS = ("job", "epoch", "seq", "members", "tainted", "token", "identity")
+"""Fields of a result that the composer of frames takes as they are."""
+
+
 class Tree:
     """Operations of a leaf and of a root, their payloads, and what the model makes of them."""
 
@@ -56,6 +60,7 @@ class Tree:
             "token": 0xFEEDBEEF,
             "length": 4 * elements,
             "recipients": 5,
+            "identity": 0x5A17,
         } | fields
 
     def work(self, operation, slot, payload=b"", *, up=False, emit=True, first=False, **fields):
@@ -70,6 +75,7 @@ class Tree:
                 "token": 0xCAFEBABE,
                 "behind": 5,
                 "partial": self.choose.randrange(2),
+                "collective": 0x310004D2,
                 "flags": 1,
                 "numeric": Format.FIXED64 if wide else format,
             }
@@ -77,10 +83,21 @@ class Tree:
                 compose.uplink(
                     **{
                         name: result[name]
-                        for name in ("job", "epoch", "seq", "member", "token", "behind", "tainted", "flags")
+                        for name in (
+                            "job",
+                            "epoch",
+                            "seq",
+                            "member",
+                            "token",
+                            "behind",
+                            "tainted",
+                            "flags",
+                            "collective",
+                        )
                     },
                     format=result["numeric"],
                     ranks=result["members"],
+                    digest=result["identity"],
                     partial=bool(result["partial"]),
                     elements=model.uplink(format, self.stored[slot]),
                 )
@@ -89,7 +106,10 @@ class Tree:
             stored = Format.INT32 if fields.get("as_is") else format
             self.frames.append(
                 compose.result(
-                    **{name: result[name] for name in ("job", "epoch", "seq", "members", "tainted", "token")},
+                    **{
+                        name: result[name]
+                        for name in ("job", "epoch", "seq", "members", "tainted", "token", "identity")
+                    },
                     flags=0,
                     format=format,
                     elements=model.result(stored, self.stored[slot], FRACTION),
@@ -249,7 +269,7 @@ def test_uplinks_of_long_segments_come_at_one_word_a_cycle():
         tree.uplink(k, emit=False)
     _, contributions, _ = run(tree, 64)
     times = contributions.times[1:]  # the first waits with its operation
-    assert times == list(range(times[0], times[0] + 4 * 33 - 1))
+    assert times == list(range(times[0], times[0] + 4 * 34 - 1))
 
 
 MUTANTS = {
@@ -279,12 +299,20 @@ MUTANTS = {
         "offered.emit & (offered.result.up | offered.wide) & ~sends",
         "offered.emit & offered.result.up & ~sends",
     ),
-    "the tail has no ranks": ("result", "32].eq(header.tainted)", "32].eq(0)"),
-    "the tail has no flags": ("result", "eq(header.partial)", "eq(0)"),
+    "the tail has no ranks": ("result", "32].eq(ranks)", "32].eq(0)"),
+    "the tail has no tainted ranks": ("result", "(known.tainted, header.tainted)", "(known.tainted, 0)"),
+    "the tail has no flags": ("result", "Mux(header.up, header.partial, header.identity)", "header.identity"),
+    "a result has the flags of an uplink": (
+        "result",
+        "Mux(header.up, header.partial, header.identity)",
+        "header.partial",
+    ),
+    "ranks stand in the word before": ("result", "(place.word == tail_word) & ", ""),
+    "an uplink has no collective": ("result", "image.members.eq(header.collective)", "image.members.eq(0)"),
     "no word more for a tail that does not fit": (
         "result",
-        "(rest == 0) | (long_tail & (rest == lanes - 1))",
-        "rest == 0",
+        "known.extra.eq(last >> exact_log2(lanes))",
+        "known.extra.eq(first >> exact_log2(lanes))",
     ),
     "an uplink's header is a result's": ("result", "with m.If(header.up):", "with m.If(0):"),
     "one beat where a word takes two": (

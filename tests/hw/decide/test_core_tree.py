@@ -18,10 +18,10 @@ from hw.decide.membership import (
     slot_completion,
 )
 from iswitch.config import Config
-from iswitch.wire import NO_MEMBER, UDP_PORT, Action, ContributionFlag, Format, Reason, Type
+from iswitch.wire import NO_MEMBER, UDP_PORT, UPLINK_TAIL, Action, ContributionFlag, Format, Reason, Type
 from sim.bench.core import CoreBench
 from sim.bench.traffic import adverse_numbers
-from sim.bench.tree import BAD, TREES, Tree, address, spoilt, with_fields
+from sim.bench.tree import BAD, TREES, Tree, address, rebuilt, spoilt, with_fields
 from sim.frames.client import Client
 from sim.model.egress import compose
 from sim.model.interface.message import Source, SwitchAddress
@@ -107,7 +107,9 @@ def lives(shape="three levels", format=Format.WINDOW64):
     tree.reduce(numbers[:, :2], start=4, format=Format.INT32)
     for bench, frames in zip(tree.switches, frames_seen):
         for port, frame in [(port, frame) for port, frame in frames if frame[42] & 0xF == Type.UPLINK][-2:]:
-            bench.receive(port, with_fields(frame, members=0xFF))
+            tail = UPLINK_TAIL.itemsize
+            bench.receive(port, rebuilt(frame, frame[42:-tail] + bytes([0xFF, 0, 0, 0]) + frame[4 - tail :]))
+            bench.receive(port, with_fields(frame, members=0xFF))  # another collective
     for rank in range(8):
         first = client[rank].first_seq + 6
         for want in (0, 1):

@@ -45,6 +45,8 @@ class Case(NamedTuple):
     heard: tuple[int, ...] = ()
     asynchronous: bool = False
     granted: int | None = None
+    collective: int = 0
+    digest: int = 0
 
     @property
     def index(self):
@@ -76,6 +78,8 @@ class Case(NamedTuple):
             requires_all=self.requires_all,
             now_us=self.now_us,
             granted=granted,
+            collective=self.collective,
+            digest=self.digest,
         )
 
     def victim(self, waits):
@@ -109,6 +113,9 @@ def case(rng):
         rng.random() < 0.4,
         rng.random() < 0.2,
         opened_us=rng.randrange(SERIAL),
+        collective=rng.randrange(SERIAL),
+        digest=rng.randrange(2**16),
+        rival=rng.choice([0, 0, rng.randrange(SERIAL)]),
     )
     if slot.state == SlotState.COMPLETE and rng.random() < 0.3:
         slot = slot._replace(arrived=slot.expected | slot.arrived)
@@ -169,6 +176,8 @@ def case(rng):
         heard,
         asynchronous,
         granted,
+        slot.collective ^ rng.choice([0, 0, 0, 0, 0, 0, 1, 1 << 31]),
+        slot.digest ^ rng.choice([0, 0, 0, 0, 0, 0, 0, 1 << 15]),
     )
 
 
@@ -196,6 +205,8 @@ def inputs(one):
                 boundary=one.boundary,
                 requires_all=one.requires_all,
                 covered=one.granted is not None,
+                collective=one.collective,
+                digest=one.digest,
             ),
         ),
         "member": one.member,
@@ -230,6 +241,11 @@ def cases(count=4000):
     return [(one, list(inputs(one).items()), one.step()) for one in (case(rng) for _ in range(count))]
 
 
+def told(got, slot):
+    """Return the collective that the notice to the sender contains, or None."""
+    return (slot.collective if got["outcome"] == Outcome.COLLECTIVE else slot.rival) if got["conflicts"] else None
+
+
 def check(ring, some):
     """Every output that means something in the case, or an AssertionError."""
     dut = ring(CONFIG)
@@ -247,6 +263,7 @@ def check(ring, some):
             "emit",
             "resend",
             "completes",
+            "conflicts",
             "evicts",
             "late",
         )
@@ -278,6 +295,7 @@ def check(ring, some):
                     step.work.receivers if step.work else 0,
                 )
             assert work == step.work, f"{one}: {work}, not {step.work}"
+            assert told(got, one.ring.slots[one.index]) == step.differs_from, f"{one}: conflicts"
             assert got["completes"] == bool(step.work and step.work.emit), f"{one}: completes"
             assert ((got["late"] & -got["late"]).bit_length() - 1 if got["evicts"] else None) == one.victim(
                 step.waits_for
@@ -303,6 +321,12 @@ def test_cases_meet_every_outcome_and_operation():
         Outcome.SLOT_HELD,
         Outcome.FORMAT,
         Outcome.LENGTH,
+        Outcome.COLLECTIVE,
+    }
+    assert {(step.outcome, step.differs_from is None) for step in steps} >= {
+        (Outcome.COLLECTIVE, False),
+        (Outcome.DUPLICATE, False),
+        (Outcome.DUPLICATE, True),
     }
     assert {step.work and (step.work.operation, step.work.first, step.work.emit) for step in steps} == {
         None,
@@ -397,6 +421,20 @@ MUTANTS = [
     ("Mux(decision.emit, closed, SlotState.COLLECTING)", "SlotState.COLLECTING"),
     ("after.members.eq(slot.members), ", ""),
     ("after.tainted.eq(slot.tainted),\n", "\n"),
+    ("(request.collective != slot.collective) | ", ""),
+    (" | (request.digest != slot.digest)", ""),
+    ("~opens & differs", "differs"),
+    ("decision.slot_write.eq(collecting | sent_up)", "decision.slot_write.eq(0)"),
+    ("decision.slot_write.eq(collecting | sent_up)", "decision.slot_write.eq(1)"),
+    ("contested.rival.eq(request.collective)", "contested.rival.eq(slot.collective)"),
+    ("decision.conflicts.eq(collecting & has_rival)", "decision.conflicts.eq(collecting)"),
+    ("decision.conflicts.eq(collecting & has_rival)", "decision.conflicts.eq(has_rival)"),
+    ("decision.conflicts.eq(1)", "decision.conflicts.eq(0)"),
+    ("Mux(opens | installs, 0, slot.rival)", "slot.rival"),
+    ("Mux(opens | installs, request.collective, slot.collective)", "slot.collective"),
+    ("Mux(opens | installs, request.digest, slot.digest)", "slot.digest"),
+    ("after.collective.eq(0),", ""),
+    ("after.digest.eq(0),", ""),
     ("decision.slot_write.eq(1),\n                             after.members.eq(slot", "after.members.eq(slot"),
 ]
 

@@ -16,13 +16,13 @@ from iswitch.wire import Operation, Outcome, SlotState
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, pack
 from sim.model.decide import tree
-from sim.model.decide.slot import Contributors, Ring, Slot
+from sim.model.decide.slot import Contributors, Ring, Slot, Step
 from sim.model.interface.serial import ahead
 
 CONFIG = Config(ports=2, bus_bits=64, members=5, jobs=2, window=4, elements=64, queue_bytes=4096)
 SERIAL = 1 << 32
 MASKS = range(1 << CONFIG.members)
-WORKER, UPLINK, RECEIPT, RESULT = range(4)
+WORKER, UPLINK, RECEIPT, RESULT, CONFLICT = range(5)
 NAMES = {"format": "numeric"}
 """Fields of the model's slots that have another name in the gateware."""
 
@@ -47,6 +47,8 @@ class Case(NamedTuple):
     tainted: int
     partial: bool
     now_us: int
+    collective: int
+    digest: int
 
     @property
     def index(self):
@@ -58,6 +60,9 @@ class Case(NamedTuple):
             return tree.receipt(
                 self.ring, leaf=self.leaf, member=self.member, seq=self.seq, behind=self.behind, want=self.want
             )
+        if self.kind == CONFLICT:
+            ring, outcome = tree.contest(self.ring, seq=self.seq, collective=self.collective)
+            return Step(ring, outcome), None
         if self.kind == RESULT:
             return tree.install(
                 self.ring,
@@ -67,6 +72,7 @@ class Case(NamedTuple):
                 partial=self.partial,
                 format=self.format,
                 length=self.length,
+                identity=self.digest,
             ), None
         about = {
             "leaf": self.leaf,
@@ -78,6 +84,8 @@ class Case(NamedTuple):
             "boundary": self.boundary,
             "requires_all": self.requires_all,
             "now_us": self.now_us,
+            "collective": self.collective,
+            "digest": self.digest,
         }
         if self.kind == UPLINK:
             step = tree.contribute(
@@ -116,6 +124,9 @@ def case(rng):
         rng.random() < 0.4,
         rng.random() < 0.2,
         opened_us=rng.randrange(SERIAL),
+        collective=rng.randrange(SERIAL),
+        digest=rng.randrange(2**16),
+        rival=rng.choice([0, 0, rng.randrange(SERIAL)]),
     )
     names = Contributors(rng.choice(MASKS), rng.choice(MASKS), rng.random() < 0.3)
     laps = rng.choice([0, 0, 0, 1, 1, -1, 2])
@@ -131,7 +142,7 @@ def case(rng):
     )
     same = rng.random() < 0.85
     return Case(
-        rng.choice([WORKER, UPLINK, UPLINK, RECEIPT, *([RESULT] * 2 if leaf else [])]),
+        rng.choice([WORKER, UPLINK, UPLINK, RECEIPT, *([RESULT, RESULT, CONFLICT] if leaf else [])]),
         leaf,
         ring,
         member,
@@ -147,6 +158,8 @@ def case(rng):
         rng.choice(MASKS),
         rng.random() < 0.3,
         (slot.opened_us + rng.choice([0, 49, 50, 2**31])) % SERIAL,
+        slot.collective ^ rng.choice([0, 0, 0, 0, 0, 0, 1, 1 << 31]),
+        slot.digest ^ rng.choice([0, 0, 0, 0, 0, 0, 0, 1 << 15]),
     )
 
 
@@ -169,6 +182,9 @@ def inputs(one):
                 "requires_all": one.requires_all,
                 "uplink": one.kind == UPLINK,
                 "install": one.kind == RESULT,
+                "contest": one.kind == CONFLICT,
+                "collective": 0 if one.kind == RESULT else one.collective,
+                "digest": one.digest,
                 "ranks": ranks,
                 "tainted_ranks": tainted,
                 "partial": one.partial and not worker,
@@ -216,6 +232,8 @@ def repeat(rng):
         length=slot.length,
         boundary=slot.boundary,
         requires_all=slot.requires_all,
+        collective=slot.collective,
+        digest=slot.digest,
     )
 
 
@@ -257,6 +275,7 @@ def check(ring, some):
             "lowest",
             "reports",
             "report",
+            "conflicts",
         )
     }
     layout = data.Layout.cast(slot_row(CONFIG))
@@ -284,8 +303,11 @@ def check(ring, some):
                 if work.operation not in (Operation.RESEND, Operation.SEND_UP):
                     assert got["first"] == work.first, f"{one}: first"
                 assert got["up"] == (one.leaf and work.emit and slot.state == SlotState.SENT_UP), f"{one}: up"
-            assert one.kind != RESULT or not got["reports"], f"{one}: reports"
-            if step.outcome == Outcome.WINDOW or one.kind == RESULT or not near(step.ring):
+            about = one.ring.slots[one.index]
+            told = about.collective if got["outcome"] == Outcome.COLLECTIVE else about.rival
+            assert (told if got["conflicts"] else None) == step.differs_from, f"{one}: conflicts"
+            assert one.kind not in (RESULT, CONFLICT) or not got["reports"], f"{one}: reports"
+            if step.outcome == Outcome.WINDOW or one.kind in (RESULT, CONFLICT) or not near(step.ring):
                 continue
             assert got["lowest"] == tree.lowest_acknowledged(step.ring), f"{one}: lowest"
             assert bool(got["reports"]) == bool(report), f"{one}: reports"
@@ -323,6 +345,14 @@ def test_cases_meet_every_outcome_and_operation():
 
 
 MUTANTS = [
+    ("differs & ~installs & ~(leaf & complete)", "differs & ~(leaf & complete)"),
+    ("differs & ~installs & ~(leaf & complete)", "differs & ~installs"),
+    ("decision.slot_write.eq(collecting | sent_up)", "decision.slot_write.eq(collecting)"),
+    ("decision.conflicts.eq(has_rival)", "decision.conflicts.eq(0)"),
+    ("& ~installs & ~decision.conflicts", "& ~installs"),
+    ("holds = sent_up & same", "holds = sent_up"),
+    ("holds = sent_up & same", "holds = same"),
+    ("decision.slot_write.eq(holds)", "decision.slot_write.eq(0)"),
     ("Mux(uplink, slots, window)", "window"),
     ("Mux(installing, 0, 1 << self.member)", "1 << self.member"),
     ("Mux(uplink, request.ranks == 0, request.tainted & ~job.mode)", "request.tainted & ~job.mode"),
@@ -344,8 +374,8 @@ MUTANTS = [
     ("request.want & sent_up & same", "request.want & sent_up"),
     ("result_held.eq(collecting | sent_up | (", "result_held.eq(collecting | ("),
     ("& ~installs & ~(leaf & complete)", "& ~(leaf & complete)"),
-    ("& ~installs & ~(leaf & complete)", "& ~installs"),
-    ("& ~installs & ~(leaf & complete)", "& ~installs & ~leaf"),
+    (") & ~installs & ~(leaf & complete)", ") & ~installs"),
+    (") & ~installs & ~(leaf & complete)", ") & ~installs & ~leaf"),
     ("installs & stored", "installs & ~collecting"),
     ("installs & stored", "installs & 0"),
     ("m.Elif(sent_up)", "m.Elif(0)"),

@@ -96,7 +96,7 @@ def test_fields_by_hand():
     bench.sink(dut.o)
     bench.run()
     [item] = headers.items
-    assert (item.frame.version_type, item.frame.seq, item.frame.member) == (0x15, 0x01020304, 255)
+    assert (item.frame.version_type, item.frame.seq, item.frame.member) == (0x25, 0x01020304, 255)
     assert bytes(item.frame.eth_src) == bytes([2, 0, 0, 0, 0, 7])
     assert (item.body.action, item.body.threshold) == (Action.SET_H, 3)
     assert FRAME.itemsize == CONTROL.itemsize == 64

@@ -39,7 +39,9 @@ def expected(frame):
         "ip_good": int(checksum(frame[14:34]) == 0),
         "udp_good": int(frame[40:42] == bytes(2) or checksum(pseudo + frame[34:]) == 0),
         "exponent": int((np.frombuffer(frame[64:], "<u4") >> 23 & 0xFF).max()),
+        "ranks": int.from_bytes(frame[-12:-8], "little"),
         "tainted": int.from_bytes(frame[-8:-4], "little"),
+        "identity": int.from_bytes(frame[-4:-2], "little"),
         "partial": frame[-4] & 1,
     }
 

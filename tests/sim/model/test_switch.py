@@ -10,6 +10,7 @@ from iswitch.wire import (
     MAGIC,
     NO_MEMBER,
     UDP_PORT,
+    VERSION,
     Action,
     ContributionFlag,
     Format,
@@ -467,9 +468,9 @@ def ours(client: Client, payload: bytes, **addresses) -> bytes:
 ONE = np.array([1.0], np.float32)
 
 MALFORMED = {
-    "version": (Outcome.VERSION, lambda c: c.contribution(0, ONE, version_type=0x20)),
+    "version": (Outcome.VERSION, lambda c: c.contribution(0, ONE, version_type=0x10)),
     "length, frame longer than IPv4 says": (Outcome.LENGTH, lambda c: c.receipt(0) + b"\0"),
-    "length, header cut": (Outcome.LENGTH, lambda c: ours(c, b"\x10" + bytes(17))),
+    "length, header cut": (Outcome.LENGTH, lambda c: ours(c, b"\x20" + bytes(17))),
     "length, UDP": (Outcome.LENGTH, lambda c: wrong(c.contribution(0, ONE), 39)),
     "IPv4 checksum": (Outcome.IP_CHECKSUM, lambda c: wrong(c.contribution(0, ONE), 24)),
     "UDP checksum": (Outcome.UDP_CHECKSUM, lambda c: wrong(c.contribution(0, ONE), 66)),
@@ -665,7 +666,7 @@ def test_read_returns_the_registers():
         assert (reply.ack["action"], reply.reason, reply.ack["address"]) == (Action.READ, Reason.DONE, address)
         return [int(value) for value in reply.ack["registers"]]
 
-    assert read(Register.MAGIC) == [MAGIC, 1, 4, 256, 4, 2, 2, 16]
+    assert read(Register.MAGIC) == [MAGIC, VERSION, 4, 256, 4, 2, 2, 16]
     assert read(Register.OUTCOMES)[:5] == [0, 0, 0, 0, 5]
     assert read(Register.PORT_COUNTERS) == [0, 0, 0, 0, 0, 0, 4, 5]
     assert read(40) == read(2**32 - 8) == read(256 + 16 * 4) == [0] * 8

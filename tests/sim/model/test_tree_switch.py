@@ -13,7 +13,10 @@ from iswitch.wire import (
     SILENCE_TICK_US,
     UDP_PORT,
     UPLINK_TAIL,
+    VERSION,
     Action,
+    Collective,
+    CollectiveKind,
     ContributionFlag,
     Format,
     JobState,
@@ -147,15 +150,23 @@ def test_an_uplink_is_what_the_protocol_says():
     tree.join().reduce(np.full((8, 1, 16), 0x3F800000, np.uint32))
     uplinks = [frame for frame in seen if frame[42] & 0xF == Type.UPLINK]
     assert len(uplinks) == 2
-    for frame, ranks in zip(uplinks, (0x0F, 0xF0)) if uplinks[0][56] == 0x0F else zip(uplinks, (0xF0, 0x0F)):
-        header, tail = np.frombuffer(frame, HEADER, 1, 42)[0], np.frombuffer(frame[-8:], UPLINK_TAIL, 1)[0]
+    for frame, ranks in zip(sorted(uplinks, key=lambda frame: frame[-12]), (0x0F, 0xF0), strict=True):
+        header, tail = (
+            np.frombuffer(frame, HEADER, 1, 42)[0],
+            np.frombuffer(frame[-UPLINK_TAIL.itemsize :], UPLINK_TAIL, 1)[0],
+        )
         assert (int(header["format_flags"]), int(header["count"]), int(header["members"]), int(header["behind"])) == (
             4,
-            4,
-            ranks,
+            0,
+            0,
             0,
         )
-        assert (len(frame), int(tail["tainted"]), int(tail["flags"])) == (64 + 8 * 16 + 8, 0, 0)
+        assert (len(frame), int(tail["ranks"]), int(tail["tainted"]), int(tail["flags"])) == (
+            64 + 8 * 16 + UPLINK_TAIL.itemsize,
+            ranks,
+            0,
+            0,
+        )
         assert np.frombuffer(frame, "<i8", 16, 64).tolist() == [4 << 44] * 16
         assert ones_complement_sum(frame[42:]) == 0xFFFF
 
@@ -177,13 +188,16 @@ def test_the_model_sends_and_reads_the_vector_typed_by_hand():
         tainted=0b10,
         partial=True,
         elements=numbers,
+        collective=Collective(1234, CollectiveKind.ALLREDUCE, 3).word,
+        digest=0x5A17,
     )
     parent = Parent(0, *address(0), ranks=0b1011)
     assert compose.frame(SwitchAddress(*address(1)), parent.source, payload) == vector
     message = parse(5, vector, SWITCH_IP, TreeSwitch.types)
-    assert (message.type, message.members, message.behind, message.token) == (Type.UPLINK, 0b1001, 3, 0xCAFEBABF)
+    assert (message.type, message.behind, message.token) == (Type.UPLINK, 3, 0xCAFEBABF)
+    assert Collective.from_word(message.collective) == (1234, CollectiveKind.ALLREDUCE, 3) and message.digest == 0x5A17
     assert parse_uplink(message).elements.tolist() == numbers.tolist()
-    assert parse_uplink(message)[1:] == (ResultFlag.PARTIAL, 0b10)
+    assert parse_uplink(message)[1:] == (ResultFlag.PARTIAL, 0b1001, 0b10)
 
 
 def test_no_member_is_told_that_the_job_runs_before_all_ranks_are_live():
@@ -384,11 +398,11 @@ def test_a_leaf_installs_no_result_without_the_token_of_its_parents_job():
 @pytest.mark.parametrize(
     ("slip", "outcome"),
     [
-        ({"members": 0x1F}, Outcome.MEMBER),
+        ({"ranks": 0x1F}, Outcome.MEMBER),
         ({"token": 1}, Outcome.TOKEN),
         ({"format_flags": Format.FP32}, Outcome.FORMAT),
         ({"format_flags": Format.WINDOW64}, Outcome.FORMAT),
-        ({"version_type": 1 << 4 | Type.CONTRIBUTION, "format_flags": Format.WINDOW64}, Outcome.TYPE),
+        ({"version_type": VERSION << 4 | Type.CONTRIBUTION, "format_flags": Format.WINDOW64}, Outcome.TYPE),
     ],
     ids=["ranks of others", "token", "another float format", "rounded", "a switch contributes"],
 )
@@ -403,9 +417,11 @@ def test_an_uplink_is_checked(slip, outcome):
         if port == 0
     ]
     header = np.frombuffer(sent_up, HEADER, 1, 42).copy()
+    tail = np.frombuffer(sent_up[-UPLINK_TAIL.itemsize :], UPLINK_TAIL).copy()
     for name, value in slip.items():
-        header[name] = value
-    body = sent_up[64:] if outcome != Outcome.TYPE else sent_up[64:128]
+        (header if name in HEADER.names else tail)[name] = value
+    sent_up_so = sent_up[: -UPLINK_TAIL.itemsize] + tail.tobytes()
+    body = sent_up_so[64:] if outcome != Outcome.TYPE else sent_up[64:128]
     ip = sent_up[14:16] + (50 + len(body)).to_bytes(2, "big") + sent_up[18:24] + bytes(2) + sent_up[26:34]
     ip = ip[:10] + (0xFFFF - ones_complement_sum(ip)).to_bytes(2, "big") + ip[12:]
     udp = sent_up[34:38] + (30 + len(body)).to_bytes(2, "big") + bytes(2)
