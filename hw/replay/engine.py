@@ -55,7 +55,7 @@ class Engine(wiring.Component):
     wiped. `busy`: a request or a reply is inside.
 
     A request takes 18 cycles, 8 of them for its header, and 1 for each row of its body, each sample and each item that
-    it adds; a row of an UPDATE takes 3 while `times` is set. OPEN takes 1 more and 2 for each session, UPDATE the
+    it adds; a row of an UPDATE takes 3 while `times` is set. OPEN takes 2 more and 2 for each session, UPDATE the
     sampler's `latency` and 2, SAMPLE that and 10 (8 if the switch counts no samples; 4 more for each sample while
     `times` is set); ADD, WRITE and kinds that read take as long as memory needs. Answers are sent while the next
     request is executed. The golden model is `sim/model/replay/service.py`, the rules are in docs/replay.md.
@@ -212,7 +212,7 @@ class Engine(wiring.Component):
             with m.State("EXECUTE"):
                 with m.If(execution.done):
                     close(Closing.RECORD)
-                    with m.If(execution.outcome_changes):  # no session is free
+                    with m.If(execution.outcome_changes):  # no session is given
                         m.d.comb += acknowledgement.closing.eq(Closing.FAULT)
                 with m.If(execution.outcome_changes):
                     m.d.sync += outcome.eq(execution.outcome_next)
@@ -268,6 +268,7 @@ class Engine(wiring.Component):
             self.execution.outcome.eq(outcome),
             self.execution.table.eq(table),
             self.acknowledgement.outcome.eq(outcome),
+            self.acknowledgement.challenge.eq(self.execution.challenge),
             self.acknowledgement.results_done.eq(self.execution.results_done),
             self.acknowledgement.results_stale.eq(self.execution.results_stale),
         ]

@@ -95,9 +95,12 @@ class Scenario:
             self.now_us = (self.now_us + later) % 2**32
             return self.burst((client.port, frame) for client, frame in frames)
 
+        def opened(client: ReplayClient) -> tuple[ReplayClient, bytes]:
+            return client, client.open(challenge=self.service.challenge)
+
         for k, client in enumerate((ann, bob, cas)):
             client.session, client.token = k, client.nonce % 2**32
-            yield at_once((client, client.open()))
+            yield at_once(opened(client))
         for count in (1, 19, 19, 19, 19):
             items = [
                 (chance.choice([0, 5, 1 << 26, (1 << 27) - 1, 1 << 27, 2**32 - 1]), bytes_of(1)) for _ in range(count)
@@ -163,16 +166,26 @@ class Scenario:
             yield at_once((ann, ann.look(token=77)), later=later)
         for wrong in ({"kind": 14}, {"kind": 0x90 + Kind.LOOK}, {"table": 2}, {"count": 1}):
             yield at_once((ann, ann.request(**({"kind": Kind.LOOK} | wrong))))
-        yield at_once((dan, dan.open()), later=200)
+        yield at_once(opened(dan), later=200)
         yield at_once((cas, cas.close(next(cas))), (cas, cas.look()))
         dan.session, dan.token = 2, dan.nonce % 2**32
-        yield at_once((dan, dan.open()), (dan, dan.skip(0)))
+        yield at_once((dan, dan.open(challenge=5)), (dan, dan.look(token=77)))
+        yield at_once(opened(dan), (dan, dan.skip(0)))
         yield at_once((dan, dan.skip(next(dan, -1))), (dan, dan.skip(next(dan))))
         yield at_once((dan, dan.skip(next(dan, -1))), (dan, dan.skip(next(dan, -2))))
         yield at_once((ann, ann.look()), later=9_999_000)
-        yield at_once((eve, eve.open()), later=2000)
+        yield at_once((eve, eve.open(challenge=5)), later=2000)
+        yield at_once(opened(eve))
+        eve.nonce, nonce = 5 << 32, eve.nonce
+        yield at_once(opened(eve))
+        eve.nonce = nonce
         eve.session, eve.token = 1, eve.nonce % 2**32
         yield at_once((eve, eve.skip(next(eve))), (eve, eve.load(40, 20, log=1)), (ann, ann.look()))
+        ann.port, ann.udp_port = (ann.port + 1) % self.config.ports, 7
+        yield at_once((ann, ann.open(challenge=5)))
+        yield at_once(opened(ann), (ann, ann.look()))
+        start = places[eve.session].oldest
+        yield at_once((eve, eve.shout(start, 1)), (eve, eve.look()))
 
     @property
     def outcomes(self) -> Counter[ReplayOutcome]:

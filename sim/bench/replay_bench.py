@@ -32,8 +32,13 @@ class ReplayBench:
     def client(self, index: int = 0, **known: int) -> ReplayClient:
         """Return a client with a session."""
         client = ReplayClient(index, **known)
-        client.opened(self.one(client, client.open()))
+        client.opened(self.one(client, self.open(client)))
         return client
+
+    def open(self, client: ReplayClient, **fields: int) -> bytes:
+        """Return an OPEN with the service's challenge."""
+        assert self.switch.service
+        return client.open(challenge=self.switch.service.challenge, **fields)
 
     def outcomes(self) -> dict[str, int]:
         """Return the outcomes that requests have had, with their counts."""

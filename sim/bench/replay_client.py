@@ -123,8 +123,10 @@ class ReplayClient:
         assert answer.status is not None
         self.session, self.token = int(answer.header["session"]), int(answer.status["nonce"]) % 2**32
 
-    def open(self, **fields: int) -> bytes:
-        return self.request(Kind.OPEN, record(OPEN, nonce=self.nonce), **fields)
+    def open(self, *, challenge: int | None = None, **fields: int) -> bytes:
+        """Return an OPEN with the service's challenge. Without one it is the first OPEN that the service gets."""
+        ticket = self.nonce >> 32 if challenge is None else challenge
+        return self.request(Kind.OPEN, record(OPEN, nonce=self.nonce), **({"ticket": ticket} | fields))
 
     def close(self, seq: int, **fields: int) -> bytes:
         return self.request(Kind.CLOSE, seq=seq, **fields)

@@ -77,7 +77,8 @@ class ReplayTraffic:
         if place is None or chance.random() < 0.01:
             if place is None and chance.random() < 0.1:
                 return client.look()
-            return client.open(seq=chance.randrange(9))
+            challenge = self.golden.challenge if chance.random() < 0.8 else chance.choice([0, 1, 2])
+            return client.open(seq=chance.randrange(9), challenge=challenge)
         client.session, client.token, client.table = place, client.nonce % 2**32, chance.randrange(replay.tables)
         state, table = self.golden.sessions[place], self.golden.tables[client.table]
         fields = {}

@@ -13,10 +13,13 @@ in the network. How long OPEN remains may be bounded:
 
 - WITHIN: none arrives once the session that it opened is another client's, which takes 10 s.
 - WAITING: it arrives as long as its client has no answer and repeats it.
-- ALWAYS: it arrives at any time, and opens a session that its client has given up, or has had and lost.
+- ALWAYS: it arrives at any time, also when its client has given up, or has had a session and lost or closed it.
+
+An OPEN carries the latest challenge that its client was told.
 
 Checked at each step, besides what the switch checks: an answer that a client takes for a request's is that of the
-request's own execution, as it was sent or as SKIP. No client abandons a session that it holds.
+request's own execution, as it was sent or as SKIP. No client abandons a session that it holds. No client that has
+closed its session has one again.
 
 Checked in each state: if everything in flight is lost and the gate is open, each client that sends again what is not
 answered gets an answer to every request, or learns that its session is lost.
@@ -28,6 +31,7 @@ from typing import NamedTuple
 from iswitch.wire.replay import WAITS, Kind, ReplayOutcome
 from sim.explore.replay_scenario import (
     ALWAYS,
+    NO_CHALLENGE,
     WAITING,
     ClientState,
     GateMoves,
@@ -103,7 +107,9 @@ class SessionExplorer(Explorer[SessionState]):
     def _requests(self, core: SessionsCore, number: int, client: ClientState) -> Iterator[RequestArrives]:
         """Return what a client may have sent up to now and that may arrive now."""
         if self._open_may_arrive(core, number, client):
-            yield RequestArrives(number, Kind.OPEN)
+            # Challenges only rise, so an OPEN with an older one than these is as good as one with none.
+            for challenge in sorted({NO_CHALLENGE, client.challenge}):
+                yield RequestArrives(number, Kind.OPEN, challenge=challenge)
         for k in range(client.sent):
             yield self._request(number, client, k, EXECUTED)
             if client.skipped >> k & 1:
@@ -150,6 +156,7 @@ class SessionExplorer(Explorer[SessionState]):
                 return state._replace(switch=self.switch.number(core.silenced(session)))
             case RequestArrives():
                 switch, answers = self.switch.step(state.switch, event)
+                self._check_given(core, self.switch.states[switch], event)
                 return state._replace(switch=switch, answers=state.answers.union(answers))
         client = state.clients[event.client]
         match event:
@@ -164,6 +171,9 @@ class SessionExplorer(Explorer[SessionState]):
     def _receive(self, core: SessionsCore, client: ClientState, answer: ReplayAnswer) -> ClientState:
         """Return the client after an answer."""
         if answer.kind == Kind.OPEN:
+            if answer.outcome == ReplayOutcome.CHALLENGE and client.session is None:
+                known = -1 if client.challenge == NO_CHALLENGE else client.challenge
+                return client._replace(challenge=max(known, answer.challenge))
             is_first = client.session is None and answer.outcome == ReplayOutcome.DONE
             return client._replace(session=answer.session, base=answer.next) if is_first else client
         if client.lost or answer.session != client.session:
@@ -183,6 +193,12 @@ class SessionExplorer(Explorer[SessionState]):
         if not was_executed or answer.mark != execution_mark(answer.client, number, form):
             raise Violation("an answer is mistaken for that of another execution")
         return client._replace(answered=replace_at(client.answered, number, form))
+
+    def _check_given(self, before: SessionsCore, after: SessionsCore, event: RequestArrives) -> None:
+        """Check that no late OPEN gives a session to a client that has closed its own."""
+        executed = len(before.executed[event.client])
+        if len(after.opens) > len(before.opens) and Kind.CLOSE in self.plans[event.client][:executed]:
+            raise Violation("a client that has closed its session has one again")
 
     def _check_lost(self, core: SessionsCore, client: ClientState, number: int) -> None:
         """Check that a client that takes its session for lost has lost it, and nothing else."""
@@ -208,7 +224,8 @@ class SessionExplorer(Explorer[SessionState]):
     def _matters(self, client: ClientState, answer: ReplayAnswer) -> bool:
         """Return whether an answer may still change what its client knows."""
         if answer.kind == Kind.OPEN:
-            return client.session is None and answer.outcome == ReplayOutcome.DONE
+            is_news = answer.outcome == ReplayOutcome.CHALLENGE and answer.challenge != client.challenge
+            return client.session is None and (answer.outcome == ReplayOutcome.DONE or is_news)
         if client.lost:
             return False
         number, total = (answer.seq - client.base) % SERIAL, len(client.answered)
@@ -243,10 +260,13 @@ class SessionExplorer(Explorer[SessionState]):
             return any(answer.outcome == ReplayOutcome.DONE for answer in answers)
 
         if client.session is None:
-            if not exchange(RequestArrives(number, Kind.OPEN)):
-                core = self.switch.states[switch]
-                switch = self.switch.number(core.silenced(*core.active()))
-                exchange(RequestArrives(number, Kind.OPEN))
+            for falls_silent in (False, True):
+                if falls_silent:
+                    core = self.switch.states[switch]
+                    switch = self.switch.number(core.silenced(*core.active()))
+                for _ in range(2):  # the first answer may tell the challenge
+                    if client.session is None:
+                        exchange(RequestArrives(number, Kind.OPEN, challenge=client.challenge))
             if client.session is None:
                 raise Violation("no client is given a session although all are silent")
         while not client.lost and client.low < len(client.answered):

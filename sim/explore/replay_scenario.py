@@ -6,10 +6,11 @@ from typing import NamedTuple
 from iswitch.wire.replay import Kind
 from sim.explore.replay_switch import UNKNOWN, ToyDispatcher
 from sim.explore.search import Scenario
-from sim.model.replay.session import RULES, Rules
+from sim.model.replay.session import RULES, SERIAL, Rules
 
 __all__ = [
     "ALWAYS",
+    "NO_CHALLENGE",
     "WAITING",
     "WITHIN",
     "ClientRules",
@@ -90,11 +91,15 @@ class SessionScenario(Scenario):
     dispatcher: type[ToyDispatcher] = ToyDispatcher
 
 
+NO_CHALLENGE = SERIAL - 1
+"""What a client sends before it was told a challenge."""
+
+
 class ClientState(NamedTuple):
     """What a client knows.
 
     `answered`: of each request of the plan UNKNOWN, EXECUTED or SKIPPED. `base`: number of its first request. `sent`:
-    how many requests it has sent, and of these `skipped`, a bit mask.
+    how many requests it has sent, and of these `skipped`, a bit mask. `challenge`: the latest that it was told.
     """
 
     answered: tuple[int, ...]
@@ -103,6 +108,7 @@ class ClientState(NamedTuple):
     sent: int = 0
     skipped: int = 0
     lost: bool = False
+    challenge: int = NO_CHALLENGE
 
     @property
     def low(self) -> int:

@@ -42,7 +42,7 @@ Executed = tuple[tuple[tuple[int, int], ...], ...]
 
 
 class RequestArrives(NamedTuple):
-    """A request reaches the switch. `number` counts from 0 in its client's plan."""
+    """A request reaches the switch. `number` counts from 0 in its client's plan. An OPEN has a `challenge`."""
 
     client: int
     kind: Kind
@@ -50,10 +50,11 @@ class RequestArrives(NamedTuple):
     form: int = EXECUTED
     session: int = 0
     seq: int = 0
+    challenge: int = 0
 
 
 class ReplayAnswer(NamedTuple):
-    """An answer reaches a client. `mark` names the execution."""
+    """An answer reaches a client. `mark` names the execution. The answer to an OPEN may have a `challenge`."""
 
     client: int
     kind: int
@@ -62,6 +63,7 @@ class ReplayAnswer(NamedTuple):
     outcome: int
     next: int
     mark: int
+    challenge: int = 0
 
 
 class SessionsCore(NamedTuple):
@@ -72,6 +74,7 @@ class SessionsCore(NamedTuple):
 
     sessions: tuple[Session, ...]
     executed: Executed
+    challenge: int = 0
     gate: bool = False
     opens: tuple[int, ...] = ()
     resets: int = 0
@@ -116,7 +119,8 @@ class ToyDispatcher(Dispatcher):
         return None
 
     def answer_fault(self, request: Request, outcome: ReplayOutcome, source: Source, now_us: int) -> Sent:
-        return [(source, frames.fault(request, outcome))]
+        challenge = self.challenge if outcome == ReplayOutcome.CHALLENGE else 0
+        return [(source, frames.fault(request, outcome, challenge=challenge or 0))]
 
     def wait_reason(self, request: Request) -> ReplayOutcome | None:
         return ReplayOutcome.ITEMS if request.kind == Kind.SAMPLE and not self.gate else None
@@ -157,18 +161,25 @@ class SessionsSwitch(ExploredSwitch[SessionsCore, tuple[ReplayAnswer, ...]]):
     def reset(self, number: int) -> int:
         """Return the number of the state after a reset of the switch. What was executed remains executed."""
         core = self.states[number]
-        return self.number(core._replace(sessions=self.states[0].sessions, resets=core.resets + 1))
+        sessions, challenge = self.states[0].sessions, core.challenge + 1  # which no client has seen
+        return self.number(core._replace(sessions=sessions, challenge=challenge, resets=core.resets + 1))
 
     def transition(self, state: SessionsCore, event: RequestArrives) -> tuple[SessionsCore, tuple[ReplayAnswer, ...]]:
         dispatcher, client, nonce = self.dispatcher, event.client, event.client + 1
         dispatcher.sessions, dispatcher.executed, dispatcher.gate = list(state.sessions), state.executed, state.gate
+        dispatcher.challenge = state.challenge
         is_open = event.kind == Kind.OPEN
         body = nonce.to_bytes(8, "little") if is_open else bytes([client, event.number, event.form])
-        request = Request(event.kind, event.session, 0, event.seq, 0, 0, 0, nonce, body)
+        request = Request(event.kind, event.session, 0, event.seq, 0, 0, event.challenge, nonce, body)
         outcome, sent = dispatcher.handle(request, Source(0, b"", client, 0), NOW_US)
         is_given = is_open and outcome == ReplayOutcome.DONE
         opens = (*state.opens, client) if is_given and not state.holds(client) else state.opens
-        after = state._replace(sessions=tuple(dispatcher.sessions), executed=dispatcher.executed, opens=opens)
+        after = state._replace(
+            sessions=tuple(dispatcher.sessions),
+            executed=dispatcher.executed,
+            challenge=dispatcher.challenge,
+            opens=opens,
+        )
         if is_given and not after.holds(client):
             raise Violation("a client is given another client's session")
         if any(after.sessions[k].nonce != state.sessions[k].nonce for k in state.active()):
@@ -184,4 +195,5 @@ def answer_of(client: int, payload: bytes) -> ReplayAnswer:
         client,
         *(int(header[name]) for name in ("kind", "session", "seq")),
         *(int(status[name]) for name in ("outcome", "next", "done")),
+        int(header["ticket"]),
     )

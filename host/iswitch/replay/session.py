@@ -136,24 +136,28 @@ class Session:
     def open(self) -> None:
         """Open a session with a new nonce. Raises NoFreeSessionError, SwitchUnreachableError."""
         nonce = self.transport.randbits(64) | 1
-        token, tag = nonce % 2**32, self.transport.randbits(32)
-        request = encode(Kind.OPEN, token=token, table=self.table, seq=tag, body=nonce.to_bytes(8, "little"))
+        token, tag, challenge = nonce % 2**32, self.transport.randbits(32), 0
         now = self.transport.now()
         deadline, pause_s, full = now + self.timeout_s, _FIRST_OPEN_S, False
         while now < deadline:
+            body = nonce.to_bytes(8, "little")
+            request = encode(Kind.OPEN, token=token, table=self.table, seq=tag, ticket=challenge, body=body)
             self.transport.send(request, len(request))
-            until = min(now + pause_s, deadline)
-            while (now := self.transport.now()) < until:
+            until, is_challenged = min(now + pause_s, deadline), False
+            while (now := self.transport.now()) < until and not is_challenged:
                 size, segment_bytes = self.transport.receive(self._buffer, until - now)
                 for reply in self._parse_burst(self._buffer, size, segment_bytes):
                     header, status = reply.header, reply.status
                     if status is None or (header.kind, header.seq, header.token) != (Kind.OPEN, tag, token):
                         continue
                     full = status.outcome == ReplayOutcome.FULL
+                    if status.outcome == ReplayOutcome.CHALLENGE and header.ticket != challenge:
+                        challenge, is_challenged = header.ticket, True
                     if status.outcome == ReplayOutcome.DONE and status.nonce == nonce:
                         self._begin(header.session, token, status)
                         return
-            pause_s = min(2 * pause_s, _LONGEST_OPEN_S)
+            if not is_challenged:
+                pause_s = min(2 * pause_s, _LONGEST_OPEN_S)
         if full:
             raise NoFreeSessionError(
                 f"all {self.config.sessions} sessions of the replay service at {self.address} are in use: close a "

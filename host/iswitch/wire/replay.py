@@ -101,6 +101,7 @@ class ReplayOutcome(IntEnum):
     RATE = 13
     EMPTY = 14
     OVERWRITTEN = 15
+    CHALLENGE = 16
 
 
 WAITS = frozenset({ReplayOutcome.TICKET, ReplayOutcome.ITEMS, ReplayOutcome.RATE, ReplayOutcome.EMPTY})
@@ -130,7 +131,7 @@ _HEADER_FIELDS = [
     ("seq", "<u4"),  # 4   ordered: the request's number; other kinds: a tag that the answer repeats
     ("count", "<u2"),  # 8   number of rows, samples, units or items; data: number of units
     ("fragments", "<u2"),  # 10  sample: set of the fragments wanted; answer: number of this fragment
-    ("ticket", "<u4"),  # 12  ordered: 0, or the ticket it waits for; data: set of the items that were overwritten
+    ("ticket", "<u4"),  # 12  ordered: 0, or the ticket it waits for; OPEN: the challenge; data: what was overwritten
     ("token", "<u4"),  # 16  low half of the session's nonce
     ("reserved", "<u2"),  # 20
 ]

@@ -83,6 +83,7 @@ class Acknowledgement(wiring.Component):
                 "answer": Out(Answer),
                 "cached": In(Answer),
                 "list": In(range(list_rows(replay))),
+                "challenge": In(32),
                 "answers": Out(stream.Signature(OutgoingAnswer(replay))),
                 "concluded": Out(1),
             }
@@ -204,6 +205,7 @@ class Acknowledgement(wiring.Component):
             outgoing.session.eq(frame.session),
             outgoing.seq.eq(frame.seq),
             outgoing.token.eq(frame.token),
+            outgoing.ticket.eq(Mux(offered.status.outcome == ReplayOutcome.CHALLENGE, self.challenge, 0)),
             outgoing.fragments.eq(frame.fragments),
             outgoing.list.eq(self.list),
         ]

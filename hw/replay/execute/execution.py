@@ -74,6 +74,7 @@ class Execution(wiring.Component):
                 "full": In(1),
                 "opened": Out(1),
                 "session_next": Out(Session),
+                "challenge": Out(32),
                 # the table and its sampler
                 "table": In(TableState),
                 "filled": In(range(replay.capacity + 1)),
@@ -181,10 +182,11 @@ class Execution(wiring.Component):
             ),
             self.opened.eq(self.open_session.done & ~self.open_session.failed),
             self.session_next.eq(self.open_session.session),
+            self.challenge.eq(self.open_session.challenge),
             self.outcome_changes.eq(
                 self.open_session.failed | self.fetch_list.done & (self.fetch_list.overwritten != 0)
             ),
-            self.outcome_next.eq(Mux(self.open_session.failed, ReplayOutcome.FULL, ReplayOutcome.OVERWRITTEN)),
+            self.outcome_next.eq(Mux(self.open_session.failed, self.open_session.failure, ReplayOutcome.OVERWRITTEN)),
         ]
 
     def _share_body(self, m):

@@ -30,6 +30,7 @@ class OutgoingAnswer(data.StructLayout):
                 "session": 8,
                 "seq": 32,
                 "token": 32,
+                "ticket": 32,
                 "fragments": 16,
                 "list": range(list_rows(replay)),
             }
@@ -88,6 +89,7 @@ class AnswerSender(wiring.Component):
             header.count.eq(rows),
             header.fragments.eq(fragment),
             header.token.eq(outgoing.token),
+            header.ticket.eq(outgoing.ticket),
         ]
         with m.FSM() as fsm:
             m.d.comb += self.busy.eq(~fsm.ongoing("IDLE"))

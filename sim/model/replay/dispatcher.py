@@ -4,7 +4,8 @@
 (`service.py`), or a toy whose every state is explored (`sim/explore/replay_switch.py`). What `docs/replay.md` leaves
 open is decided here:
 
-- Faults (KIND, TABLE, LENGTH, FULL, SESSION) share one timer for each port, apart from those of notices. A session is
+- Faults (KIND, TABLE, LENGTH, FULL, SESSION; of an OPEN also RANGE and CHALLENGE) share one timer for each port, apart
+from those of notices. A session is
   heard when a request passes all of these.
 - Every kind names a table that exists, and every kind without items, samples or units has count 0. Reserved fields
   mean nothing.
@@ -58,7 +59,8 @@ class Effect(NamedTuple):
 class Dispatcher(ABC):
     """A replay service that handles sessions only.
 
-    `outcomes`: how many requests had each ReplayOutcome. Tests may read and set `sessions`.
+    `outcomes`: how many requests had each ReplayOutcome. `challenge`: None before the first OPEN. Tests may read and
+    set `sessions` and `challenge`.
     """
 
     rules: Rules = RULES
@@ -68,6 +70,7 @@ class Dispatcher(ABC):
         # The first client of a session continues `cached_answers` further, and so begins with 0.
         self.sessions = [Session(next=-config.cached_answers % SERIAL)] * config.sessions
         self.outcomes = [0] * len(ReplayOutcome)
+        self.challenge: int | None = None
         self.last_fault_us: dict[int, int] = {}  # by port
 
     # To be implemented by a subclass
@@ -185,19 +188,27 @@ class Dispatcher(ABC):
         if last_us is not None and (now_us - last_us) % SERIAL < NOTICE_INTERVAL_US:
             return []
         self.last_fault_us[source.port] = now_us
-        return [(source, frames.fault(request, outcome))]
+        challenge = self.challenge if outcome == ReplayOutcome.CHALLENGE else 0
+        return [(source, frames.fault(request, outcome, challenge=challenge or 0))]
 
     def open_session(self, request: Request, source: Source, now_us: int) -> tuple[ReplayOutcome, Sent]:
-        """Give a nonce a session: its own if it has one. That one keeps its `source`, and is heard by the OPEN, too."""
+        """Give a nonce a session: its own if it has one, which moves to `source` and is heard by the OPEN, too."""
         nonce = int(request.first(OPEN)["nonce"])
+        if not nonce % SERIAL:
+            return ReplayOutcome.RANGE, self.answer_fault(request, ReplayOutcome.RANGE, source, now_us)
+        challenge = nonce // SERIAL if self.challenge is None else self.challenge
+        self.challenge = challenge
         index = self.rules.find_nonce(self.sessions, nonce)
-        if index is not None:
-            self.sessions[index] = self.sessions[index]._replace(heard_us=now_us)
-        else:
-            index = self.rules.choose_index(self.sessions, now_us)
-            if index is None:
+        if index is None or self.rules.is_moved(self.sessions[index], source):
+            if not self.rules.accepts(request.ticket, challenge):
+                return ReplayOutcome.CHALLENGE, self.answer_fault(request, ReplayOutcome.CHALLENGE, source, now_us)
+            given = self.rules.choose_index(self.sessions, now_us) if index is None else index
+            if given is None:
                 return ReplayOutcome.FULL, self.answer_fault(request, ReplayOutcome.FULL, source, now_us)
-            self.sessions[index] = self.rules.open_session(
-                self.sessions[index], nonce, source, now_us, self.config.cached_answers
-            )
+            if index is None:
+                self.sessions[given] = self.rules.open_session(
+                    self.sessions[given], nonce, source, now_us, self.config.cached_answers
+                )
+            self.challenge, index = self.rules.next_challenge(challenge), given
+        self.sessions[index] = self.sessions[index]._replace(heard_us=now_us, source=source)
         return ReplayOutcome.DONE, [self.plain_answer(request._replace(session=index), source)]

@@ -1,10 +1,10 @@
 """The records of requests, and the UDP payloads of answers. Section 2 of `docs/replay.md`.
 
 An ANSWER repeats kind, session, table, seq and token of its request. `count` is how many rows follow the STATUS, and
-`ticket` is 0. Answers to faults repeat what there was, even a kind that does not exist. The answer to an OPEN has the
-index that was given, and the token as sent. A cached answer keeps the kind and table of the executed
-request, even if a request of another kind repeats its number. So the answer to a SKIP shows whether the SAMPLE was
-executed.
+`ticket` is 0, but a CHALLENGE has the challenge there. Answers to faults repeat what there was, even a kind that does
+not exist. The answer to an OPEN has the index that was given, and the token as sent. A cached answer keeps the kind and
+table of the executed request, even if a request of another kind repeats its number. So the answer to a SKIP shows
+whether the SAMPLE was executed.
 """
 
 from collections.abc import Sequence
@@ -117,6 +117,7 @@ def data(request: Request, payload: bytes, *, overwritten: int = 0, **fields: in
     )
 
 
-def fault(request: Request, reason: ReplayOutcome) -> bytes:
-    """Return the ANSWER to a request that belongs to no session or breaks a rule of form."""
-    return answer(request, status(outcome=reason))
+def fault(request: Request, outcome: ReplayOutcome, *, challenge: int = 0) -> bytes:
+    """Return the ANSWER to a request that belongs to no session or breaks a rule of form, with the challenge that a
+    client must know to open a session."""
+    return answer(request, status(outcome=outcome), ticket=challenge)

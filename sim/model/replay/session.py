@@ -51,6 +51,21 @@ def choose_index(sessions: Sequence[Session], now_us: int) -> int | None:
     return next(iter(free + silent), None)
 
 
+def is_moved(session: Session, source: Source | None) -> bool:
+    """Return whether an OPEN came from elsewhere than its session's client."""
+    return session.source != source
+
+
+def accepts(challenge: int, current: int) -> bool:
+    """An OPEN that gives or moves a session must carry the current challenge."""
+    return challenge == current
+
+
+def next_challenge(challenge: int) -> int:
+    """The challenge changes with each session that is given or moved, so an OPEN changes something at most once."""
+    return (challenge + 1) % SERIAL
+
+
 def open_session(session: Session, nonce: int, source: Source | None, now_us: int, cached_answers: int) -> Session:
     """A session that changes its client continues numbers and log, `cached_answers` numbers further, and drops cached
     answers.
@@ -102,6 +117,9 @@ class Rules(NamedTuple):
 
     find_nonce: Callable[[Sequence[Session], int], int | None] = find_nonce
     choose_index: Callable[[Sequence[Session], int], int | None] = choose_index
+    is_moved: Callable[[Session, Source | None], bool] = is_moved
+    accepts: Callable[[int, int], bool] = accepts
+    next_challenge: Callable[[int], int] = next_challenge
     open_session: Callable[[Session, int, Source | None, int, int], Session] = open_session
     find_session: Callable[[Sequence[Session], int, int], Session | None] = find_session
     check_order: Callable[[Session, int], ReplayOutcome | None] = check_order

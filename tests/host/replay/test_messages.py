@@ -31,7 +31,7 @@ def conversation():
     return [
         ("write", "written", Request(Kind.WRITE, count=1, body=rows(WRITE, (3, 2)) + bytes(range(192, 256)))),
         ("add", "added", Request(Kind.ADD, count=2, body=adds, ticket=1)),
-        ("sample", "sampled", Request(Kind.SAMPLE, count=3, body=rows(SAMPLE, (2, 0, 0, (1, 2))))),
+        ("sample", "sampled", Request(Kind.SAMPLE, count=3, body=rows(SAMPLE, (2, 0, (1, 2))))),
         ("update", "updated", Request(Kind.UPDATE, count=2, body=rows(UPDATE_ROW, (33, 20), (31, 7)))),
     ]
 
@@ -56,7 +56,8 @@ def test_ordered_requests_and_answers_have_the_bytes_of_the_vectors():
 
 
 def test_other_requests_have_the_bytes_of_the_vectors():
-    assert encode(Kind.OPEN, token=TOKEN, seq=7, body=(0x01020304CAFEBABF).to_bytes(8, "little")) == payload("open")
+    nonce = (0x01020304CAFEBABF).to_bytes(8, "little")
+    assert encode(Kind.OPEN, token=TOKEN, seq=7, ticket=90, body=nonce) == payload("open")
     assert encode(
         Kind.FETCH, session=1, token=TOKEN, seq=2309737967, count=2, body=rows(FETCH_ROW, (33, 0), (31, 0))
     ) == payload("fetch")

@@ -15,6 +15,10 @@ from sim.model.replay.session import RULES, SERIAL, Rules, Session
 
 ADD, WRITE, SAMPLE, CLOSE = Kind.ADD, Kind.WRITE, Kind.SAMPLE, Kind.CLOSE
 
+BY_CHANCE = RULES._replace(accepts=lambda challenge, current: True)
+"""The challenge of a late OPEN may be right by chance, after a restart of the switch. The other rules hold even
+then."""
+
 ALONE = SessionScenario(((ADD, WRITE, SAMPLE, ADD, CLOSE),), cached_answers=2)
 GIVES_UP = SessionScenario(((SAMPLE, SAMPLE, ADD),), cached_answers=2, skips=True)
 IN_TURN = SessionScenario(((ADD, CLOSE), (ADD, CLOSE)))
@@ -24,11 +28,13 @@ SIDE_BY_SIDE = SessionScenario(((ADD,), (ADD,), (ADD,)), sessions=2)
 WRAPPING = SessionScenario(((ADD, ADD, SAMPLE, ADD, CLOSE),), cached_answers=2, skips=True, first=SERIAL - 2)
 BUSY = SessionScenario(((SAMPLE, WRITE, CLOSE), (SAMPLE, ADD)), cached_answers=2, skips=True)
 RESET = TWO.replace(resets=1)
-LATE = SessionScenario(((ADD, ADD), (ADD,)), cached_answers=2, delays=WAITING)
+LATE = SessionScenario(((ADD, ADD), (ADD,)), cached_answers=2, delays=WAITING, rules=BY_CHANCE)
 GHOSTS = SessionScenario(((ADD, CLOSE), (ADD, CLOSE)), delays=ALWAYS)
-GHOSTS_OF_TWO = SessionScenario(((ADD, ADD), (ADD,)), cached_answers=2, delays=ALWAYS)
-GHOSTS_OF_FOUR = SessionScenario(((ADD, ADD, ADD, ADD), (ADD,)), cached_answers=4, delays=ALWAYS)
-GHOSTS_OF_SAMPLERS = SessionScenario(((SAMPLE, ADD), (ADD,)), cached_answers=2, skips=True, delays=ALWAYS)
+GHOSTS_OF_TWO = SessionScenario(((ADD, ADD), (ADD,)), cached_answers=2, delays=ALWAYS, rules=BY_CHANCE)
+GHOSTS_OF_FOUR = SessionScenario(((ADD, ADD, ADD, ADD), (ADD,)), cached_answers=4, delays=ALWAYS, rules=BY_CHANCE)
+GHOSTS_OF_SAMPLERS = SessionScenario(
+    ((SAMPLE, ADD), (ADD,)), cached_answers=2, skips=True, delays=ALWAYS, rules=BY_CHANCE
+)
 
 
 def explore(scenario: SessionScenario) -> int:
@@ -36,16 +42,16 @@ def explore(scenario: SessionScenario) -> int:
 
 
 RIGHT = [
-    (ALONE, 242),
-    (GIVES_UP, 490),
-    (IN_TURN, 1189),
-    (TWO, 4427),
-    (SAMPLERS, 12002),
-    (SIDE_BY_SIDE, 13831),
-    (WRAPPING, 866),
-    (RESET, 23401),
-    (WRAPPING.replace(resets=2), 7930),
-    (GHOSTS, 27621),
+    (ALONE, 246),
+    (GIVES_UP, 494),
+    (IN_TURN, 1609),
+    (TWO, 5179),
+    (SAMPLERS, 14034),
+    (SIDE_BY_SIDE, 40539),
+    (WRAPPING, 870),
+    (RESET, 30508),
+    (WRAPPING.replace(resets=2), 10670),
+    (GHOSTS, 12101),
     pytest.param(BUSY, 95618, marks=pytest.mark.slow),
     pytest.param(SAMPLERS.replace(resets=1), None, marks=pytest.mark.slow),
 ]
@@ -54,12 +60,12 @@ RIGHT = [
 
 @pytest.mark.parametrize(("scenario", "states"), RIGHT, ids=[f"scenario{number}" for number in range(len(RIGHT))])
 def test_the_rules_hold(scenario, states):
-    assert states in (None, explore(scenario))
+    assert explore(scenario) == states or states is None
 
 
 def further(by: int) -> Rules:
     """Return rules by which a new session's numbers start `by` further than its former client's ended."""
-    return RULES._replace(
+    return BY_CHANCE._replace(
         open_session=lambda session, *about: RULES.open_session(session, *about)._replace(
             next=(session.next + by) % SERIAL
         )
@@ -179,16 +185,28 @@ class RepeatsItsKind(ToyDispatcher):
 
 PROMISES = {
     "numbers start over at OPEN": (
-        GHOSTS.replace(
-            rules=RULES._replace(
+        GHOSTS_OF_TWO.replace(
+            rules=BY_CHANCE._replace(
                 open_session=lambda session, *about: RULES.open_session(session, *about)._replace(next=0)
             )
         ),
         "a request is executed twice",
     ),
     "a session changes its client and keeps the cached answers": (
-        GHOSTS_OF_TWO.replace(rules=RULES._replace(open_session=hands_over_as_it_is)),
+        GHOSTS_OF_TWO.replace(rules=BY_CHANCE._replace(open_session=hands_over_as_it_is)),
         "an answer is mistaken for that of another execution",
+    ),
+    "an OPEN needs no challenge": (
+        GHOSTS.replace(rules=BY_CHANCE),
+        "a client that has closed its session has one again",
+    ),
+    "the challenge stays when a session is given": (
+        GHOSTS.replace(rules=RULES._replace(next_challenge=lambda challenge: challenge)),
+        "a client that has closed its session has one again",
+    ),
+    "the challenge is wrong for every client": (
+        IN_TURN.replace(rules=RULES._replace(accepts=lambda challenge, current: False)),
+        "no client is given a session although all are silent",
     ),
     "an old request is not answered": (LATE.replace(dispatcher=IsSilentAboutTheOld), "a request is never answered"),
     "retransmissions are executed": (

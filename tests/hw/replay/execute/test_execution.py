@@ -21,12 +21,14 @@ BODY_ROWS = {Kind.WRITE: 16, Kind.ADD: 18, Kind.UPDATE: 2, Kind.FETCH: 2}
 LATENCY = 9
 
 
-def check(component=Execution, *, kind=Kind.ADD, outcome=ReplayOutcome.DONE, stalls=0.0, full=False):
+def check(component=Execution, *, kind=Kind.ADD, outcome=ReplayOutcome.DONE, stalls=0.0, full=False, stale=False):
     """A request for two units, items or handles of items that were never added; session 2 asks, sessions 0 and 2 are
     open."""
     rng, dut = random.Random(kind), component(REPLAY)
     rows = [rng.getrandbits(64) for _ in range(BODY_ROWS.get(kind, 0))]
     request = {"frame": {"kind": kind, "count": 2, "session": 2}, "session": 2, "parameters": 1 << 32}
+    if kind == Kind.OPEN:
+        request |= {"frame": {"kind": kind, "ticket": 1 ^ stale}, "parameters": 1 << 32 | 1}
     inputs = [
         (dut.request, request),
         (dut.outcome, outcome),
@@ -109,6 +111,7 @@ LISTED = [(32, 77), (33, 77)]
 CASES = [
     ({"kind": Kind.OPEN}, {}),
     ({"kind": Kind.OPEN, "full": True}, {"outcomes": [ReplayOutcome.FULL]}),
+    ({"kind": Kind.OPEN, "full": True, "stale": True}, {"outcomes": [ReplayOutcome.CHALLENGE]}),
     ({"kind": Kind.WRITE}, {"writes": 2, "beats": 16}),
     ({"kind": Kind.ADD}, {"commands": [ADD, ADD], "writes": 2, "beats": 16, "added": 2}),
     ({"kind": Kind.UPDATE}, {"commands": [UPDATE, UPDATE]}),

@@ -1,5 +1,5 @@
-"""The executor of OPEN alone: an old session is shown again, a new one begins anew; every plausible mutant is
-killed."""
+"""The executor of OPEN alone: a session is shown again, given or moved, or the OPEN is refused; every plausible mutant
+is killed."""
 
 import pytest
 from amaranth.hdl import Value
@@ -8,9 +8,9 @@ import hw.replay.execute.open_session
 from hw.replay.execute.open_session import OpenSession
 from hw.replay.request.sessions import Session
 from iswitch.config import Replay
+from iswitch.wire.replay import ReplayOutcome
 from sim.bench.mutant import mutant
-from sim.bench.replay_executor import ExecutorBench
-from sim.bench.stream import pack
+from sim.bench.stream import Bench, pack
 
 REPLAY = Replay(tables=1, capacity=64, sessions=3, cached_answers=4, log_bytes=4096)
 REQUEST = {
@@ -22,40 +22,92 @@ REQUEST = {
 ROW = {"port": 9, "nonce": 42, "next": (1 << 32) - 2, "cached": 3, "heard": 5, "written": 70, "oldest": 60}
 
 
-def check(executor=OpenSession, *, opened=False, full=False):
-    dut = executor(REPLAY)
-    bench = ExecutorBench(dut, inputs=[(dut.request, REQUEST), (dut.opened, opened), (dut.full, full)])
-    searched = []
-
-    async def sessions(ctx):
-        """The search takes 9 cycles; the row that was found is shown 1 cycle after its index."""
-        left, seen = 0, 0
-        async for _, _, search in ctx.tick().sample(dut.search):
-            seen, left = left == 1, 9 if search else max(left - 1, 0)
-            searched.append(search)
-            ctx.set(dut.found, left == 1)
-            ctx.set(dut.row, {"open": opened} | ROW if seen or (not left and sum(searched)) else {})
-
-    bench.process(sessions)
-    cycles, (failed, row) = bench.execute(read=[dut.failed, Value.cast(dut.session)])
-    assert sum(searched) == 1 and failed == full and cycles == (9 if full else 11)
-    client = {
-        "nonce": 0x1122_3344_5566_7788,
-        "port": 3,
-        "address": {
-            "mac": int.from_bytes(b"abcdef", "little"),
-            "ip": int.from_bytes(bytes([1, 2, 3, 4]), "little"),
-            "udp": int.from_bytes(bytes([5, 6]), "little"),
-        },
-        "next": 2,
-        "cached": 0,
-    }
-    assert full or row == pack(Session, ROW | {"open": 1, "heard": 999} | ({} if opened else client))
+CLIENT = {
+    "port": 3,
+    "address": {
+        "mac": int.from_bytes(b"abcdef", "little"),
+        "ip": int.from_bytes(bytes([1, 2, 3, 4]), "little"),
+        "udp": int.from_bytes(bytes([5, 6]), "little"),
+    },
+}
+FIRST = 0x1122_3344
+"""The challenge after the first OPEN: the upper half of its nonce."""
 
 
-@pytest.mark.parametrize(("opened", "full"), [(False, False), (True, False), (False, True)])
-def test_a_session_is_found_or_opened(opened, full):
-    check(opened=opened, full=full)
+class Opening:
+    """An OpenSession whose search takes 9 cycles. The row that was found is shown 1 cycle after its index."""
+
+    def __init__(self, executor):
+        self.dut = executor(REPLAY)
+        self.bench = Bench(self.dut)
+        self.searches = 0
+
+    async def open(self, ctx, *, row, opened=False, full=False, challenge=FIRST, nonce=REQUEST["parameters"], port=3):
+        """Execute one OPEN. Return the failure or None, the row that is written, and the challenge afterwards."""
+        dut = self.dut
+        frame = REQUEST["frame"] | {"ticket": challenge}
+        ctx.set(dut.request, REQUEST | {"frame": frame, "parameters": nonce, "arrived": {"port": port}})
+        ctx.set(dut.opened, opened)
+        ctx.set(dut.full, full)
+        ctx.set(dut.row, {})
+        ctx.set(dut.start, 1)
+        cycles = 0
+        while not ctx.get(dut.done):
+            self.searches += ctx.get(dut.search)
+            ctx.set(dut.found, cycles == 9)
+            if cycles == 10:
+                ctx.set(dut.row, {"open": opened} | row)
+            await ctx.tick()
+            ctx.set(dut.start, 0)
+            cycles += 1
+            assert cycles < 30
+        assert cycles == 12 and ctx.get(dut.active)
+        failure = ReplayOutcome(ctx.get(dut.failure)) if ctx.get(dut.failed) else None
+        written = ctx.get(Value.cast(dut.session))
+        await ctx.tick()
+        assert not ctx.get(dut.active)
+        return failure, written, ctx.get(dut.challenge)
+
+
+def check(executor=OpenSession):
+    test = Opening(executor)
+    given = pack(
+        Session, ROW | CLIENT | {"open": 1, "heard": 999, "nonce": REQUEST["parameters"], "next": 2, "cached": 0}
+    )
+    own = ROW | CLIENT | {"heard": 5}
+    heard = pack(Session, own | {"open": 1, "heard": 999})
+    expected, outcomes = [], []
+
+    async def drive(ctx):
+        async def opens(failure, written, after, **about):
+            found = await test.open(ctx, **about)
+            outcomes.append(found if failure is None else (found[0], None, found[2]))
+            expected.append((failure, written, after))
+
+        # A nonce whose lower half is 0 is no nonce, and sets no challenge.
+        await opens(ReplayOutcome.RANGE, None, 0, row=ROW, nonce=7 << 32, challenge=7)
+        # The first OPEN sets the challenge, which it cannot know.
+        await opens(ReplayOutcome.CHALLENGE, None, FIRST, row=ROW, challenge=0)
+        await opens(ReplayOutcome.CHALLENGE, None, FIRST, row=ROW, nonce=9 << 32 | 1, challenge=9, full=True)
+        await opens(ReplayOutcome.FULL, None, FIRST, row=ROW, full=True)
+        await opens(None, given, FIRST + 1, row=ROW)
+        # The same OPEN comes again, from the same place, and then once more from elsewhere.
+        await opens(None, heard, FIRST + 1, row=own, opened=True)
+        await opens(ReplayOutcome.CHALLENGE, None, FIRST + 1, row=own, opened=True, port=4)
+        moved = pack(Session, own | {"open": 1, "heard": 999, "port": 4})
+        await opens(None, moved, FIRST + 2, row=own, opened=True, port=4, challenge=FIRST + 1)
+        elsewhere = own | {"address": CLIENT["address"] | {"udp": 1}}
+        await opens(ReplayOutcome.CHALLENGE, None, FIRST + 2, row=elsewhere, opened=True, challenge=FIRST + 1)
+        await opens(None, heard, FIRST + 3, row=elsewhere, opened=True, challenge=FIRST + 2)
+        # A late copy gives no session to a client that has closed its own.
+        await opens(ReplayOutcome.CHALLENGE, None, FIRST + 3, row=ROW)
+
+    test.bench.drive(drive)
+    assert outcomes == expected and test.searches == len(outcomes)
+
+
+def test_a_session_is_given_or_moved_by_an_open_with_the_challenge_and_by_no_late_copy():
+    check()
 
 
 @pytest.mark.mutant
@@ -67,7 +119,23 @@ def test_a_session_is_found_or_opened(opened, full):
         ("session.port.eq(self.request.arrived.port),", ""),
         ("session.heard.eq(self.request.now_us)", "session.heard.eq(0)"),
         ("with m.If(~self.opened)", "with m.If(1)"),
-        ("with m.If(self.full)", "with m.If(0)"),
+        ("m.Elif(self.full)", "m.Elif(0)"),
+        ("changes & is_stale", "is_stale"),
+        ("changes & is_stale", "0"),
+        ("~self.opened | is_moved", "~self.opened"),
+        ("self.challenge + changes", "self.challenge"),
+        ("self.challenge + changes", "self.challenge + 1"),
+        (
+            "Cat(self.row.port, self.row.address) != Cat(self.request.arrived.port, address)",
+            "self.row.port != self.request.arrived.port",
+        ),
+        (
+            "Cat(self.row.port, self.row.address) != Cat(self.request.arrived.port, address)",
+            "self.row.address.as_value() != address.as_value()",
+        ),
+        ("~challenge_known & (nonce[:32] != 0)", "~challenge_known"),
+        ("challenge_known.eq(1)", "challenge_known.eq(0)"),
+        ("with m.If(nonce[:32] == 0)", "with m.If(nonce == 0)"),
         ('m.next = "ENTER"', 'm.next = "SEARCH"'),
         ("self.search.eq(self.start)", "self.search.eq(self.active)"),
         ("session.open.eq(1),", ""),
@@ -77,5 +145,3 @@ def test_a_mutant_is_noticed(sound, wrong):
     broken = mutant(hw.replay.execute.open_session, sound, wrong).OpenSession
     with pytest.raises(AssertionError):
         check(broken)
-        check(broken, opened=True)
-        check(broken, full=True)

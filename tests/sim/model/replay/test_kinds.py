@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from iswitch.config import Config, Replay
-from iswitch.wire import Type
+from iswitch.wire import NOTICE_INTERVAL_US, Type
 from iswitch.wire.replay import SESSION_SILENT_US, UNIT_BYTES, Kind, ReplayOutcome
 from sim.bench.replay_bench import ReplayBench, fields
 from sim.bench.replay_client import ReplayClient, parse_frame
@@ -155,7 +155,7 @@ def test_close_frees_the_session_and_its_numbers_continue(bench):
     assert bench.one(client, client.close(1)).outcome == ReplayOutcome.SESSION
     other = ReplayClient(1)
     for _ in range(2):
-        other.opened(answer := bench.one(other, other.open()))
+        other.opened(answer := bench.one(other, bench.open(other)))
         assert fields(answer, "next", "written", "oldest", "nonce") == (2 + REPLAY.cached_answers, 1, 0, other.nonce)
     for seq in range(2 + REPLAY.cached_answers):
         assert fields(bench.one(other, other.skip(seq)), "outcome", "next") == (
@@ -174,29 +174,71 @@ def test_a_client_that_gets_its_session_back_is_told_what_is_old(bench):
     other = bench.client(3)
     assert other.session == client.session
     bench.one(other, other.close(2))
-    assert fields(bench.one(client, client.open()), "next") == (5,)
+    assert fields(bench.one(client, bench.open(client)), "next") == (5,)
     for seq in (0, 1):
         assert bench.one(client, client.add(seq, ones(1))).outcome == ReplayOutcome.OLD
     assert bench.outcomes()["OLD"] == 2 and not bench.switch.service.tables[0].adds
+
+
+def test_a_late_open_gives_no_session_to_a_client_that_has_closed_its_own(bench):
+    client = bench.client()
+    late = client.open()
+    bench.one(client, client.close(0))
+    challenge = bench.switch.service.challenge
+    answer = bench.one(client, late)
+    assert answer.outcome == ReplayOutcome.CHALLENGE and answer.header["ticket"] == challenge
+    assert not any(session.open for session in bench.switch.service.sessions)
+    bench.now_us += NOTICE_INTERVAL_US
+    assert bench.one(client, client.open(challenge=challenge)).outcome == ReplayOutcome.DONE
+
+
+def test_an_open_is_repeated_as_often_as_a_client_likes(bench):
+    client = bench.client()
+    challenge = bench.switch.service.challenge
+    for _ in range(3):
+        assert bench.one(client, client.open()).outcome == ReplayOutcome.DONE
+    assert bench.switch.service.challenge == challenge
+
+
+def test_an_open_needs_a_nonce_whose_lower_half_is_not_0(bench):
+    for nonce in (0, 7 << 32):
+        bench.now_us += NOTICE_INTERVAL_US
+        nameless = ReplayClient(0, nonce=nonce)
+        assert bench.one(nameless, bench.open(nameless)).outcome == ReplayOutcome.RANGE
+
+
+def test_broadcasts_follow_a_client_that_opens_its_session_from_a_new_address(bench):
+    client, sender = bench.client(0), bench.client(1)
+    bench.one(sender, sender.write(0, 0, bytes(UNIT_BYTES)))
+    late = client.open()
+    client.port, client.udp_port = 2, 5
+    stale = bench.one(client, client.open())
+    assert stale.outcome == ReplayOutcome.CHALLENGE
+    shouts = lambda: [port for port, _ in bench.send(sender, sender.shout(0, 1))]
+    assert shouts() == [0, 1]
+    assert bench.one(client, client.open(challenge=int(stale.header["ticket"]))).outcome == ReplayOutcome.DONE
+    assert shouts() == [2, 1]
+    client.port, client.udp_port = 0, 41000  # a late copy from the old address moves nothing
+    assert bench.one(client, late).outcome == ReplayOutcome.CHALLENGE and shouts() == [2, 1]
 
 
 def test_a_new_client_gets_the_lowest_free_session_then_the_lowest_silent_one(bench):
     clients = [bench.client(k) for k in range(3)]
     newcomer = ReplayClient(3)
     bench.now_us = SESSION_SILENT_US - 1
-    assert bench.one(newcomer, newcomer.open()).outcome == ReplayOutcome.FULL
+    assert bench.one(newcomer, bench.open(newcomer)).outcome == ReplayOutcome.FULL
     bench.one(clients[0], clients[0].look())
     bench.now_us += 1
-    newcomer.opened(bench.one(newcomer, newcomer.open()))
+    newcomer.opened(bench.one(newcomer, bench.open(newcomer)))
     assert newcomer.session == 1
     bench.now_us += 100
     assert bench.one(clients[1], clients[1].look()).outcome == ReplayOutcome.SESSION
     bench.one(clients[0], clients[0].close(0))
-    clients[1].opened(bench.one(clients[1], clients[1].open()))
+    clients[1].opened(bench.one(clients[1], bench.open(clients[1])))
     assert clients[1].session == 0
-    bench.one(clients[2], clients[2].open())
+    bench.one(clients[2], bench.open(clients[2]))
     bench.now_us += 100
-    assert bench.one(clients[0], clients[0].open()).outcome == ReplayOutcome.FULL
+    assert bench.one(clients[0], bench.open(clients[0])).outcome == ReplayOutcome.FULL
     assert bench.outcomes() == {"DONE": 8, "FULL": 2, "SESSION": 1}
 
 

@@ -42,7 +42,7 @@ def test_open_gives_the_lowest_free_session():
     bench = Bench()
     first, second = bench.client(0), bench.client(1)
     assert (first.session, second.session) == (0, 1)
-    again = bench.one(first, first.open(seq=77, session=9, token=5))
+    again = bench.one(first, bench.open(first, seq=77, session=9, token=5))
     assert again.outcome == ReplayOutcome.DONE and fields(again, "nonce", "next") == (first.nonce, 0)
     assert [int(again.header[name]) for name in ("kind", "session", "seq", "token", "count")] == [
         Kind.OPEN,

@@ -54,7 +54,7 @@ def client() -> ReplayClient:
 def test_the_client_sends_the_vectors():
     asks = client()
     assert {
-        "open": asks.open(session=0, seq=7),
+        "open": asks.open(session=0, seq=7, challenge=90),
         "write": asks.write(5, 3, bytes(0xC0 + k for k in range(64)), oldest=2),
         "add": asks.add(6, [(0, counting(0)), (300, counting(128))], ticket=1),
         "sample": asks.sample(7, 3, 2 << 64 | 1, items=2, fragments=1),
@@ -66,6 +66,7 @@ def test_the_client_sends_the_vectors():
 def test_the_switch_answers_with_the_vectors():
     bench = ReplayBench(Config(replay=REPLAY))
     service = bench.switch.service
+    service.challenge = 90
     service.sessions[0] = service.sessions[0]._replace(open=True, nonce=1)
     service.sessions[1] = service.sessions[1]._replace(next=3, written=3)
     for name, answer in REQUESTS.items():
