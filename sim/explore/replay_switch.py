@@ -191,9 +191,6 @@ def answer_of(client: int, payload: bytes) -> ReplayAnswer:
     """Return the answer in a UDP payload."""
     header = np.frombuffer(payload, REPLAY_HEADER, 1)[0]
     status = np.frombuffer(payload, STATUS, 1, REPLAY_HEADER.itemsize)[0]
-    return ReplayAnswer(
-        client,
-        *(int(header[name]) for name in ("kind", "session", "seq")),
-        *(int(status[name]) for name in ("outcome", "next", "done")),
-        int(header["ticket"]),
-    )
+    kind, session, seq, challenge = (int(header[name]) for name in ("kind", "session", "seq", "ticket"))
+    outcome, next, mark = (int(status[name]) for name in ("outcome", "next", "done"))
+    return ReplayAnswer(client, kind, session, seq, outcome, next, mark, challenge)

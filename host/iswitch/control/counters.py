@@ -242,6 +242,10 @@ COUNTERS: dict[str, Counter] = {
     "replay.OLD": Counter(
         Severity.NOTABLE, "repeated requests whose reply has left the reply cache: packets delayed for long"
     ),
+    "replay.CHALLENGE": Counter(
+        Severity.NORMAL,
+        "requests for a session without the present challenge: the first of each client, and late copies",
+    ),
     "replay.SESSION": Counter(
         Severity.NOTABLE,
         "requests without a session: from a client that closed, or was silent while another client needed its session",
