@@ -126,7 +126,8 @@ class FrameReader(wiring.Component):
     Frames are stored and forwarded, because the MAC aborts a frame that has a gap (PG203, tx_unfout); so a frame must
     not be longer than the FIFO. One word per cycle of the slower clock; the first word 5 to 8 cycles of the MAC after
     the last was taken. The rest of a frame after a reset of the MAC is not sent; a reset of the core ends a frame as a
-    gap does.
+    gap does. While `link`, in the MAC's domain, is 0, frames of which the MAC has taken no word are discarded, so that
+    none leaves when the cable is in again.
     """
 
     def __init__(self, words: int = WORDS):
@@ -139,6 +140,7 @@ class FrameReader(wiring.Component):
                 "keep": Out(BYTES),
                 "last": Out(1),
                 "ready": In(1),
+                "link": In(1, init=1),
             }
         )
 
@@ -151,7 +153,7 @@ class FrameReader(wiring.Component):
         word = Signal(Packet(BUS_BITS))
         ended, taken = Signal(2), Signal()
         sending, fresh = (Signal(reset_less=True), Signal(init=1))  # a reset sets `fresh`; the FIFO keeps its content
-        drops = fresh & sending
+        dropping, drops, begins = Signal(), Signal(), Signal()
         m.d.comb += [
             queue.w_data.eq(self.tx.payload),
             queue.w_en.eq(self.tx.valid),
@@ -163,7 +165,9 @@ class FrameReader(wiring.Component):
             # end.
             ends.w_data.eq(1),
             ends.w_en.eq(ended[1]),
-            self.valid.eq(queue.r_rdy & (sending | ends.r_rdy) & ~fresh),
+            begins.eq(~sending & ends.r_rdy & ~fresh),
+            drops.eq(fresh & sending | dropping | begins & ~self.link),
+            self.valid.eq(queue.r_rdy & (sending | begins) & ~fresh & ~drops),
             taken.eq((self.valid & self.ready) | (drops & queue.r_rdy)),
             queue.r_en.eq(taken),
             ends.r_en.eq(taken & word.last),
@@ -173,10 +177,10 @@ class FrameReader(wiring.Component):
         with m.If(~sending):
             m.d[DOMAIN] += fresh.eq(0)
         with m.If(taken):
-            m.d[DOMAIN] += sending.eq(~word.last)
+            m.d[DOMAIN] += [sending.eq(~word.last), dropping.eq(drops & ~fresh & ~word.last)]
         with m.Elif(queue.r_rst):
             # A reset of the core has emptied the FIFO: no frame is left, and the next word begins one.
-            m.d[DOMAIN] += sending.eq(0)
+            m.d[DOMAIN] += [sending.eq(0), dropping.eq(0)]
         return m
 
 
@@ -202,6 +206,7 @@ class Cmac(Elaboratable):
         wiring.connect(m, wiring.flipped(self.tx), reader.tx)
         m.d.comb += [ClockSignal(DOMAIN).eq(clock), ResetSignal(DOMAIN).eq(reset | rx_reset)]
         m.d[DOMAIN] += up.eq(aligned)
+        m.d.comb += reader.link.eq(up)
         m.submodules.linked = FFSynchronizer(up, self.link)
         on = {
             name: 1

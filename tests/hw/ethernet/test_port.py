@@ -44,10 +44,15 @@ class Bench:
         for process in (
             self.transceiver.transmit,
             self.transceiver.receive,
-            functools.partial(feed, target=self.dut.tx, frames=words, domain="sync", stalls=stalls[0]),
+            functools.partial(self.send, frames=words, stalls=stalls[0]),
             functools.partial(drain, target=self.dut.rx, found=self.words, domain="sync", stalls=stalls[1]),
         ):
             self.clocks.process(process)
+
+    async def send(self, ctx, *, frames, stalls):
+        """Offer frames as soon as the link is up: before, the transmitter discards them."""
+        await ctx.tick("sync").until(self.dut.link)
+        await feed(ctx, target=self.dut.tx, frames=frames, domain="sync", stalls=stalls)
 
     def ends(self):
         return sum(word is not None and bool(word.last) for word, _ in self.words)

@@ -177,7 +177,7 @@ def test_sent_frames_have_no_gap(stall, gaps):
 def test_a_reader_that_does_not_wait_is_noticed():
     rng = random.Random(4)
     frames = [rng.randbytes(length) for length in LENGTHS]
-    eager = mutant(hw.board.xilinx.cmac, "(sending | ends.r_rdy)", "1").FrameReader
+    eager = mutant(hw.board.xilinx.cmac, "(sending | begins)", "1").FrameReader
     found, gap = sent(frames, stall=0, gaps=0.5, cls=eager)
     assert gap or found != frames
 
@@ -217,6 +217,43 @@ def test_what_a_reset_of_the_mac_left_of_a_frame_is_not_sent():
 
     simulate(m, (mac, False), (switch, True))
     assert found == [second]
+
+
+def sent_around_a_loss_of_the_link(cls=FrameReader):
+    """Return the frames that the MAC took. The link goes down inside the second frame, which the MAC takes to its end
+    (PG203, ctl_tx_enable); until the link is back it takes no other."""
+    rng = random.Random(9)
+    frames = [rng.randbytes(length) for length in (700, 1514, 60, 128, 900, 64, 300)]
+    part, found = cls(64), []
+
+    async def switch(ctx):
+        for k, frame in enumerate(frames):
+            if k == 5:
+                await ctx.tick().repeat(400)
+            await offer(ctx, part.tx, frame)
+
+    async def mac(ctx):
+        frame, words = b"", 0
+        for cycle in range(900):
+            link = words < 20 or cycle > 300
+            ctx.set(part.link, link)
+            ctx.set(part.ready, link or bool(frame))
+            *_, valid, ready, data, keep, last = await ctx.tick(DOMAIN).sample(
+                part.valid, part.ready, part.data, part.keep, part.last
+            )
+            if valid and ready:
+                words += 1
+                frame += data.to_bytes(BYTES, "little")[: keep.bit_length()]
+                if last:
+                    found.append(frame)
+                    frame = b""
+
+    simulate(around(part), (mac, False), (switch, True))
+    return [frames.index(frame) for frame in found]
+
+
+def test_a_frame_that_waits_while_the_link_is_down_is_not_sent_afterwards():
+    assert sent_around_a_loss_of_the_link() == [0, 1, 5, 6]
 
 
 def sent_around_a_reset_of_all(at, cls=FrameReader):
