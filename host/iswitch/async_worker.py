@@ -45,7 +45,7 @@ from iswitch.errors import (
     TaintWarning,
 )
 from iswitch.results import TAINT_ADVICE, Reduction, Update, format_ranks, rejected_values
-from iswitch.wire import NO_MEMBER, SEGMENTS_MAX, STALENESS_MAX, Mode, Reason, SlotState
+from iswitch.wire import NO_MEMBER, SEGMENTS_MAX, STALENESS_MAX, JobState, Mode, Reason, SlotState
 from iswitch.wire.formats import FORMATS, JOB_FORMATS
 from iswitch.worker import Worker
 
@@ -351,19 +351,22 @@ class AsyncWorker(JobWorker):
         self._submit(Vector(values, trailer, version - self._first_update, self._layout.elements))
 
     def _submit(self, vector: Vector) -> None:
-        """Put a vector into the pipeline as soon as there is a place."""
+        """Put a vector into the pipeline as soon as there is a place. A job that is halted meanwhile does not count."""
+        stream = self._stream
+        stream.halted = False
         while True:
-            progress = self._stream.progress
-            if self._wait_until(lambda: self._stream.claims.pending < PIPELINE_DEPTH, self.timeout_s):
+            progress = stream.progress
+            self._wait_until(lambda: stream.claims.pending < PIPELINE_DEPTH or stream.halted, self.timeout_s)
+            if stream.claims.pending < PIPELINE_DEPTH:
                 break
-            if self._stream.halted:
-                self._stream.halted = False
+            if stream.halted:
+                stream.halted = False
                 warnings.warn(
                     "the job is halted: `push` waits until a worker of the job calls `resume`",
                     HaltedWarning,
                     stacklevel=3,
                 )
-            elif self._stream.progress == progress:
+            elif stream.progress == progress:
                 self._raise_stalled()
         with self._keepalive:
             self._raise_failure()
@@ -624,13 +627,14 @@ class AsyncWorker(JobWorker):
         return True
 
     def _inquire(self) -> None:
-        """Query the switch for the reason why nothing comes. Record a MismatchError if the workers' vectors differ in
-        size.
+        """Query the switch for the reason why nothing comes. Record that the job is halted, which the switch reports
+        only to a member that contributes, or a MismatchError if the workers' vectors differ in size.
 
         Raises SwitchUnreachableError.
         """
         stream, layout = self._stream, self._layout
         low, m = stream.low, stream.membership
+        stream.halted |= self._control.job(m.job).state == JobState.HALTED
         slot = read_slot(self._control, m.job, stream.low_seq, m.window)
         # Joins compare the number of segments, so sizes can differ in the vector's last segment only.
         last_segment = layout.vector_segments - 1
