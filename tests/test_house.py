@@ -431,7 +431,7 @@ def test_docs_views():
         assert [(name, int(at), int(size)) for name, at, size in rows] == [
             (name, record.fields[name][1], record.fields[name][0].itemsize) for name in record.names
         ]
-    assert line("| 1024 + 8 j |") and job_view_register(3) == 1024 + 8 * 3
+    assert line("| 1024 + 16 j |") and job_view_register(3) == 1024 + 16 * 3
     assert line("| 2048 + 32 j + m |") and have_view_register(3, 5) == 2048 + 32 * 3 + 5
     assert line("| 4096 + 256 j + 8 m |") and member_view_register(3, 5) == 4096 + 256 * 3 + 8 * 5
     assert line("| 2^20 + 65536 j + 8 s |") and slot_view_register(3, 5) == 2**20 + 65536 * 3 + 8 * 5

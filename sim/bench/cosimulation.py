@@ -138,7 +138,7 @@ class Pair:
         rows = [*range(0, port_counter_register(c.ports, PortCounter(0)), REGISTERS_PER_READ)]
         for job in range(c.jobs):
             rows += [
-                job_view_register(job),
+                *range(job_view_register(job), job_view_register(job + 1), REGISTERS_PER_READ),
                 *(have_view_register(job, member) for member in range(0, c.members, REGISTERS_PER_READ)),
                 *(member_view_register(job, member) for member in range(c.members)),
                 *(slot_view_register(job, slot) for slot in range(c.slots)),

@@ -36,7 +36,9 @@ __all__ = [
 
 
 class JobView(NamedTuple):
-    """A job at one moment. If its state is NONE, all fields but `job` are zero.
+    """A job. Its fields up to `evict_us` are of one moment; the others are settings, which never change.
+
+    If its state is NONE, all fields but `job` are zero.
 
     Attributes
     ----------
@@ -60,6 +62,10 @@ class JobView(NamedTuple):
         Number of the first segment after the last reset.
     deadline_us, evict_us : int
         Settings of the job in microseconds; 0: off.
+    segments : int
+        Segments of an update of an asynchronous job; 0 in a synchronous job.
+    staleness : int
+        Updates that a vector's weights may lack, in an asynchronous job.
     """
 
     job: int
@@ -75,6 +81,8 @@ class JobView(NamedTuple):
     first_seq: int
     deadline_us: int
     evict_us: int
+    segments: int = 0
+    staleness: int = 0
 
 
 class MemberView(NamedTuple):
@@ -159,6 +167,8 @@ def read_job(control: RegisterReader, job: int) -> JobView:
         int(row["first_seq"]),
         int(row["deadline_us"]),
         int(row["evict_us"]),
+        int(row["segments"]),
+        int(row["staleness"]),
     )
 
 
@@ -291,7 +301,7 @@ def awaited_ranks(control: RegisterReader, job: JobView, progress: dict[int, int
 
 
 def _read_row(control: RegisterReader, address: int, record: np.dtype) -> np.void:
-    row: np.void = control.read(address).body["registers"].astype("<u4").view(record)[0]
+    row: np.void = np.array(control.registers(address, record.itemsize // 4), "<u4").view(record)[0]
     return row
 
 

@@ -94,11 +94,22 @@ def _difference(job: JobView, request: Membership, reason: Reason) -> str:
     theirs, ours = getattr(job, name, None), getattr(request, name, None)
     if theirs is None or ours is None or theirs == ours:
         return ""
+    if name == "segments":
+        return _difference_in_segments(ours, theirs)
     if name.endswith("_us"):
         theirs, ours, name = f"{theirs / 1e6:g}", f"{ours / 1e6:g}", name.replace("_us", "_s")
     elif name == "format":
         theirs, ours = f'"{theirs.name.lower()}"', f'"{ours.name.lower()}"'
     return f"this worker's `{name}` is {ours}, and the job's is {theirs}"
+
+
+def _difference_in_segments(ours: int, theirs: int) -> str:
+    """Return in which way two jobs differ whose updates have these segments; 0 for a synchronous job."""
+    if not ours:
+        return "this worker is a Worker, and the job is one of AsyncWorkers"
+    if not theirs:
+        return "this worker is an AsyncWorker, and the job is one of Workers"
+    return f"an update of this worker has {ours} segments, and one of the job has {theirs} (another `size`)"
 
 
 def _describe(member: int, view: MemberView | None, job: JobView, alive: bool) -> str:

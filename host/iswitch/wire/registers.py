@@ -148,7 +148,7 @@ def port_counter_register(port: int, counter: PortCounter) -> int:
 
 def job_view_register(job: int) -> int:
     """Return the register address of a job's `JOB_VIEW`."""
-    return Register.JOBS_VIEW + job * REGISTERS_PER_READ
+    return Register.JOBS_VIEW + job * (JOB_VIEW.itemsize // 4)
 
 
 def have_view_register(job: int, member: int) -> int:
@@ -185,10 +185,13 @@ JOB_VIEW = np.dtype(
         ("first_seq", "<u4"),
         ("deadline_us", "<u4"),
         ("evict_us", "<u4"),
+        ("segments", "<u4"),
+        ("staleness", "<u1"),
+        ("unused", "u1", 27),
     ]
 )
-"""A job, as its eight registers show it at one moment; zeros if there is no such job. `live`, `joining`: sets of
-members."""
+"""A job; zeros if there is no such job. One READ shows the fields up to `evict_us`, a second one the others, which are
+settings and never change. `live`, `joining`: sets of members. `segments`: 0 in a synchronous job."""
 
 MEMBER_VIEW = np.dtype(
     [
@@ -220,8 +223,9 @@ SLOT_VIEW = np.dtype(
 """A slot. A collecting slot waits for the members that are in `expected` and not in `arrived`. `length`: bytes.
 `collective`: that of the contributions in the slot. `rival`: another one, of which a contribution was refused; or 0."""
 
-for _record in (JOB_VIEW, MEMBER_VIEW, SLOT_VIEW):
-    if _record.itemsize != 4 * REGISTERS_PER_READ:
+for _record, _reads in ((JOB_VIEW, 2), (MEMBER_VIEW, 1), (SLOT_VIEW, 1)):
+    if _record.itemsize != 4 * REGISTERS_PER_READ * _reads:
         raise ImportError(
-            f"wire record {_record.names} is {_record.itemsize} bytes, but a view has {4 * REGISTERS_PER_READ}"
+            f"wire record {_record.names} is {_record.itemsize} bytes, but {_reads} READs show "
+            f"{4 * REGISTERS_PER_READ * _reads}"
         )

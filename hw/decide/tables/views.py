@@ -28,6 +28,7 @@ __all__ = ["Views"]
 
 JOB_BITS, MEMBER_BITS, SLOT_BITS = exact_log2(VIEWED_JOBS), exact_log2(VIEWED_MEMBERS), exact_log2(VIEWED_SLOTS)
 WORD_BITS = exact_log2(REGISTERS_PER_READ)
+JOB_WORD_BITS = exact_log2(JOB_VIEW.itemsize // 4)
 
 
 class Views(wiring.Component):
@@ -69,10 +70,10 @@ class Views(wiring.Component):
         # The word of the rows that are valid now, and the member to which they belong.
         pointed, before, member_read = Signal.like(self.member), Signal(MEMBER_BITS), Signal(MEMBER_BITS)
         m.d.sync += [self.member.eq(member), pointed.eq(self.member), before.eq(low), member_read.eq(before)]
-        word = member_read[:WORD_BITS]
+        word, job_word = member_read[:WORD_BITS], member_read[:JOB_WORD_BITS]
         points, values = [], []
         for base, below, there, value in (
-            (Register.JOBS_VIEW, WORD_BITS, 1, self._job(m).as_value().word_select(word, 32)),
+            (Register.JOBS_VIEW, JOB_WORD_BITS, 1, self._job(m).as_value().word_select(job_word, 32)),
             (Register.HAVE_VIEW, MEMBER_BITS, low < config.members, self.acknowledged[member_read]),
             (
                 Register.MEMBERS_VIEW,
@@ -114,6 +115,8 @@ class Views(wiring.Component):
             shown.first_seq.eq(row.first_seq),
             shown.deadline_us.eq(row.deadline_us),
             shown.evict_us.eq(row.evict_us),
+            shown.segments.eq(row.segments),
+            shown.staleness.eq(row.staleness),
         ]
         return shown
 

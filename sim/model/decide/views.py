@@ -6,17 +6,7 @@ from typing import Any
 import numpy as np
 
 from iswitch.config import Config
-from iswitch.wire import (
-    JOB_VIEW,
-    MEMBER_VIEW,
-    REGISTERS_PER_READ,
-    SLOT_VIEW,
-    VIEWED_JOBS,
-    VIEWED_MEMBERS,
-    VIEWED_SLOTS,
-    JobState,
-    Register,
-)
+from iswitch.wire import JOB_VIEW, MEMBER_VIEW, SLOT_VIEW, VIEWED_JOBS, VIEWED_MEMBERS, VIEWED_SLOTS, JobState, Register
 from sim.model.decide.job import EntryState, Job, silence_tick
 
 __all__ = ["register"]
@@ -34,7 +24,7 @@ def register(config: Config, jobs: Sequence[Job], address: int, now_us: int) -> 
         (Register.MEMBERS_VIEW, VIEWED_MEMBERS, member_fields, MEMBER_VIEW),
         (Register.SLOTS_VIEW, VIEWED_SLOTS, slot_fields, SLOT_VIEW),
     ):
-        row, word = divmod(address - base, REGISTERS_PER_READ)
+        row, word = divmod(address - base, record.itemsize // 4)
         number, index = divmod(row, rows)
         if 0 <= number < VIEWED_JOBS:
             shown = np.zeros(1, record)
@@ -66,6 +56,8 @@ def job_fields(job: Job, _: int, __: int) -> Fields:
         "first_seq": job.first_seq,
         "deadline_us": settings.deadline_us,
         "evict_us": settings.evict_us,
+        "segments": settings.segments,
+        "staleness": settings.staleness,
     }
 
 

@@ -53,6 +53,8 @@ def test_a_job_and_its_members_read_as_they_joined(model, control):
         FIRST,
         7000,
         1 << 20,
+        0,
+        0,
     )
     assert read_member(control, 0, 1)[:5] == (1, Standing.LIVE, 1, "10.0.0.101:40001", "02:00:00:00:00:01")
     assert read_member(control, 0, 2).standing == Standing.NONE

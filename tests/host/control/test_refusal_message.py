@@ -32,6 +32,8 @@ def message(reason, view=None, *, wanted=NO_MEMBER, key=0, alive=(), blocking=(0
         nonce=1,
         wanted=wanted,
         evict_us=settings.get("evict_us", 5_000_000),
+        staleness=settings.get("staleness", 0),
+        segments=settings.get("segments", 0),
     )
     refusal = RefusedError("refused", reason)
     members = {rank: member(rank) for rank in range(2)}
@@ -52,11 +54,24 @@ def test_a_taken_rank_is_named_with_its_live_owner():
     [
         (Reason.WORLD, {"world": 3}, "this worker's `world` is 3, and the job's is 2"),
         (Reason.FORMAT, {"format": Format.FP32}, 'this worker\'s `format` is "fp32", and the job\'s is "window64"'),
+        (Reason.STALENESS, {"staleness": 3}, "this worker's `staleness` is 3, and the job's is 0"),
         (Reason.EVICT, {"evict_us": 250_000}, "this worker's `evict_s` is 0.25, and the job's is 5"),
     ],
 )
 def test_a_difference_names_both_values(reason, settings, difference):
     assert difference in message(reason, **settings)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "difference"),
+    [
+        (0, 3, "this worker is a Worker, and the job is one of AsyncWorkers. "),
+        (3, 0, "this worker is an AsyncWorker, and the job is one of Workers. "),
+        (3, 4, "an update of this worker has 3 segments, and one of the job has 4 (another `size`). "),
+    ],
+)
+def test_a_difference_in_segments_names_the_kinds_of_jobs(ours, theirs, difference):
+    assert difference in message(Reason.SEGMENTS, job(segments=theirs), segments=ours)
 
 
 def test_the_command_contains_the_key_or_asks_for_it():

@@ -44,7 +44,11 @@ class Reader(CoreBench):
         return client.take(answer)
 
     def view(self, record, address):
-        return self.ask(self.reader, self.reader.read(address)).ack["registers"].astype("<u4").view(record)[0]
+        reads = (
+            self.ask(self.reader, self.reader.read(address + at)).ack["registers"].astype("<u4")
+            for at in range(0, record.itemsize // 4, REGISTERS_PER_READ)
+        )
+        return np.concatenate(list(reads)).view(record)[0]
 
     def haves(self, job, member=0):
         return self.ask(self.reader, self.reader.read(have_view_register(job, member))).ack["registers"].tolist()
@@ -88,9 +92,12 @@ def test_a_job_shows_its_settings_and_its_members():
         "first_seq": a.first_seq,
         "deadline_us": 5000,
         "evict_us": 1 << 20,
+        "segments": 0,
+        "staleness": 0,
         "reserved": 0,
     }
-    assert {name: int(job[name]) for name in JOB_VIEW.names} == shown
+    assert {name: int(job[name]) for name in JOB_VIEW.names if name != "unused"} == shown
+    assert not job["unused"].any()
     for client in (a, b):
         member = talk.view(MEMBER_VIEW, member_view_register(1, client.member))
         assert (member["standing"], member["port"], member["udp"]) == (Standing.LIVE, client.port, client.udp_port)
@@ -100,6 +107,14 @@ def test_a_job_shows_its_settings_and_its_members():
     assert talk.haves(1) == [a.first_seq, a.first_seq + 2, a.first_seq, 0, 0, 0, 0, 0]
     assert talk.haves(1, 1)[:2] == [a.first_seq + 2, a.first_seq]
     assert not talk.view(MEMBER_VIEW, member_view_register(1, 2)).tobytes().strip(b"\0")
+    talk.check()
+
+
+def test_an_asynchronous_job_shows_its_segments_and_its_staleness():
+    talk = Reader(CONFIGS[0])
+    talk.running(0, segments=2**24 - 1, staleness=7)
+    job = talk.view(JOB_VIEW, job_view_register(0))
+    assert (job["segments"], job["staleness"], job["unused"].any()) == (2**24 - 1, 7, False)
     talk.check()
 
 
