@@ -1,6 +1,6 @@
 """The switch: its components, and how they are connected."""
 
-from amaranth.hdl import Cat, Const, Module, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -14,12 +14,14 @@ from hw.egress.output_port import OutputPort
 from hw.egress.queue_age import TICK_BIT
 from hw.egress.reply_composer import ReplyComposer
 from hw.egress.stamp import Stamp
+from hw.egress.waiting_results import WaitingResults
 from hw.ingress.arbiter import Arbiter
 from hw.ingress.packet_queue import PacketQueue
 from hw.ingress.parser import Parser
 from hw.interface.address import Parent
 from hw.interface.headers import Arrival
 from hw.interface.reply import ReplyRoute
+from hw.interface.result import BINDINGS_BITS
 from hw.interface.verdict import Verdict
 from hw.replay.engine import Engine
 from hw.stream.arbiter import PacketArbiter
@@ -107,6 +109,7 @@ class Switch(wiring.Component):
         m.submodules.verdicts = verdicts = SkidBuffer(Verdict(config))
         m.submodules.gate = gate = Gate(config)
         m.submodules.responder = responder = Responder(config)
+        m.submodules.waiting_results = waiting_results = WaitingResults(config)
         m.submodules.aggregator = aggregator = Aggregator(config)
         m.submodules.composer = composer = ReplyComposer(bus_bits=config.bus_bits)
         m.submodules.replies = replies = PacketArbiter(
@@ -143,17 +146,23 @@ class Switch(wiring.Component):
 
         connect(m, arbiter.o, pipeline.i)
         connect(m, pipeline.o, parser.i)
-        # No frame is decided before the counters are wiped.
+        # No frame is decided before the counters are wiped and the rows of waiting results are erased.
+        starts = counters.wiped & waiting_results.erased
         m.d.comb += [
             core.headers.payload.eq(parser.headers.payload),
-            core.headers.valid.eq(parser.headers.valid & counters.wiped),
-            parser.headers.ready.eq(core.headers.ready & counters.wiped),
+            core.headers.valid.eq(parser.headers.valid & starts),
+            parser.headers.ready.eq(core.headers.ready & starts),
         ]
         connect(m, core.verdicts, verdicts.i)
+        # A result goes to those to whom its members were bound when it was decided, not when it leaves.
+        bindings = Signal(BINDINGS_BITS)
+        m.d.sync += bindings.eq(bindings + core.bind.valid)
+        m.d.comb += verdicts.i.payload.work.result.bindings.eq(bindings)
         connect(m, verdicts.o, gate.verdicts)
         connect(m, parser.o, gate.words)
         connect(m, gate.forwarded, responder.i)
-        connect(m, gate.works, aggregator.works)
+        connect(m, gate.works, waiting_results.works)
+        connect(m, waiting_results.operations, aggregator.works)
         connect(m, gate.contributions, aggregator.contributions)
         connect(m, core.replies, composer.replies)
         connect(m, composer.o, replies.i[0])
@@ -186,8 +195,30 @@ class Switch(wiring.Component):
             if stat not in (Stat.REPLAY_DROPPED, Stat.SATURATED, Stat.MEMORY_ERRORS):
                 m.d.comb += counters.stats[stat].eq(core.stats[stat])
 
+        result = aggregator.results.payload
+        m.d.comb += [
+            waiting_results.frames_waiting.eq(pipeline.o.valid | parser.o.valid | verdicts.o.valid),
+            waiting_results.aggregating.eq(aggregator.operates),
+            waiting_results.begins.eq(aggregator.results.valid & result.first),
+            waiting_results.ends.eq(aggregator.results.valid & result.last),
+            waiting_results.header.eq(result.meta.header),
+        ]
+        for port, output in enumerate(outputs):
+            m.d.comb += [
+                waiting_results.refused[port].eq(output.refused),
+                waiting_results.has_room[port].eq(output.has_room),
+                *(waiting_results.local[port][job].eq(output.local[job]) for job in range(config.jobs)),
+                output.held_back.eq(waiting_results.held_back[port]),
+                output.repeated.eq(waiting_results.repeated),
+            ]
+
         engine_busy = self._replay(m, gate, replies, counters)
-        for queue, output, link_gate, events in zip(queues, outputs, gates, counters.port_events, strict=True):
+        for queue, output, link_gate, events, waits, expires in zip(
+            queues, outputs, gates, counters.port_events, waiting_results.waits, waiting_results.expired, strict=True
+        ):
+            # Of two results that expire in one cycle, one is counted in a later cycle.
+            owed = Signal()
+            m.d.sync += owed.eq(Mux(owed, output.stat_expired | expires, output.stat_expired & expires))
             m.d.comb += [
                 output.own_mac.eq(self.own_mac),
                 output.own_ip.eq(self.own_ip),
@@ -199,24 +230,27 @@ class Switch(wiring.Component):
                 output.forwarded.payload.eq(responder.o.payload),
                 output.bind.valid.eq(core.bind.valid),
                 output.bind.payload.eq(core.bind.payload),
+                output.bindings.eq(bindings),
                 events[PortCounter.RX_ERROR].eq(queue.stat_error),
                 events[PortCounter.RX_OVERFLOW].eq(queue.stat_overflow),
                 events[PortCounter.RX_RUNT].eq(queue.stat_runt),
                 events[PortCounter.RX_OVERSIZE].eq(queue.stat_oversize),
                 events[PortCounter.RX_FRAMES].eq(queue.stat_frame),
-                events[PortCounter.TX_DROP_RESULT].eq(output.stat_drop_result),
+                events[PortCounter.TX_DROP_GRANT].eq(output.stat_drop_grant),
                 events[PortCounter.TX_DROP_REPLY].eq(output.stat_drop_reply),
                 events[PortCounter.TX_DROP_ORDINARY].eq(output.stat_drop_ordinary),
                 events[PortCounter.TX_FRAMES].eq(link_gate.stat_frame),
                 events[PortCounter.TX_AGED].eq(link_gate.stat_aged),
                 events[PortCounter.TX_LINK_DOWN].eq(link_gate.stat_link_down),
+                events[PortCounter.TX_WAIT_RESULT].eq(waits),
+                events[PortCounter.TX_EXPIRED_RESULT].eq(output.stat_expired | expires | owed),
             ]
         lost = (
             PortCounter.RX_ERROR,
             PortCounter.RX_OVERFLOW,
             PortCounter.RX_RUNT,
             PortCounter.RX_OVERSIZE,
-            PortCounter.TX_DROP_RESULT,
+            PortCounter.TX_DROP_GRANT,
             PortCounter.TX_DROP_REPLY,
             PortCounter.TX_DROP_ORDINARY,
             PortCounter.TX_AGED,
@@ -224,7 +258,20 @@ class Switch(wiring.Component):
         m.d.sync += self.dropped.eq(Cat(events[counter] for events in counters.port_events for counter in lost).any())
         m.d.comb += self.busy.eq(
             Cat(
-                *(part.busy for part in (*queues, *outputs, parser, core, responder, aggregator, composer, stamp))
+                *(
+                    part.busy
+                    for part in (
+                        *queues,
+                        *outputs,
+                        parser,
+                        core,
+                        responder,
+                        waiting_results,
+                        aggregator,
+                        composer,
+                        stamp,
+                    )
+                )
             ).any()
             | pipeline.o.valid
             | verdicts.o.valid

@@ -371,11 +371,13 @@ def test_docs_port_counters():
         PortCounter.TX_AGED: "ordinary frames discarded for their age",
         PortCounter.TX_LINK_DOWN: "frames discarded because the link was down",
         PortCounter.RX_OVERFLOW: "frames without room in the port's ingress queue",
+        PortCounter.TX_WAIT_RESULT: "results that had to wait for room",
+        PortCounter.TX_EXPIRED_RESULT: "results and copies of results that expired before they could leave",
     }.items():
         assert f"{counter.value} {meaning}" in row
-    drops = (PortCounter.TX_DROP_RESULT, PortCounter.TX_DROP_REPLY, PortCounter.TX_DROP_ORDINARY)
+    drops = (PortCounter.TX_DROP_GRANT, PortCounter.TX_DROP_REPLY, PortCounter.TX_DROP_ORDINARY)
     assert [int(counter) for counter in drops] == [3, 4, 5]
-    assert "3 to 5 results, replies, ordinary frames dropped" in row
+    assert "3 to 5 GRANTs, replies, ordinary frames dropped" in row
 
 
 def test_docs_first_registers():

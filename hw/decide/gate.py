@@ -62,6 +62,7 @@ class Gate(wiring.Component):
             self.forwarded.payload.first.eq(index == 0),
             self.forwarded.payload.meta.ports.eq(verdict.ports),
             self.forwarded.payload.meta.length.eq(verdict.length),
+            self.forwarded.payload.meta.own_arp.eq(verdict.host_reply.valid & verdict.host_reply.is_arp),
         ]
         if self.config.replay:
             m.d.comb += [

@@ -1,6 +1,6 @@
 """The exit of a port: its queues, their priorities, and the addresses of results."""
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -10,17 +10,25 @@ from hw.egress.queue_age import QueueAge
 from hw.egress.stamp import Departure, addresses_of, stamped
 from hw.interface.address import Address, Binding
 from hw.interface.forwarded import Forwarding
-from hw.interface.result import ResultMeta
+from hw.interface.result import BINDINGS_BITS, ResultMeta
 from hw.numeric.formats import is_wide
 from hw.stream.cut_through_queue import CutThroughQueue
 from hw.stream.packet import LENGTH_BITS, Packet, word_of
 from iswitch.config import Config
-from iswitch.wire import ADDRESSES, FRAME_BYTES, TAIL_BYTES, UPLINK_TAIL
+from iswitch.wire import FRAME_BYTES, TAIL_BYTES, UPLINK_TAIL
 
 __all__ = ["OutputPort"]
 
 RESULT, REPLY, ORDINARY = range(3)
 REPLY_FRAMES = 8
+ORDINARY_SHARE = 8
+"""While results and replies wait as well, one frame of so many is an ordinary one."""
+GRANTS_BYTES = 4 * FRAME_BYTES
+"""Room in the queue of results that only GRANTs use."""
+OWN_ARP_BYTES = 256
+"""Room in the queue of ordinary frames that only the switch's ARP replies use: four of them."""
+PACKET_BYTES = 512
+"""The queue of results holds one result, or 16 if that is more, for so many bytes of its memory."""
 
 
 def body_bytes(config: Config, header: data.View) -> Value:
@@ -31,15 +39,40 @@ def body_bytes(config: Config, header: data.View) -> Value:
     return elements + Mux(header.up, UPLINK_TAIL.itemsize, TAIL_BYTES)
 
 
+class Delivery(data.StructLayout):
+    """The recipients of a queued result behind one port, its length in bytes, and `ResultHeader.bindings`."""
+
+    def __init__(self, config: Config):
+        super().__init__(
+            {
+                "job": range(config.jobs),
+                "recipients": config.members + config.uplinks,
+                "length": LENGTH_BITS,
+                "bindings": BINDINGS_BITS,
+            }
+        )
+
+
+class Bound(data.Struct):
+    """The address of a member, and the number of earlier `bindings` of any members."""
+
+    address: Address
+    bindings: BINDINGS_BITS
+
+
 class OutputPort(wiring.Component):
     """Sends results, replies and ordinary frames by one port.
 
-    Each kind has a queue, and the inputs never stall: a frame for which its queue has no room is dropped and counted.
-    Results and replies alternate and go before ordinary frames.
+    Each kind has a queue, and the inputs never stall. A reply, an ordinary frame or a GRANT for which its queue has no
+    room is dropped and counted. A result without room is `refused`: `WaitingResults` has it made again.
+
+    Results and replies alternate and go before ordinary frames. While they wait as well, one of `ORDINARY_SHARE` frames
+    is an ordinary one. The switch's ARP replies have room of their own, so a flood does not displace them.
 
     A result is stored once and sent once to each of its recipients behind this port, as they are at its first word.
-    Each copy has the address and the checksums of the recipient; the rest of the frame is the same. Replies arrive with
-    addresses.
+    Each copy has the address and the checksums of the recipient; the rest of the frame is the same. If another host has
+    been bound to the recipient's index since the result was decided, that copy is dropped and counted
+    (`stat_expired`). Replies arrive with addresses.
 
     The first word of a result leaves 9 cycles after it entered, the first word of another frame 5 cycles after. Before
     a result 5 cycles are idle, before another frame 1; otherwise a word leaves in each cycle. `tx` may stall.
@@ -62,8 +95,20 @@ class OutputPort(wiring.Component):
         The frame in `tx` is an ordinary one that has waited for too long (`QueueAge`). Valid with its first word.
     bind : stream of Binding, in
         Address and port of a member, when it joins.
-    stat_drop_result, stat_drop_reply, stat_drop_ordinary : 1, out
-        A frame is dropped.
+    bindings : BINDINGS_BITS, in
+        Number of bindings of any members before this cycle.
+    held_back : 1, in
+        Refuse results, because earlier ones wait for this port. `repeated`: except the one that begins in this cycle.
+    local : set of members for each job, out
+        The members behind this port.
+    refused : set of members, out
+        Recipients behind this port of the result that begins in this cycle, if the port does not store it.
+    has_room : 1, out
+        The queue has room for the longest result.
+    stat_drop_grant, stat_drop_reply, stat_drop_ordinary : 1, out
+        A GRANT, a reply or an ordinary frame is dropped.
+    stat_expired : 1, out
+        A copy of a result is dropped, because its recipient's index is another host's now.
     """
 
     def __init__(self, config: Config, *, port: int):
@@ -77,12 +122,19 @@ class OutputPort(wiring.Component):
                 "bind": In(stream.Signature(Binding(config), always_ready=True)),
                 "tick": In(1),
                 "aged": Out(1),
+                "bindings": In(BINDINGS_BITS),
+                "held_back": In(1),
+                "repeated": In(1),
+                "local": Out(config.members + config.uplinks).array(config.jobs),
+                "refused": Out(config.members + config.uplinks),
+                "has_room": Out(1),
                 "own_mac": In(48),
                 "own_ip": In(32),
                 "tx": Out(stream.Signature(Packet(config.bus_bits))),
-                "stat_drop_result": Out(1),
+                "stat_drop_grant": Out(1),
                 "stat_drop_reply": Out(1),
                 "stat_drop_ordinary": Out(1),
+                "stat_expired": Out(1),
                 "busy": Out(1),
             }
         )
@@ -92,35 +144,31 @@ class OutputPort(wiring.Component):
         config = self.config
         hosts = config.members + config.uplinks
 
-        delivery_shape = data.StructLayout({"job": range(config.jobs), "recipients": hosts, "length": LENGTH_BITS})
-        local, reader = self._addresses(m, hosts)
-        queues = self._queues(m, local, delivery_shape)
+        reader = self._addresses(m, hosts)
+        queues = self._queues(m)
         results, replies, ordinary = queues
 
         # The frame that is sent, and for a result the recipients that it has not been sent to.
         source, reply_next, repeats = Signal(2), Signal(), Signal()
-        current = Signal(delivery_shape)
-        offered = data.View(delivery_shape, results.o.payload.data[: delivery_shape.size])
+        current, bound = Signal(Delivery(config)), Signal(Bound)
+        expired = Signal()
         chosen = Signal(range(hosts))
         for member in reversed(range(hosts)):
             with m.If(current.recipients[member]):
                 m.d.comb += chosen.eq(member)
-        m.d.comb += reader.addr.eq(current.job * hosts + chosen)
+        m.d.comb += [reader.addr.eq(current.job * hosts + chosen), bound.eq(reader.data)]
 
         index = Signal(range(config.header_words + 1))
         m.submodules.checksums = checksums = HeaderChecksums()
         m.d.comb += [
             checksums.own_ip.eq(self.own_ip),
             checksums.length.eq(current.length),
-            checksums.address.eq(reader.data),
+            checksums.address.eq(bound.address),
         ]
-        addresses = addresses_of(m, self.own_mac, self.own_ip, reader.data, current.length, checksums)
+        addresses = addresses_of(m, self.own_mac, self.own_ip, bound.address, current.length, checksums)
         valids = Cat(queue.o.valid for queue in queues)
-        word = Signal(Packet(config.bus_bits))
-        m.d.comb += [
-            word.eq(Array(queue.o.payload for queue in queues)[source]),
-            results.repeat.eq(current.recipients.any()),
-        ]
+        word, words = Signal(Packet(config.bus_bits)), Array(word_of(queue.o.payload) for queue in queues)
+        m.d.comb += [word.eq(words[source]), results.repeat.eq(current.recipients.any())]
         with m.If(source == RESULT):
             m.d.comb += word.data.eq(stamped(m, results.o.payload.data, addresses, index))
         moves, sends = Signal(), Signal()
@@ -136,19 +184,24 @@ class OutputPort(wiring.Component):
             age.leaves.eq(ordinary.o.valid & ordinary.o.ready & ordinary.o.payload.last),
         ]
 
+        # Frames that were sent while an ordinary frame waited.
+        preferred = Signal(range(ORDINARY_SHARE))
         with m.FSM() as fsm:
             with m.State("PICK"):
                 m.d.sync += index.eq(0)
-                with m.If((repeats | results.o.valid) & (~reply_next | ~replies.o.valid)):
+                ours = repeats | results.o.valid | replies.o.valid
+                with m.If(ordinary.o.valid):
+                    m.d.sync += preferred.eq(preferred + 1)
+                with m.If(ordinary.o.valid & (~ours | (preferred == ORDINARY_SHARE - 1))):
+                    m.d.sync += [source.eq(ORDINARY), preferred.eq(0)]
+                    m.next = "SEND"
+                with m.Elif((repeats | results.o.valid) & (~reply_next | ~replies.o.valid)):
                     m.d.sync += [source.eq(RESULT), reply_next.eq(1)]
                     with m.If(~repeats):
-                        m.d.sync += current.eq(offered)
+                        m.d.sync += current.eq(results.o.payload.meta)
                     m.next = "READ_ADDRESS"
                 with m.Elif(replies.o.valid):
                     m.d.sync += [source.eq(REPLY), reply_next.eq(0)]
-                    m.next = "SEND"
-                with m.Elif(ordinary.o.valid):
-                    m.d.sync += source.eq(ORDINARY)
                     m.next = "SEND"
             with m.State("READ_ADDRESS"):
                 m.d.sync += current.recipients.eq(current.recipients & (current.recipients - 1))
@@ -156,9 +209,21 @@ class OutputPort(wiring.Component):
             with m.State("ADD_ADDRESS"):
                 m.next = "ADD_TOTALS"
             with m.State("ADD_TOTALS"):
+                # Signed distance of serial numbers: the binding is not older than the decision on the result.
+                m.d.sync += expired.eq((current.bindings - bound.bindings - 1)[BINDINGS_BITS - 1])
                 m.next = "FOLD_CARRIES"
             with m.State("FOLD_CARRIES"):
                 m.next = "SEND"
+                with m.If(expired):
+                    m.d.comb += self.stat_expired.eq(1)
+                    m.next = "DISCARD"
+                    with m.If(current.recipients.any()):
+                        m.next = "READ_ADDRESS"
+            with m.State("DISCARD"):
+                m.d.comb += results.o.ready.eq(1)
+                with m.If(results.o.valid & results.o.payload.last):
+                    m.d.sync += repeats.eq(0)
+                    m.next = "PICK"
             with m.State("SEND"):
                 m.d.comb += sends.eq(valids.bit_select(source, 1))
                 for k, queue in enumerate(queues):
@@ -181,53 +246,63 @@ class OutputPort(wiring.Component):
         return m
 
     def _addresses(self, m, hosts: int):
-        """Return the set of members behind this port, for each job, and a read port of their addresses."""
+        """Record the members behind this port, and return a read port of their addresses."""
         config = self.config
-        local = Array(Signal(hosts, name=f"local_{job}") for job in range(config.jobs))
-        m.submodules.addresses = table = Memory(shape=Address, depth=config.jobs * hosts, init=[])
+        m.submodules.addresses = table = Memory(shape=Bound, depth=config.jobs * hosts, init=[])
         writer, reader = table.write_port(), table.read_port()
         bound = self.bind.payload
         here = self.bind.valid & (bound.port == self.port)
         # The address is inside the table even if nothing is bound, because CXXRTL fails on an access outside.
         m.d.comb += [
             writer.addr.eq(Mux(self.bind.valid, bound.job * hosts + bound.member, 0)),
-            writer.data.eq(bound.address),
+            writer.data.address.eq(bound.address),
+            writer.data.bindings.eq(self.bindings),
             writer.en.eq(here),
         ]
         for job in range(config.jobs):
             for member in range(hosts):
                 with m.If(self.bind.valid & (bound.job == job) & (bound.member == member)):
-                    m.d.sync += local[job][member].eq(here)
-        return local, reader
+                    m.d.sync += self.local[job][member].eq(here)
+        return reader
 
-    def _queues(self, m, local, delivery_shape: data.StructLayout):
-        """Return the queues of results, replies and ordinary frames, filled by the inputs.
-
-        The first word of a result begins with its `delivery`, in the place of the addresses.
-        """
+    def _queues(self, m):
+        """Return the queues of results, replies and ordinary frames, filled by the inputs."""
         config, bus_bits = self.config, self.config.bus_bits
-        assert delivery_shape.size <= min(bus_bits, 8 * ADDRESSES.itemsize)
-        m.submodules.results = results = CutThroughQueue(bus_bits=bus_bits, depth=config.queue_words)
+        m.submodules.results = results = CutThroughQueue(
+            bus_bits=bus_bits,
+            depth=config.queue_words,
+            meta=Delivery(config),
+            packets=max(16, config.queue_bytes // PACKET_BYTES),
+        )
         m.submodules.replies = replies = CutThroughQueue(
             bus_bits=bus_bits, depth=config.queue_words if config.replay else REPLY_FRAMES * 2 * config.header_words
         )
         m.submodules.ordinary = ordinary = CutThroughQueue(bus_bits=bus_bits, depth=config.queue_words)
         result, reply, forwarded = self.results.payload, self.replies.payload, self.forwarded.payload
-        header = result.meta.header
-        delivery = Signal(delivery_shape)
+        header, delivery = result.meta.header, results.i.payload.meta
+        grants = (header.length == 0) if config.staleness else Const(0)
         # A member may be bound to another port while a result enters: the decision at the first word holds to the last.
-        stores, stored = Signal(), Signal()
-        m.d.comb += stores.eq(Mux(result.first, delivery.recipients.any(), stored))
+        stores, stored, waits = Signal(), Signal(), Signal()
+        m.d.comb += [
+            waits.eq(self.held_back & ~self.repeated & ~grants),
+            stores.eq(Mux(result.first, delivery.recipients.any() & ~waits, stored)),
+        ]
         with m.If(self.results.valid):
             m.d.sync += stored.eq(stores)
+        with m.If(self.results.valid & result.first & ~grants & (waits | results.stat_drop)):
+            m.d.comb += self.refused.eq(delivery.recipients)
+        # `free_words` may be two words too high in the cycle after a result's last word.
+        longest_words = -(-(config.frame_bytes_max + GRANTS_BYTES) // config.bus_bytes) + 3
         m.d.comb += [
+            self.has_room.eq(results.free_words > longest_words),
             delivery.job.eq(header.job),
-            delivery.recipients.eq(header.recipients & local[header.job]),
+            delivery.recipients.eq(header.recipients & Array(self.local)[header.job]),
             delivery.length.eq(FRAME_BYTES + Mux(header.length == 0, 0, body_bytes(config, header))),
+            delivery.bindings.eq(header.bindings),
             results.i.valid.eq(self.results.valid & stores),
             word_of(results.i.payload).eq(word_of(result)),
             results.i.payload.first.eq(result.first),
-            results.length.eq(result.meta.words * config.bus_bytes),
+            results.length.eq((result.meta.words * config.bus_bytes) + Mux(grants, 0, GRANTS_BYTES)),
             replies.i.valid.eq(self.replies.valid & (reply.meta.port == self.port)),
             word_of(replies.i.payload).eq(word_of(reply)),
             replies.i.payload.first.eq(reply.first),
@@ -235,11 +310,9 @@ class OutputPort(wiring.Component):
             ordinary.i.valid.eq(self.forwarded.valid & forwarded.meta.ports[self.port]),
             word_of(ordinary.i.payload).eq(word_of(forwarded)),
             ordinary.i.payload.first.eq(forwarded.first),
-            ordinary.length.eq(forwarded.meta.length),
-            self.stat_drop_result.eq(results.stat_drop),
+            ordinary.length.eq(forwarded.meta.length + Mux(forwarded.meta.own_arp, 0, OWN_ARP_BYTES)),
+            self.stat_drop_grant.eq(results.stat_drop & grants),
             self.stat_drop_reply.eq(replies.stat_drop),
             self.stat_drop_ordinary.eq(ordinary.stat_drop),
         ]
-        with m.If(result.first):
-            m.d.comb += results.i.payload.data[: delivery_shape.size].eq(delivery)
         return results, replies, ordinary

@@ -9,7 +9,10 @@ __all__ = ["Forwarding"]
 
 
 class Forwarding(data.StructLayout):
-    """The set of ports that send an ordinary frame, and the frame's length in bytes."""
+    """The set of ports that send an ordinary frame, and the frame's length in bytes.
+
+    `own_arp`: the frame is the switch's reply to an ARP request.
+    """
 
     def __init__(self, config: Config):
-        super().__init__({"ports": config.ports, "length": LENGTH_BITS})
+        super().__init__({"ports": config.ports, "length": LENGTH_BITS, "own_arp": 1})

@@ -1,6 +1,6 @@
 """A queue that drops a packet for which it has no room, shows a packet while it still enters, and can repeat it."""
 
-from amaranth.hdl import Cat, Const, Module, Signal, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -32,7 +32,7 @@ class CutThroughQueue(wiring.Component):
     meta : ShapeLike, optional
         Record that goes with each packet from `i` to `o`.
     packets : int
-        Packets whose `meta` the queue holds.
+        Packets whose `meta` the queue holds, in LUT RAM.
 
     Members
     -------
@@ -42,6 +42,8 @@ class CutThroughQueue(wiring.Component):
         Show the packet once more. Read when the last word of `o` is taken.
     stat_drop : 1, out
         A packet is dropped.
+    free_words : range(depth + 1), out
+        Words that were free in the previous cycle; 0 if there is no room for another packet's `meta`.
     busy : 1, out
         A packet is inside.
     """
@@ -58,6 +60,7 @@ class CutThroughQueue(wiring.Component):
                 "o": Out(stream.Signature(Packet(bus_bits, meta=meta))),
                 "repeat": In(1),
                 "stat_drop": Out(1),
+                "free_words": Out(range(depth + 1)),
                 "busy": Out(1),
             }
         )
@@ -85,6 +88,7 @@ class CutThroughQueue(wiring.Component):
             fits.eq((spare >= 0) & ((spare != 0) | ~written) & has_meta_room),
             stores.eq(self.i.valid & (first & fits | ~first & ~dropping)),
             self.stat_drop.eq(self.i.valid & first & ~fits),
+            self.free_words.eq(Mux(has_meta_room, room, 0)),
             writer.addr.eq(write[:-1]),
             writer.data.eq(word_of(self.i.payload)),
             writer.en.eq(stores),
@@ -93,7 +97,7 @@ class CutThroughQueue(wiring.Component):
         with m.If(self.i.valid & first):
             m.d.sync += dropping.eq(~fits)
         if self.meta is not None:
-            m.submodules.fifo = fifo = Fifo(self.meta, depth=self.packets)
+            m.submodules.fifo = fifo = Fifo(self.meta, depth=self.packets, buffered=False)
             m.d.comb += [
                 fifo.i.payload.eq(self.i.payload.meta),
                 fifo.i.valid.eq(stores & first),

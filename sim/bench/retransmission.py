@@ -162,7 +162,7 @@ def main(
                 repetitions = max(4, REPETITIONS[name] // (4 if quick else 1))
                 sums, counters = run(client, size=SIZES[name], repetitions=repetitions, loss=chance, ports=ports)
                 means.append(sums.mean_s)
-                drops = sum(count for counter, count in counters.items() if counter.endswith("TX_DROP_RESULT"))
+                drops = sum(count for counter, count in counters.items() if counter.endswith("TX_WAIT_RESULT"))
                 row += [
                     f"{1e3 * sums.mean_s:.2f}",
                     f"{1e3 * np.percentile(sums.seconds, 95):.2f}",

@@ -179,7 +179,7 @@ def test_a_stalled_port_stops_no_other_port():
                 board, slow, slow.receipt(slow.first_seq + seq + 1, behind=0), everybody
             )  # it says so, whether it has it or not
             assert sorted(client.member for client, _ in found) == [0, 1]
-        drops = port_counter_register(slow.port, PortCounter.TX_DROP_RESULT)
+        drops = port_counter_register(slow.port, PortCounter.TX_WAIT_RESULT)
         registers = counted(board, clients[0], everybody, drops - drops % 8)
         assert registers[drops % 8] > 0
         board.stall(slow.port, "tx", 0.0)

@@ -197,7 +197,7 @@ COUNTERS: dict[str, Counter] = {
     "RESENT": Counter(
         Severity.NOTABLE,
         "results resent to one worker: packets from the switch get lost",
-        "if there are many, look for TX_DROP_RESULT, and for receivers whose buffers are too small (net.core.rmem_max)",
+        "if there are many, look for TX_DROP_GRANT, and for receivers whose buffers are too small (net.core.rmem_max)",
     ),
     "FORCED": Counter(
         Severity.NOTABLE, "slots completed without a sum of their last frame (a worker left, or was quarantined)"
@@ -313,10 +313,10 @@ COUNTERS: dict[str, Counter] = {
         "the stations behind the port send more than the switch takes: start fewer workers there, distribute them over "
         "more ports, or find the sender that floods the port (`RX_FRAMES`)",
     ),
-    "TX_DROP_RESULT": Counter(
+    "TX_DROP_GRANT": Counter(
         Severity.FAULT,
-        "results dropped at a full output queue",
-        "the link is overloaded or down: distribute the workers over more ports",
+        "GRANTs dropped at a full output queue: congestion, and no fault of the cable",
+        "distribute the workers of asynchronous jobs over more ports",
     ),
     "TX_DROP_REPLY": Counter(
         Severity.FAULT,
@@ -337,6 +337,18 @@ COUNTERS: dict[str, Counter] = {
         Severity.NOTABLE,
         "frames discarded because the port's link was down",
         "if the port should be up, check cable and transceiver",
+    ),
+    "TX_WAIT_RESULT": Counter(
+        Severity.NOTABLE,
+        "results that waited until the port had room: congestion, and no fault of the cable; none is lost",
+        "if the count rises fast, this port limits its workers: distribute them over more ports, or look for ordinary "
+        "traffic to them",
+    ),
+    "TX_EXPIRED_RESULT": Counter(
+        Severity.NOTABLE,
+        "results that were not sent, because their job went on without the worker, or because another worker had taken "
+        "its index",
+        "if the count rises, look for workers that are evicted, and for a link that is down",
     ),
     "TX_FRAMES": Counter(Severity.NORMAL, "frames sent"),
     "RX_FRAMES": Counter(Severity.NORMAL, "frames received without an error"),

@@ -3,7 +3,7 @@
 A port's queue of results holds fewer segments than the switch's window. If one member is attached to the port, results
 leave as fast as contributions come, and the queue does not fill. If several members are attached, each result leaves
 once for each of them, and a burst of contributions can fill the queue. The switch then drops results, counts them as
-`TX_DROP_RESULT`, and resends them on demand.
+`TX_WAIT_RESULT`, and resends them on demand.
 
 A network that loses frames also loses contributions. So the queue has overflowed if the switch had to resend a quarter
 of the last results, and if these are at least three quarters of those for which this member retransmitted its

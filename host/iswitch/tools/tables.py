@@ -17,7 +17,7 @@ _PORT_COLUMNS = {
     "received": ["RX_FRAMES"],
     "sent": ["TX_FRAMES"],
     "damaged": ["RX_ERROR", "RX_RUNT", "RX_OVERSIZE"],
-    "dropped": ["RX_OVERFLOW", "TX_DROP_RESULT", "TX_DROP_REPLY", "TX_DROP_ORDINARY", "TX_AGED", "TX_LINK_DOWN"],
+    "dropped": ["RX_OVERFLOW", "TX_DROP_GRANT", "TX_DROP_REPLY", "TX_DROP_ORDINARY", "TX_AGED", "TX_LINK_DOWN"],
 }
 """The port counters that each column of `port_table` adds up."""
 

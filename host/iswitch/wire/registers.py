@@ -98,7 +98,7 @@ class PortCounter(IntEnum):
     RX_ERROR = 0
     RX_RUNT = 1
     RX_OVERSIZE = 2
-    TX_DROP_RESULT = 3
+    TX_DROP_GRANT = 3
     TX_DROP_REPLY = 4
     TX_DROP_ORDINARY = 5
     TX_FRAMES = 6
@@ -106,6 +106,8 @@ class PortCounter(IntEnum):
     RX_OVERFLOW = 8
     TX_AGED = 9
     TX_LINK_DOWN = 10
+    TX_WAIT_RESULT = 11
+    TX_EXPIRED_RESULT = 12
 
 
 class Register(IntEnum):

@@ -44,7 +44,7 @@ def test_the_columns_of_a_port_add_up_its_counters():
     damaged = values["RX_ERROR"] + values["RX_RUNT"] + values["RX_OVERSIZE"]
     dropped = (
         values["RX_OVERFLOW"]
-        + values["TX_DROP_RESULT"]
+        + values["TX_DROP_GRANT"]
         + values["TX_DROP_REPLY"]
         + values["TX_DROP_ORDINARY"]
         + values["TX_AGED"]

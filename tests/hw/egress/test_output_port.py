@@ -7,9 +7,11 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from hw.egress.output_port import OutputPort
+import hw.egress.output_port
+from hw.egress.output_port import ORDINARY_SHARE, OutputPort
 from iswitch.config import Config
 from iswitch.wire import UDP_PORT, Format, Reason, ones_complement_sum
+from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, ordinary
 from sim.model.egress import compose
@@ -66,8 +68,8 @@ def ack(seq):
 class Exit:
     """The bench of one port. What is given with `put_...` arrives at `start` on the stream of its kind."""
 
-    def __init__(self, bus_bits=256, *, start=0, stalls=0, bound=CLIENTS):
-        self.config, self.dut = config(bus_bits), OutputPort(config(bus_bits), port=PORT)
+    def __init__(self, bus_bits=256, *, start=0, stalls=0, bound=CLIENTS, component=OutputPort):
+        self.config, self.dut = config(bus_bits), component(config(bus_bits), port=PORT)
         dut, self.start = self.dut, start
         self.bench = Bench(dut, inputs=[(dut.own_mac, number(SWITCH_MAC)), (dut.own_ip, number(SWITCH_IP))])
         self.results, self.replies, self.forwarded = [], [], []
@@ -79,9 +81,9 @@ class Exit:
     def words(self, frame, **meta):
         return to_words(frame, self.config.bus_bits, first=True, meta=meta)
 
-    def put_result(self, payload, recipients, job=0):
+    def put_result(self, payload, recipients, job=0, bindings=1000):
         """A result, or a GRANT, whose header alone it is."""
-        header = {"job": job, "recipients": recipients, "length": max(0, len(payload) - 22 - 4)}
+        header = {"job": job, "bindings": bindings, "recipients": recipients, "length": max(0, len(payload) - 22 - 4)}
         self.results += self.words(
             bytes(PAYLOAD_AT) + payload, words=-(-(PAYLOAD_AT + len(payload)) // self.config.bus_bytes), header=header
         )
@@ -90,12 +92,20 @@ class Exit:
         frame = addressed(client, payload)
         self.replies += self.words(frame, port=port, length=len(frame))
 
-    def put_forwarded(self, frame, ports=1 << PORT):
-        self.forwarded += self.words(frame, ports=ports, length=len(frame))
+    def put_forwarded(self, frame, ports=1 << PORT, own_arp=0):
+        self.forwarded += self.words(frame, ports=ports, length=len(frame), own_arp=own_arp)
 
     def run(self, *, input_start=20, **options):
         dut, sources = self.dut, {}
         self.bench.source(dut.bind, self.bindings)
+
+        async def count_bindings(ctx):
+            count = 0
+            async for _, _, valid in ctx.tick().sample(dut.bind.valid):
+                count += valid
+                ctx.set(dut.bindings, count)
+
+        self.bench.process(count_bindings)
         for name in ("results", "replies", "forwarded"):
             sources[name] = self.bench.source(getattr(dut, name), getattr(self, name), start=input_start)
         self.sink = self.bench.sink(dut.tx, start=self.start, stalls=self.stalls)
@@ -105,7 +115,7 @@ class Exit:
         return frames
 
     def drops(self):
-        return [self.bench.strobes[f"stat_drop_{name}"] for name in ("result", "reply", "ordinary")]
+        return [self.bench.strobes[f"stat_drop_{name}"] for name in ("grant", "reply", "ordinary")]
 
 
 def assert_sound(frame):
@@ -209,9 +219,10 @@ def test_results_and_replies_take_turns_before_ordinary_frames(stalls):
     kinds = [
         "ordinary" if frame[12:14] != b"\x08\x00" else {1: "result", 4: "reply"}[frame[42] & 0xF] for frame in frames
     ]
-    # The first ordinary frame was chosen before anything else was there.
+    # An ordinary frame is sent first if it was chosen before another was there, and after seven others.
     queue = [kind for kind in kinds if kind != "ordinary"]
-    assert kinds[1:] == [*queue, "ordinary"] or kinds == [*queue, "ordinary", "ordinary"]
+    share = [*queue[: ORDINARY_SHARE - 1], "ordinary", *queue[ORDINARY_SHARE - 1 :]]
+    assert kinds in (["ordinary", *share], [*share, "ordinary"])
     assert all(a != b for a, b in pairwise(queue[:8]))
     assert queue.count("result") == 4
     assert queue.count("reply") == 5
@@ -231,15 +242,105 @@ def test_member_that_joins_by_another_port_is_served_there():
     assert out.run() == [addressed(CLIENTS[3], result(1, 5)), addressed(CLIENTS[1], result(2, 5))]
 
 
+def rebound(component=OutputPort):
+    """Bind member 2's index to another host while four results wait, of which the last was decided after that."""
+    out, stranger = Exit(component=component, start=200), Client.numbered(9, port=PORT)
+    idle = {"job": 1, "member": 1, "port": 0, "address": address(stranger)}
+    out.bindings += [idle] * 60 + [{"job": 0, "member": 2, "port": PORT, "address": address(stranger)}]
+    out.put_result(result(0, 5), 0b0001, bindings=10)
+    out.put_result(result(1, 5), 0b0100, bindings=10)
+    out.put_result(result(2, 5), 0b1101, bindings=10)
+    out.put_result(result(3, 5), 0b0100, bindings=65)
+    return out.run(), out.bench.strobes["stat_expired"], stranger
+
+
+def test_result_is_never_sent_to_a_host_that_was_bound_after_the_decision():
+    frames, expired, stranger = rebound()
+    assert frames == [
+        addressed(CLIENTS[0], result(0, 5)),
+        addressed(CLIENTS[0], result(2, 5)),
+        addressed(CLIENTS[3], result(2, 5)),
+        addressed(stranger, result(3, 5)),
+    ]
+    assert expired == 2
+
+
+@pytest.mark.mutant
+def test_result_sent_to_a_later_host_is_noticed():
+    broken = mutant(hw.egress.output_port, "with m.If(expired):", "with m.If(0):").OutputPort
+    frames, _, stranger = rebound(broken)
+    assert addressed(stranger, result(1, 5)) in frames
+
+
+@pytest.mark.parametrize("held_back", [False, True])
+def test_result_without_room_or_that_is_held_back_is_refused_and_not_stored(held_back):
+    out = Exit(start=600)
+    for seq in range(20):
+        out.put_result(result(seq, 60), 0b1111)
+    refused = []
+
+    async def watch_refusals(ctx):
+        ctx.set(out.dut.held_back, int(held_back))
+        dut = out.dut
+        async for _, _, begins, recipients in ctx.tick().sample(
+            dut.results.valid & dut.results.payload.first, dut.refused
+        ):
+            if begins:
+                refused.append(recipients)
+
+    out.bench.process(watch_refusals)
+    frames = out.run(limit=8000)
+    stored = 0 if held_back else 12
+    assert refused == [0] * stored + [0b1101] * (20 - stored)
+    assert len(frames) == 3 * stored and out.drops() == [0, 0, 0]
+
+
+def test_waiting_result_enters_while_others_are_held_back():
+    out = Exit()
+    out.put_result(result(1, 60), 0b0001)
+
+    async def hold_back(ctx):
+        ctx.set(out.dut.held_back, 1)
+        ctx.set(out.dut.repeated, 1)
+
+    out.bench.process(hold_back)
+    assert out.run() == [addressed(CLIENTS[0], result(1, 60))]
+
+
+def test_grant_has_room_in_a_queue_full_of_results():
+    out = Exit(start=600)
+    for seq in range(20):
+        out.put_result(result(seq, 60), 0b0001)
+    grant = compose.grant(job=0, epoch=7, base=5, members=5, token=3)
+    for _ in range(4):
+        out.put_result(grant, 0b0001)
+    frames = out.run(limit=5000)
+    assert frames.count(addressed(CLIENTS[0], grant)) == 4
+    assert out.drops() == [0, 0, 0]
+
+
+def test_arp_reply_has_room_in_a_queue_full_of_ordinary_frames():
+    out = Exit(start=900)
+    flood, own = ordinary(b"\xff" * 6, b"\2" * 6, 500), ordinary(b"\2" * 6, SWITCH_MAC, 60)
+    for _ in range(20):
+        out.put_forwarded(flood)
+    for _ in range(4):
+        out.put_forwarded(own, own_arp=1)
+    frames = out.run(limit=5000)
+    assert frames.count(own) == 4
+    assert out.drops() == [0, 0, 24 - len(frames)]
+
+
 def test_what_does_not_fit_is_dropped_whole_and_counted_by_kind():
     out = Exit(start=600)
     for seq in range(20):
-        out.put_result(result(seq, 60), 0b1000)  # 10 words of 128 each
+        grant = compose.grant(job=0, epoch=7, base=seq, members=5, token=3)
+        out.put_result(grant, 0b1000)  # 2 words of 128
         out.put_reply(ack(seq), CLIENTS[2])  # 4 words of 32
         out.put_forwarded(ordinary(b"\xff" * 6, b"\2" * 6, 500 + seq))  # 16 words of 128
     frames = out.run(limit=5000)
     kept = [
-        [addressed(CLIENTS[3], result(seq, 60)) for seq in range(20)],
+        [addressed(CLIENTS[3], compose.grant(job=0, epoch=7, base=seq, members=5, token=3)) for seq in range(20)],
         [addressed(CLIENTS[2], ack(seq)) for seq in range(20)],
         [ordinary(b"\xff" * 6, b"\2" * 6, 500 + seq) for seq in range(20)],
     ]
@@ -250,7 +351,7 @@ def test_what_does_not_fit_is_dropped_whole_and_counted_by_kind():
         counts.append(len(here))
     assert sum(counts) == len(frames)
     assert out.drops() == [20 - count for count in counts]
-    assert counts == [12, 8, 8]
+    assert counts == [16, 8, 7]
 
 
 @pytest.mark.parametrize(("kind", "latency"), [("results", 9), ("replies", 5), ("forwarded", 5)])

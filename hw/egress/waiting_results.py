@@ -1,0 +1,339 @@
+"""Results that a port had no room for: they stay in the slots, and the aggregator makes them again."""
+
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, signed, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from hw.interface.result import ResultHeader
+from hw.interface.rows import slot_number
+from hw.interface.verdict import Work
+from hw.stream.fifo import Fifo
+from iswitch.config import Config
+from iswitch.wire import Operation
+
+__all__ = ["WRITES_BITS", "WaitingResult", "WaitingResults"]
+
+WRITES_BITS = 16
+"""Bits of a slot's number of writes. The scan visits a slot again before it is written 2^16 times."""
+SHARE = 8
+"""After as many cycles as this number of the longest payloads takes, a waiting result is made beside full load."""
+UNDER_WAY = 16
+"""The most results between the sequencer and the ports."""
+SMALL = 64
+"""Up to so many slots, the rows are in LUT RAM."""
+
+
+class WaitingResult(data.StructLayout):
+    """A row: the header of a slot's result, with the recipients that still wait for it, and what is needed to read the
+    sums again.
+
+    `writes`: how often the slot had been written when the result was made, modulo 2^16. While it has been written no
+    more often, the slot still holds the sums of that result. `fraction`, `as_is`: as in `Work`.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__(
+            {"header": ResultHeader(config), "writes": WRITES_BITS, "fraction": signed(9), "as_is": int(config.uplinks)}
+        )
+
+
+class WaitingResults(wiring.Component):
+    """Keeps the recipients of each result that a port refused, and has the aggregator make the result again.
+
+        works -> WaitingResults -> operations
+        ports refuse a result -> row of its slot -> scan -> operation RESEND or SEND_UP
+
+    A refused result is not stored, because its slot still holds the sums: members keep a slot until they have
+    acknowledged its result. The row of the slot keeps the header. A scan visits the rows in turn. If a port has room,
+    the scan emits an operation for the row's recipients behind all ports with room. The copy has the bits of the first
+    one.
+
+    If the job goes on without the recipients (after an eviction, a Leave or a RESET), the slot is written again. Then
+    the row is void: the scan erases it, and `expired` pulses. The number of writes is compared once more when no
+    operation of a frame can precede the waiting one, so old headers never meet new sums.
+
+    `held_back` of a port is 1 from a refusal until the scan has passed all slots once without a row for the port. So a
+    flood of new results cannot overtake a waiting one for ever. If results wait for one port only, they leave in the
+    order of the ring; if they wait for several, the scan goes on to the next row for which there is room.
+
+    Operations of frames pass combinationally and go first. A waiting operation starts if no frame is in the pipeline
+    and the aggregator is idle, or after `patience` cycles, so that it takes at most a ninth of a full load. It delays
+    the next contribution by at most 4 cycles more than its own words. One waiting operation is under way at a time. A
+    scan step takes 2 cycles. After a reset the component takes a cycle for each slot until `erased`; results must not
+    begin before.
+
+    Parameters
+    ----------
+    config : Config
+        The switch.
+
+    Attributes
+    ----------
+    patience : int
+        Cycles after which a waiting result no longer waits for a cycle that no frame needs.
+
+    Members
+    -------
+    works : stream of Work, in
+        Operations of frames.
+    operations : stream of Work, out
+        Operations for the aggregator.
+    frames_waiting : 1, in
+        A frame is between the ports and the aggregator.
+    aggregating : 1, in
+        The aggregator has an operation or a payload.
+    begins, ends : 1, in
+        The first word of a result reaches the ports in this cycle, or the last. `header` is its header.
+    repeated : 1, out
+        The result that begins was waiting.
+    local, refused, has_room, held_back : one for each port
+        See `OutputPort`.
+    waits, expired : 1 for each port, out
+        A result has to wait for the port; a waiting result for the port is void.
+    """
+
+    def __init__(self, config: Config):
+        self.config, self.patience = config, SHARE * config.segment_words
+        hosts = config.members + config.uplinks
+        works = stream.Signature(Work(config))
+        super().__init__(
+            {
+                "works": In(works),
+                "operations": Out(works),
+                "frames_waiting": In(1),
+                "aggregating": In(1),
+                "begins": In(1),
+                "ends": In(1),
+                "header": In(ResultHeader(config)),
+                "repeated": Out(1),
+                "local": In(hosts).array(config.ports, config.jobs),
+                "refused": In(hosts).array(config.ports),
+                "has_room": In(1).array(config.ports),
+                "held_back": Out(1).array(config.ports),
+                "waits": Out(1).array(config.ports),
+                "expired": Out(1).array(config.ports),
+                "erased": Out(1),
+                "busy": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        ports, slots = range(config.ports), config.jobs * config.slots
+        hosts = config.members + config.uplinks
+        Row = WaitingResult(config)
+        attrs = {"ram_style": "distributed"} if slots <= SMALL else {}
+        m.submodules.rows = rows = Memory(shape=Row, depth=slots, init=[], attrs=attrs)
+        m.submodules.writes = writes = Memory(shape=unsigned(WRITES_BITS), depth=slots, init=[], attrs=attrs)
+        row_write, row_read = rows.write_port(), rows.read_port()
+        count_write, count_read, seen_read = writes.write_port(), writes.read_port(), writes.read_port()
+
+        # An operation is taken. One cycle later the slot's number of writes is known, and the result is under way.
+        m.submodules.under_way = under_way = Fifo(
+            data.StructLayout(
+                {"writes": WRITES_BITS, "fraction": signed(9), "as_is": int(config.uplinks), "repeated": 1}
+            ),
+            depth=UNDER_WAY,
+            buffered=False,
+        )
+        operation, taken = self.operations.payload, Signal()
+        blocks, issues, has_place = Signal(), Signal(), Signal()
+        kept, sends, pointer = Signal(Row), Signal(hosts), Signal(range(slots))
+        offered = Signal()  # an operation that was offered stays so
+        m.d.sync += offered.eq(self.operations.valid & ~self.operations.ready)
+        m.d.comb += [
+            has_place.eq(offered | (under_way.level < UNDER_WAY - 2)),
+            operation.eq(self.works.payload),
+            self.operations.valid.eq(Mux(blocks, issues, self.works.valid & has_place)),
+            self.works.ready.eq(~blocks & has_place & self.operations.ready),
+            taken.eq(self.operations.valid & self.operations.ready),
+            count_read.addr.eq(operation.slot),
+        ]
+        with m.If(issues):
+            m.d.comb += [
+                *self._repeat(operation, kept),
+                operation.slot.eq(pointer),
+                operation.result.recipients.eq(sends),
+            ]
+        was_taken, wrote, emits, repeats = Signal(), Signal(), Signal(), Signal()
+        count, at = Signal(WRITES_BITS), Signal(range(slots))
+        fraction, as_is = Signal(signed(9)), Signal(int(config.uplinks))
+        m.d.sync += [
+            was_taken.eq(taken),
+            wrote.eq(operation.write),
+            emits.eq(operation.emit),
+            repeats.eq(issues),
+            at.eq(operation.slot),
+            fraction.eq(operation.fraction),
+        ]
+        entry = under_way.i.payload
+        m.d.comb += [
+            count.eq(count_read.data + wrote),
+            count_write.addr.eq(at),
+            count_write.data.eq(count),
+            count_write.en.eq(was_taken & wrote),
+            under_way.i.valid.eq(was_taken & emits),
+            entry.writes.eq(count),
+            entry.fraction.eq(fraction),
+            entry.repeated.eq(repeats),
+        ]
+        if config.uplinks:
+            m.d.sync += as_is.eq(operation.as_is)
+            m.d.comb += entry.as_is.eq(as_is)
+
+        # A result begins. One cycle later its refusals are noted in the row of its slot.
+        noting, noted, refused = Signal(), Signal(WaitingResult(config)), Signal(hosts)
+        slot, noted_slot = Signal(range(slots)), Signal(range(slots))
+        scans, job = Signal(), Signal(range(config.jobs))
+        m.d.comb += [
+            slot.eq(Mux(self.begins, slot_number(config, self.header.job, self.header.seq), pointer)),
+            job.eq(slot >> exact_log2(config.slots)),
+            self.repeated.eq(under_way.o.payload.repeated),
+            under_way.o.ready.eq(self.begins),
+            row_read.addr.eq(slot),
+            row_read.en.eq(self.begins | scans),
+            seen_read.addr.eq(slot),
+        ]
+        # The members behind each port, of the job whose row is read.
+        local = Array(Signal(hosts, name=f"local_{port}") for port in ports)
+        refuses, ready = Signal(config.ports), Signal(hosts)
+        behind = [Array(self.local[port][number] for number in range(config.jobs))[job] for port in ports]
+        m.d.sync += [
+            noting.eq(self.begins),
+            noted_slot.eq(slot),
+            noted.header.eq(self.header),
+            noted.writes.eq(under_way.o.payload.writes),
+            noted.fraction.eq(under_way.o.payload.fraction),
+            refused.eq(reduce(or_, self.refused)),
+            refuses.eq(Cat(self.refused[port].any() for port in ports)),
+            ready.eq(reduce(or_, (Mux(self.has_room[port], behind[port], 0) for port in ports))),
+        ]
+        if config.uplinks:
+            m.d.sync += noted.as_is.eq(under_way.o.payload.as_is)
+        with m.If(self.begins | scans):
+            m.d.sync += [local[port].eq(behind[port]) for port in ports]
+
+        row, written = row_read.data, row_write.data
+        waiting = row.header.recipients
+        valid = waiting.any() & (row.writes == seen_read.data)
+        behind_waiting = Cat((waiting & local[port]).any() for port in ports)
+        found, expires = Signal(config.ports), Signal(config.ports)
+        notes, waits = Signal(), Signal(config.ports)
+        m.d.comb += notes.eq(noting & refused.any())
+        with m.If(notes):
+            with m.If(noted.writes == seen_read.data):
+                m.d.comb += [row_write.en.eq(1), row_write.addr.eq(noted_slot), waits.eq(refuses)]
+                with m.If(valid):
+                    m.d.comb += [written.eq(row), written.header.recipients.eq(waiting | refused)]
+                with m.Else():
+                    m.d.comb += [written.eq(noted), written.header.recipients.eq(refused), expires.eq(behind_waiting)]
+            with m.Else():
+                m.d.comb += expires.eq(refuses)
+        m.d.comb += [self.waits[port].eq(waits[port]) for port in ports]
+        m.d.comb += [self.expired[port].eq(expires[port]) for port in ports]
+
+        # `lap`: ports for which a row was found, or a result was refused, since the scan began its lap.
+        held_back, lap, lap_next = Signal(config.ports), Signal(config.ports), Signal(config.ports)
+        advance, none_left = Signal(), Signal()
+        refusing = Mux(notes, refuses, 0)
+        m.d.comb += [self.held_back[port].eq(held_back[port]) for port in ports]
+        m.d.comb += lap_next.eq(lap | found | refusing)
+        m.d.sync += [lap.eq(lap_next), held_back.eq(held_back | refusing), none_left.eq(none_left & ~notes)]
+        with m.If(advance):
+            m.d.sync += pointer.eq(pointer + 1)
+            with m.If(pointer == slots - 1):
+                m.d.sync += [
+                    lap.eq(refusing),
+                    held_back.eq(held_back & lap_next | refusing),
+                    none_left.eq(~lap_next.any()),
+                ]
+
+        toward = Signal(config.ports)
+        patience, settled, current = Signal(range(self.patience + 1)), Signal(2), Signal()
+        passes = Signal()
+        m.d.sync += current.eq(~self.begins)  # `seen_read` shows the slot at `pointer`
+        with m.FSM(init="ERASE") as fsm:
+            with m.State("ERASE"):
+                m.d.comb += [row_write.en.eq(1), row_write.addr.eq(pointer), written.eq(0)]
+                m.d.sync += pointer.eq(pointer + 1)
+                with m.If(pointer == slots - 1):
+                    m.d.sync += self.erased.eq(1)
+                    m.next = "REST"
+            with m.State("REST"):
+                with m.If(notes):
+                    m.next = "SCAN"
+            with m.State("SCAN"):
+                # The row must not change between its read and its write.
+                with m.If(none_left & ~notes):
+                    m.next = "REST"
+                with m.Elif(~self.begins & ~noting):
+                    m.d.comb += scans.eq(1)
+                    m.next = "CHECK"
+            with m.State("CHECK"):
+                m.d.comb += [row_write.addr.eq(pointer), written.eq(row)]
+                m.d.sync += [
+                    kept.eq(row),
+                    sends.eq(waiting & ready),
+                    toward.eq(Cat((waiting & ready & local[port]).any() for port in ports)),
+                    patience.eq(0),
+                ]
+                m.next = "SCAN"
+                with m.If(waiting.any() & ~valid):
+                    m.d.comb += [row_write.en.eq(1), written.header.recipients.eq(0), expires.eq(behind_waiting)]
+                    m.d.comb += advance.eq(1)
+                with m.Elif((waiting & ready).any()):
+                    m.d.comb += [row_write.en.eq(1), written.header.recipients.eq(waiting & ~ready)]
+                    m.d.comb += found.eq(behind_waiting)
+                    m.next = "WAIT_FOR_GAP"
+                with m.Else():
+                    # If all results that wait are for the ports of this row, the scan stays at it, the oldest.
+                    m.d.comb += [
+                        found.eq(behind_waiting),
+                        advance.eq((held_back & ~behind_waiting).any() | ~waiting.any()),
+                    ]
+            with m.State("WAIT_FOR_GAP"):
+                m.d.sync += [patience.eq(Mux(patience == self.patience, self.patience, patience + 1)), settled.eq(0)]
+                idle = ~self.works.valid & ~self.aggregating & ~self.frames_waiting
+                with m.If(idle | (patience == self.patience) & (~self.operations.valid | self.operations.ready)):
+                    m.next = "SETTLE"
+            with m.State("SETTLE"):
+                # No operation of a frame is taken any more, and the writes of earlier ones are counted.
+                m.d.comb += blocks.eq(1)
+                with m.If(settled != 3):
+                    m.d.sync += settled.eq(settled + 1)
+                with m.Elif(current):
+                    m.next = "ISSUE"
+                    with m.If(kept.writes != seen_read.data):
+                        m.d.comb += [expires.eq(toward), advance.eq(1)]
+                        m.next = "SCAN"
+            with m.State("ISSUE"):
+                m.d.comb += [blocks.eq(1), issues.eq(has_place)]
+                with m.If(taken):
+                    m.next = "PASS_PORTS"
+            with m.State("PASS_PORTS"):
+                m.d.sync += passes.eq(passes | self.begins & self.repeated)
+                with m.If(self.ends & (passes | self.begins & self.repeated)):
+                    m.d.sync += passes.eq(0)
+                    m.d.comb += advance.eq(1)
+                    m.next = "SCAN"
+            m.d.comb += self.busy.eq(~fsm.ongoing("REST") | noting | under_way.o.valid | was_taken)
+        return m
+
+    def _repeat(self, operation, row):
+        """Return statements that make `operation` the one that emits the row's result again."""
+        trees = self.config.uplinks
+        sends_up = row.header.up if trees else 0
+        return [
+            operation.as_value().eq(0),
+            operation.operation.eq(Mux(sends_up, Operation.SEND_UP, Operation.RESEND)),
+            operation.emit.eq(1),
+            operation.fraction.eq(row.fraction),
+            operation.result.eq(row.header),
+            *([operation.as_is.eq(row.as_is)] if trees else []),
+        ]

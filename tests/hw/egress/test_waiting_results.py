@@ -1,0 +1,220 @@
+"""Results that wait in their slots: they are made again for their recipients, until the slot is written again."""
+
+import pytest
+
+import hw.egress.waiting_results
+from hw.egress.waiting_results import WaitingResults
+from iswitch.config import Config
+from iswitch.wire import Operation
+from sim.bench.mutant import mutant
+from sim.bench.stream import Bench
+
+CONFIG = Config(ports=2, bus_bits=64, members=4, jobs=2, window=2, elements=64, queue_bytes=4096, staleness=0)
+SLOTS = CONFIG.jobs * CONFIG.slots
+BEHIND = {0: (0b0011, 0b0001), 1: (0b1100, 0b0010)}
+"""Members behind each port, by job."""
+AFTER = 12
+"""Cycles from an operation to the first word of its result."""
+WORDS = 4
+
+
+def result(seq, recipients=0b1111, job=0, **fields):
+    return {"job": job, "seq": seq, "recipients": recipients, "length": 16, "epoch": 5, "bindings": 9} | fields
+
+
+def contribution(header, *, emit=True, write=True):
+    slot = header["job"] * CONFIG.slots + header["seq"] % CONFIG.slots
+    return {
+        "operation": Operation.CONTRIBUTE,
+        "slot": slot,
+        "write": write,
+        "emit": emit,
+        "fraction": 7,
+        "result": header,
+    }
+
+
+class Ports:
+    """The component between a sequence of operations and two ports, of which some have no room.
+
+    `works` are (cycle, operation). `room(port, cycle)` says whether a port has room. `made` are the results that
+    reached the ports: (header, whether it was a waiting one, the operation, the recipients who got it).
+    """
+
+    def __init__(self, works, room, *, component=WaitingResults, waiting=lambda cycle: False, cycles=1500):
+        self.dut = dut = component(CONFIG)
+        self.made, self.counts, self.held, self.operations = [], {"waits": [0, 0], "expired": [0, 0]}, [], []
+        self.room = room
+        pending, under_way = list(works), []
+        bench = Bench(dut)
+
+        async def drive(ctx):
+            busy_until = 0
+            for port, jobs in BEHIND.items():
+                for job, members in enumerate(jobs):
+                    ctx.set(dut.local[port][job], members)
+            for cycle in range(cycles):
+                offers = bool(pending) and pending[0][0] <= cycle and ctx.get(dut.erased)
+                ctx.set(dut.works.valid, int(offers))
+                if offers:
+                    ctx.set(dut.works.payload, pending[0][1])
+                ctx.set(dut.operations.ready, int(cycle >= busy_until))
+                ctx.set(dut.aggregating, int(cycle < busy_until))
+                ctx.set(dut.frames_waiting, int(waiting(cycle)))
+                begins = bool(under_way) and under_way[0][0] == cycle
+                ends = bool(under_way) and under_way[0][0] + WORDS - 1 == cycle
+                ctx.set(dut.begins, int(begins))
+                ctx.set(dut.ends, int(ends))
+                for port in BEHIND:
+                    ctx.set(dut.has_room[port], int(room(port, cycle)))
+                    ctx.set(dut.refused[port], 0)
+                if begins:
+                    _, header, operation = under_way[0]
+                    ctx.set(dut.header, header)
+                    repeated, got = ctx.get(dut.repeated), 0
+                    for port, jobs in BEHIND.items():
+                        here = header["recipients"] & jobs[header["job"]]
+                        if not room(port, cycle) or ctx.get(dut.held_back[port]) and not repeated:
+                            ctx.set(dut.refused[port], here)
+                        else:
+                            got |= here
+                    self.made.append((header["seq"], repeated, operation, got))
+                if ends:
+                    under_way.pop(0)
+                for name, counts in self.counts.items():
+                    for port in BEHIND:
+                        counts[port] += ctx.get(getattr(dut, name)[port])
+                self.held.append([ctx.get(dut.held_back[port]) for port in BEHIND])
+                if ctx.get(dut.operations.valid) and ctx.get(dut.operations.ready):
+                    operation = ctx.get(dut.operations.payload)
+                    fields = ("job", "seq", "recipients", "length", "epoch", "bindings")
+                    header = {name: ctx.get(operation.result[name]) for name in fields}
+                    self.operations.append((cycle, Operation(ctx.get(operation.operation)), ctx.get(operation.slot)))
+                    if ctx.get(operation.emit):
+                        begin = max([cycle + AFTER] + [at + WORDS for at, *_ in under_way])
+                        under_way.append((begin, header, Operation(ctx.get(operation.operation))))
+                    busy_until = cycle + 3
+                if offers and ctx.get(dut.works.ready):
+                    pending.pop(0)
+                await ctx.tick()
+            self.busy = ctx.get(dut.busy)
+
+        bench.drive(drive)
+
+    def received(self, seq):
+        """Return how often each member got the result of `seq`."""
+        copies = [got for number, _, _, got in self.made if number == seq]
+        return [sum(got >> member & 1 for got in copies) for member in range(CONFIG.members)]
+
+
+def test_result_with_room_at_all_ports_never_waits():
+    ports = Ports([(20 * k, contribution(result(k))) for k in range(4)], lambda port, cycle: True)
+    assert [ports.received(k) for k in range(4)] == [[1, 1, 1, 1]] * 4
+    assert ports.counts == {"waits": [0, 0], "expired": [0, 0]}
+    assert len(ports.operations) == 4 and not ports.busy
+
+
+def test_refused_result_is_made_again_for_its_recipients_when_the_port_has_room():
+    ports = Ports([(0, contribution(result(1)))], lambda port, cycle: port == 0 or cycle > 300)
+    assert [made[1:] for made in ports.made] == [(0, Operation.CONTRIBUTE, 0b0011), (1, Operation.RESEND, 0b1100)]
+    assert ports.operations[1][0] > 300 and ports.operations[1][2] == 1
+    assert ports.counts == {"waits": [0, 1], "expired": [0, 0]}
+    assert not ports.busy
+
+
+def test_results_that_wait_for_one_port_leave_once_each_in_order():
+    works = [(20 * k, contribution(result(k))) for k in range(4)]
+    ports = Ports(works, lambda port, cycle: port == 1 or cycle > 200)
+    assert [ports.received(k) for k in range(4)] == [[1, 1, 1, 1]] * 4
+    assert [made[0] for made in ports.made if made[1]] == [0, 1, 2, 3]
+
+
+def test_port_that_never_has_room_delays_no_other_port():
+    works = [(20 * k, contribution(result(k))) for k in range(4)]
+    ports = Ports(works, lambda port, cycle: port == 1 and cycle > 200)
+    assert [ports.received(k) for k in range(4)] == [[0, 0, 1, 1]] * 4
+    assert ports.busy
+
+
+def test_new_result_waits_behind_an_earlier_one():
+    """The port has room again before the second result comes, but the first still waits."""
+    works = [(0, contribution(result(0))), (40, contribution(result(1)))]
+    ports = Ports(works, lambda port, cycle: cycle > 45, waiting=lambda cycle: cycle < 200)
+    assert [(seq, repeated, got) for seq, repeated, _, got in ports.made if got] == [(0, 1, 0b1111), (1, 1, 0b1111)]
+    assert ports.held[60] == [1, 1] and ports.held[-1] == [0, 0]
+
+
+def overwritten(component=WaitingResults, *, write_at=100):
+    """Let a result wait while its slot is written again."""
+    old, new = result(1), result(1 + CONFIG.slots, epoch=6)
+    works = [(0, contribution(old)), (write_at, contribution(new, emit=False))]
+    return Ports(works, lambda port, cycle: port == 0, component=component)
+
+
+def test_waiting_result_is_void_when_its_slot_is_written_again():
+    ports = overwritten()
+    assert ports.received(1) == [1, 1, 0, 0]
+    assert ports.counts == {"waits": [0, 1], "expired": [0, 1]}
+    assert not ports.busy
+
+
+def test_result_whose_slot_is_written_before_it_reaches_the_ports_never_waits():
+    ports = overwritten(write_at=4)
+    assert ports.received(1) == [1, 1, 0, 0]
+    assert ports.counts == {"waits": [0, 0], "expired": [0, 1]}
+
+
+def late_write(component=WaitingResults, *, cycles=range(40, 75)):
+    """Let the slot be written around the cycle in which the waiting result is made again. Return what went wrong."""
+    wrong = []
+    for at in cycles:
+        old, new = result(1), result(1 + CONFIG.slots)
+        works = [(0, contribution(old)), (at, contribution(new, emit=False))]
+        ports = Ports(works, lambda port, cycle: port == 0 or cycle > 45, component=component, cycles=250)
+        order = [operation for _, operation, _ in ports.operations]
+        if Operation.RESEND in order[order.index(Operation.CONTRIBUTE, 1) :]:
+            wrong.append(at)
+    return wrong
+
+
+def test_old_result_is_never_made_after_its_slot_was_written():
+    assert late_write() == []
+
+
+def test_resend_that_is_refused_joins_the_recipients_that_wait():
+    again = contribution(result(1, recipients=0b0100), write=False) | {"operation": Operation.RESEND}
+    works = [(0, contribution(result(1, recipients=0b1011))), (40, again)]
+    ports = Ports(works, lambda port, cycle: port == 0 or cycle > 300)
+    assert ports.received(1) == [1, 1, 1, 1]
+    assert [made[3] for made in ports.made if made[1]] == [0b1100]
+
+
+def test_waiting_result_leaves_in_a_cycle_that_no_frame_needs_or_after_a_bounded_time():
+    never, patience = lambda cycle: True, WaitingResults(CONFIG).patience
+    calm, loaded = (
+        Ports([(0, contribution(result(1)))], lambda port, cycle: cycle > 40, waiting=waiting, cycles=patience + 300)
+        for waiting in (lambda cycle: False, never)
+    )
+    assert calm.operations[1][0] < 100
+    assert patience < loaded.operations[1][0] < patience + 150
+    assert loaded.received(1) == [1, 1, 1, 1]
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("sound", "wrong", "run"),
+    [
+        ("with m.If(waiting.any() & ~valid):", "with m.If(0):", "overwritten"),
+        ("with m.If(noted.writes == seen_read.data):", "with m.If(1):", "overwritten early"),
+        ("with m.If(kept.writes != seen_read.data):", "with m.If(0):", "late write"),
+        ("count.eq(count_read.data + wrote)", "count.eq(count_read.data)", "overwritten"),
+    ],
+)
+def test_mutant_is_noticed(sound, wrong, run):
+    broken = mutant(hw.egress.waiting_results, sound, wrong).WaitingResults
+    if run == "late write":
+        assert late_write(broken) != []
+    else:
+        ports = overwritten(broken, write_at=4 if run == "overwritten early" else 100)
+        waits = [0, 0] if run == "overwritten early" else [0, 1]
+        assert ports.counts != {"waits": waits, "expired": [0, 1]} or ports.received(1) != [1, 1, 0, 0]
