@@ -147,7 +147,7 @@ def main(
     table = Table(
         "size",
         "loss",
-        *(f"{client}: {what}" for client in CLIENTS for what in ("ms", "95%", "again", "drops")),
+        *(f"{client}: {what}" for client in CLIENTS for what in ("ms", "95%", "again", "waits")),
         "ratio",
         title=f"{WORLD} workers at {ports} port{'s' * (ports > 1)}, "
         f"{'UDP sockets in real time' if real else 'virtual time'}",
@@ -162,18 +162,18 @@ def main(
                 repetitions = max(4, REPETITIONS[name] // (4 if quick else 1))
                 sums, counters = run(client, size=SIZES[name], repetitions=repetitions, loss=chance, ports=ports)
                 means.append(sums.mean_s)
-                drops = sum(count for counter, count in counters.items() if counter.endswith("TX_WAIT_RESULT"))
+                waits = sum(count for counter, count in counters.items() if counter.endswith("TX_WAIT_RESULT"))
                 row += [
                     f"{1e3 * sums.mean_s:.2f}",
                     f"{1e3 * np.percentile(sums.seconds, 95):.2f}",
                     f"{sums.repeats:.3f}",
-                    str(drops),
+                    str(waits),
                 ]
             table.add_row(name, f"{chance:.0%}", *row, f"{means[0] / means[1]:.2f}")
     Console(width=120).print(table)
     print(
-        "ms: mean of a sum; 95%: of the sums take less; again: repeats for each contribution; drops: results dropped "
-        "at a full queue"
+        "ms: mean of a sum; 95%: of the sums take less; again: repeats for each contribution; waits: results that "
+        "waited for a port"
     )
 
 

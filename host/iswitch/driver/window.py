@@ -1,12 +1,10 @@
 """The number of segments that a member has in flight.
 
-A port's queue of results holds fewer segments than the switch's window. If one member is attached to the port, results
-leave as fast as contributions come, and the queue does not fill. If several members are attached, each result leaves
-once for each of them, and a burst of contributions can fill the queue. The switch then drops results, counts them as
-`TX_WAIT_RESULT`, and resends them on demand.
+The switch itself loses no result. But a host with small buffers, or an ordinary switch with several members behind it,
+may lose results of a long burst, and resending them causes the next long burst.
 
-A network that loses frames also loses contributions. So the queue has overflowed if the switch had to resend a quarter
-of the last results, and if these are at least three quarters of those for which this member retransmitted its
+A network that loses frames also loses contributions. So results are lost in bursts if the switch had to resend a
+quarter of the last results, and if these are at least three quarters of those for which this member retransmitted its
 contribution. The window then narrows to 8 segments, and by half each further time. After 256 collectives the member
 tries the switch's full window again.
 """
