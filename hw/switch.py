@@ -19,6 +19,7 @@ from hw.ingress.arbiter import Arbiter
 from hw.ingress.packet_queue import PacketQueue
 from hw.ingress.parser import Parser
 from hw.interface.address import Parent
+from hw.interface.expense import expense_max
 from hw.interface.headers import Arrival
 from hw.interface.reply import ReplyRoute
 from hw.interface.result import BINDINGS_BITS
@@ -102,7 +103,9 @@ class Switch(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        m.submodules.arbiter = arbiter = Arbiter(ports=config.ports, bus_bits=config.bus_bits)
+        m.submodules.arbiter = arbiter = Arbiter(
+            ports=config.ports, bus_bits=config.bus_bits, cycles_max=expense_max(config)
+        )
         m.submodules.pipeline = pipeline = SkidBuffer(Packet(config.bus_bits, meta=Arrival))
         m.submodules.parser = parser = Parser(bus_bits=config.bus_bits)
         m.submodules.core = core = Core(config)
@@ -169,6 +172,7 @@ class Switch(wiring.Component):
         connect(m, replies.o, stamp.i)
         m.d.comb += [
             parser.own_ip.eq(self.own_ip),
+            arbiter.expense.eq(core.expense),
             core.now_us.eq(self.now_us),
             core.link.eq(self.link),
             core.seed.eq(self.seed),

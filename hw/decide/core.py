@@ -19,6 +19,7 @@ from hw.decide.tables.tables import Tables
 from hw.decide.work import build_work
 from hw.decide.xorshift import Xorshift64
 from hw.interface.address import Binding, Parent
+from hw.interface.expense import DECISION_CYCLES, PROCEDURE_COST, RESEND_COST, Expense
 from hw.interface.headers import Headers
 from hw.interface.reply import Reply
 from hw.interface.rows import slot_number
@@ -65,8 +66,10 @@ class Core(wiring.Component):
     it accepts an item, as `SkidBuffer` and `ReplyComposer` do. A Join or Leave for the parent in `parents` follows the
     frame that caused it. After a reset the core accepts no headers until the tables and the `MacTable` are erased.
 
-    `decided` with `trace`, `claimed` with `age`, and `stats` describe the previous cycle. Golden model:
-    `sim/model/tree_switch.py`. Rules: docs/protocol.md, section 3.
+    `expense`: what the frame costs of the pipeline's time. That is its words, the cycles of a decision, for each cycle
+    of a procedure `PROCEDURE_COST`, and for each word of a stored sum that is sent again `RESEND_COST`. Cycles in which
+    the frame waits for an older one are not its own. `decided` with `trace`, `claimed` with `age`, and `stats` describe
+    the previous cycle. Golden model: `sim/model/tree_switch.py`. Rules: docs/protocol.md, section 3.
     """
 
     def __init__(self, config: Config):
@@ -90,6 +93,7 @@ class Core(wiring.Component):
                 "claimed": Out(1),
                 "age": Out(range(STALENESS_MAX + 1)),
                 "stats": Out(1).array(len(Stat)),
+                "expense": Out(Expense),
                 "busy": Out(1),
             }
         )
@@ -162,6 +166,7 @@ class Core(wiring.Component):
         victim = Signal(range(config.members))
         m.d.comb += [membership.victim.eq(victim), membership.silent.eq(ring.silent)]
 
+        word_shift = exact_log2(config.bus_bytes)
         # Pointers: from the arriving frame while idle, from the held one afterwards.
         upcoming = self.headers.payload.frame
         decides = Signal()
@@ -177,6 +182,7 @@ class Core(wiring.Component):
             rows.acknowledged_next.eq(ring.low),
             verdict.frame.eq(1),
             verdict.length.eq(held.headers.arrival.scan.length),
+            self.expense.port.eq(held.headers.arrival.port),
         ]
 
         # Asynchronous jobs: the members for which a claim or a joining member waits, and whether this is a boundary.
@@ -247,11 +253,13 @@ class Core(wiring.Component):
                     m.next = "READ_ROWS"
             with m.State("READ_ROWS"):
                 # The rows are valid; checks and differences are registered.
+                m.d.comb += self.expense.cycles.eq((held.headers.arrival.scan.length >> word_shift) + 1)
                 m.next = "COMPARE"
                 with m.If(~held.headers.ours):
                     m.d.sync += ordinary.eq(1)
                     m.next = "IDLE"
             with m.State("COMPARE"):
+                m.d.comb += self.expense.cycles.eq(DECISION_CYCLES)
                 m.d.sync += [fault.eq(checks.fault), outcome.eq(checks.outcome)]
                 m.next = "CLASSIFY"
                 with m.If((kind.control | kind.parent_reply) & ~checks.fault):
@@ -297,6 +305,8 @@ class Core(wiring.Component):
                     verdict.works.eq(works),
                 ]
                 m.d.sync += self.trace.outcome.eq(final_outcome)
+                with m.If(issued & works & held.keeps_slot):
+                    m.d.comb += self.expense.cycles.eq((work.result.length >> word_shift) * RESEND_COST)
                 with m.If(issued):
                     m.d.comb += [
                         rows.slot_write.eq(updates_ring & decision.slot_write),
@@ -400,6 +410,8 @@ class Core(wiring.Component):
                 m.d.comb += [tables.control.eq(1), membership.active.eq(1), self.replies.valid.eq(1)]
                 with m.If(self.replies.ready):
                     m.next = "IDLE"
+        with m.If((fsm.ongoing("MEMBERSHIP") | fsm.ongoing("EVICT")) & ~membership.done):
+            m.d.comb += self.expense.cycles.eq(PROCEDURE_COST)
         reply = self.replies.payload
         build_reply(
             m,

@@ -1,9 +1,11 @@
 """Merges the ports' frames into the switch's shared pipeline."""
 
-from amaranth.hdl import Module
+from amaranth.hdl import Cat, Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.ingress.time_shares import TimeShares
+from hw.interface.expense import Expense
 from hw.interface.headers import Arrival, Scan
 from hw.stream.arbiter import PacketArbiter
 from hw.stream.packet import Packet, word_of
@@ -14,19 +16,23 @@ __all__ = ["Arbiter"]
 class Arbiter(wiring.Component):
     """Takes complete frames from the ports in round-robin order, and shows each with its scan and its port.
 
+    A port whose frames have cost more than its share of the pipeline's time, as `expense` says, waits until the others
+    have had theirs (`TimeShares`). It never waits while no other port has a frame.
+
     Latency and throughput are those of `PacketArbiter`: combinational, one word every cycle. A port has a frame when it
     offers both a word in `frames` and the frame's scan in `scans`; the scan is taken with the last word. `o` stalls the
     port that is served.
     """
 
-    def __init__(self, *, ports: int, bus_bits: int):
+    def __init__(self, *, ports: int, bus_bits: int, cycles_max: int):
         if not 1 <= ports <= 16:
             raise ValueError(f"Arbiter ports must be 1 to 16, not {ports!r}")
-        self.ports, self.bus_bits = ports, bus_bits
+        self.ports, self.bus_bits, self.cycles_max = ports, bus_bits, cycles_max
         super().__init__(
             {
                 "frames": In(stream.Signature(Packet(bus_bits))).array(ports),
                 "scans": In(stream.Signature(Scan)).array(ports),
+                "expense": In(Expense),
                 "o": Out(stream.Signature(Packet(bus_bits, meta=Arrival))),
             }
         )
@@ -34,6 +40,12 @@ class Arbiter(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.arbiter = arbiter = PacketArbiter(Packet(self.bus_bits, meta=Scan), inputs=self.ports)
+        m.submodules.shares = shares = TimeShares(ports=self.ports, cycles_max=self.cycles_max)
+        m.d.comb += [
+            shares.expense.eq(self.expense),
+            shares.waiting.eq(Cat(i.valid for i in arbiter.i)),
+            arbiter.deferred.eq(shares.deferred),
+        ]
         for frames, scans, i in zip(self.frames, self.scans, arbiter.i, strict=True):
             m.d.comb += [
                 i.valid.eq(frames.valid & scans.valid),

@@ -25,6 +25,8 @@ class PacketArbiter(wiring.Component):
 
     Members
     -------
+    deferred : inputs
+        The set of inputs that are served only while no other input has a packet.
     grant : range(inputs)
         The input that `o` shows. Valid with `o`.
     """
@@ -37,6 +39,7 @@ class PacketArbiter(wiring.Component):
             {
                 "i": In(stream.Signature(shape)).array(inputs),
                 "o": Out(stream.Signature(shape)),
+                "deferred": In(inputs),
                 "grant": Out(range(inputs)),
             }
         )
@@ -44,16 +47,21 @@ class PacketArbiter(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         within, served, following = Signal(), Signal(range(self.inputs)), Signal(range(self.inputs))
+        valid, candidates = Signal(self.inputs), Signal(self.inputs)
+        m.d.comb += [
+            valid.eq(Cat(i.valid for i in self.i)),
+            candidates.eq(Mux((valid & ~self.deferred).any(), valid & ~self.deferred, valid)),
+        ]
         if self.round_robin:
             with m.Switch(served):
                 for number in range(self.inputs):
                     with m.Case(number):
-                        self._choose(m, following, (number + 1) % self.inputs)
+                        self._choose(m, following, candidates, (number + 1) % self.inputs)
         else:
-            self._choose(m, following, 0)
+            self._choose(m, following, candidates, 0)
         m.d.comb += [
             self.grant.eq(Mux(within, served, following)),
-            self.o.valid.eq(Cat(i.valid for i in self.i).bit_select(self.grant, 1)),
+            self.o.valid.eq(valid.bit_select(self.grant, 1)),
             self.o.payload.eq(Array(i.payload for i in self.i)[self.grant]),
         ]
         for number, i in enumerate(self.i):
@@ -63,9 +71,9 @@ class PacketArbiter(wiring.Component):
             m.d.sync += [within.eq(~(self.o.ready & self.o.payload.last)), served.eq(self.grant)]
         return m
 
-    def _choose(self, m, following, begin: int):
-        """Assign the first valid input, counted from `begin`."""
+    def _choose(self, m, following, candidates, begin: int):
+        """Assign the first of the `candidates`, counted from `begin`."""
         for distance in reversed(range(self.inputs)):
             number = (begin + distance) % self.inputs
-            with m.If(self.i[number].valid):
+            with m.If(candidates[number]):
                 m.d.comb += following.eq(number)

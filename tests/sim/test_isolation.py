@@ -146,3 +146,58 @@ def test_a_members_notices_arrive_beside_a_flood(board, flood, at):
         board.run(now_us=3 + turn)
         told = [parse(frame.data) for frame in board.receive(b.port) if frame.data[:6] == b.mac]
         assert [(reply.type, reply.reason) for reply in told] == [(Type.NOTICE, Reason.EPOCH)]
+
+
+def resets(a: Client, b: Client, count: int) -> list[bytes]:
+    """RESETs of the stranger's own job."""
+    sent = []
+    for _ in range(count):
+        sent.append(a.reset())
+        a.epoch = (a.epoch + 1) % 65536
+    return sent
+
+
+def jobs_of_one(a: Client, b: Client, count: int) -> list[bytes]:
+    """Joins that create a job of one member, each followed by its end by key."""
+    a.job, a.settings = 6, {"world": 1, "threshold": 1, "format": 1, "elements": 1, "mode": 0, "key": 5}
+    return [frame for _ in range(count // 2) for frame in (a.join(member=255, token=0), a.end_job(5))]
+
+
+ATTACKS = {
+    "RESETs": resets,
+    "Joins and RESETs by key": jobs_of_one,
+    "receipts that want a stored result": lambda a, b, count: [a.receipt(a.first_seq, want=True)] * count,
+    "READs": lambda a, b, count: [a.read(0)] * count,
+    "Joins of the stranger's own member": lambda a, b, count: [a.join()] * count,
+    "long frames": lambda a, b, count: [ordinary(b.mac, a.mac, 1514)] * count,
+}
+VICTIMS_FRAMES = 600
+
+
+def victims_cycles(board: Board, attack) -> float:
+    """Return the cycles that each of a victim's shortest frames takes, beside as many frames of a stranger."""
+    members = [Client.numbered(k, port=STRANGER, job=7) for k in (8, 9)]
+    form(board, *members)
+    x, y = bytes([2, 0, 0, 0, 1, 1]), bytes([2, 0, 0, 0, 1, 2])
+    for port, frame in ((0, ordinary(y, x)), (1, ordinary(x, y))):
+        board.send(port, frame)
+    for member in members:  # a complete slot of full size
+        give(board, member, member.contribution(member.first_seq, np.ones(352, np.float32)))
+    for port in range(4):
+        board.receive(port)
+    board.limit(8192)
+    for frame in attack(*members, VICTIMS_FRAMES) if attack else []:
+        board.send(STRANGER, frame)
+    for _ in range(VICTIMS_FRAMES):
+        board.send(0, ordinary(y, x, 60))
+    before = board.cycles
+    board.run(5_000_000, now_us=3)
+    received = board.receive(1)
+    return (received[-1].last - before) / VICTIMS_FRAMES
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_victims_frame_costs_at_most_twice_what_it_costs_alone(attack):
+    """The stranger's frames may take as long as they do: each port has an equal share of the pipeline's time."""
+    with Board(Config(), seed=5) as quiet, Board(Config(), seed=5) as attacked:
+        assert victims_cycles(attacked, ATTACKS[attack]) <= 2 * victims_cycles(quiet, None)

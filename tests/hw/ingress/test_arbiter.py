@@ -18,7 +18,7 @@ def frame(port, number, size):
 def run(frames, *, bus_bits=256, stalls=0, starts=None):
     """`frames` by port; returns the lane's sink, the frames in their order and the ports that they are said to come
     from."""
-    dut = Arbiter(ports=len(frames), bus_bits=bus_bits)
+    dut = Arbiter(ports=len(frames), bus_bits=bus_bits, cycles_max=60)
     bench = Bench(dut, stalls=stalls)
     for port, own in enumerate(frames):
         start = starts[port] if starts else 0
@@ -49,7 +49,7 @@ def test_every_frame_comes_through_whole_and_in_its_ports_order(ports, bus_bits,
 @pytest.mark.parametrize("stalls", STALLS)
 def test_ports_take_turns_while_all_have_frames(stalls):
     frames = [[frame(port, k, 60 + 40 * port) for k in range(5)] for port in range(4)]
-    dut = Arbiter(ports=4, bus_bits=256)
+    dut = Arbiter(ports=4, bus_bits=256, cycles_max=60)
     bench = Bench(dut)
     for port, own in enumerate(frames):
         bench.source(dut.frames[port], [word for one in own for word in to_words(one, 256)])
@@ -70,7 +70,7 @@ def test_quiet_port_costs_nothing_and_waits_for_one_frame_only():
 
 
 def test_offer_is_held_when_a_nearer_port_comes():
-    dut = Arbiter(ports=3, bus_bits=256)
+    dut = Arbiter(ports=3, bus_bits=256, cycles_max=60)
     bench = Bench(dut)
     for port, start in ((2, 2), (1, 5)):
         bench.source(dut.frames[port], to_words(frame(port, 0, 100), 256), start=start)
@@ -89,9 +89,9 @@ def test_no_cycle_is_lost_between_frames_and_none_on_the_way():
 @pytest.mark.parametrize("ports", [0, 17])
 def test_ports_wrong(ports):
     with pytest.raises(ValueError, match=f"Arbiter ports must be 1 to 16, not {ports}"):
-        Arbiter(ports=ports, bus_bits=256)
+        Arbiter(ports=ports, bus_bits=256, cycles_max=60)
 
 
 def test_bus_bits_wrong():
     with pytest.raises(ValueError, match="Packet bus_bits must be 64, 256 or 512, not 128"):
-        Arbiter(ports=2, bus_bits=128)
+        Arbiter(ports=2, bus_bits=128, cycles_max=60)

@@ -1,0 +1,27 @@
+"""What a port's frames cost of the shared pipeline's time."""
+
+from amaranth.lib import data
+
+from hw.stream.packet import LENGTH_BITS
+from iswitch.config import Config
+
+__all__ = ["DECISION_CYCLES", "PROCEDURE_COST", "RESEND_COST", "Expense", "expense_max"]
+
+DECISION_CYCLES = 4
+"""Cycles that the core decides on a frame of ours, besides those in which it takes the frame."""
+PROCEDURE_COST = 2
+"""Cost of each cycle of a control message or an eviction: sums go first."""
+RESEND_COST = 2
+"""Cost of each word of a stored sum that the aggregator sends again."""
+
+
+class Expense(data.Struct):
+    """A frame of `port` costs so many `cycles` of the shared pipeline's time, or none in this cycle if it is 0."""
+
+    port: 4
+    cycles: LENGTH_BITS
+
+
+def expense_max(config: Config) -> int:
+    """Return the largest `cycles` of an expense: those of the longest frame, or of the longest stored sum."""
+    return max(config.frame_bytes_max // config.bus_bytes + 1, RESEND_COST * config.segment_words)
