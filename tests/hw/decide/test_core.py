@@ -28,7 +28,7 @@ def test_random_traffic_has_the_models_outcomes_operations_and_replies(seed, sta
     ("seed", "stalls", "settings"),
     [
         (1, 0, {"segments": 3, "staleness": 1}),
-        (5, 0.4, {"segments": 1, "staleness": 0}),
+        (6, 0.4, {"segments": 1, "staleness": 0}),
         (3, 0, {"segments": 7, "staleness": 7}),
         (4, 0, {"segments": 2, "staleness": 2, "threshold": 1, "evict_us": 2**14}),
     ],
