@@ -32,6 +32,7 @@ from hw.egress.output_port import OutputPort
 from hw.ingress.arbiter import Arbiter
 from hw.ingress.packet_queue import PacketQueue
 from hw.ingress.parser import Parser
+from hw.interface.expense import expense_max
 from hw.numeric.lane import Lane
 from hw.synthesis import place_and_route as route
 from hw.synthesis.emit import flat, for_synthesis, tool
@@ -79,7 +80,7 @@ ASKED_MHZ = 125.0
 """Target of a 64-bit bus at 8 Gbit/s. Nothing depends on meeting it."""
 PARTS = {
     "queue": lambda c: PacketQueue(bus_bits=c.bus_bits, depth=c.queue_words, frame_bytes_max=c.frame_bytes_max),
-    "arbiter": lambda c: Arbiter(ports=c.ports, bus_bits=c.bus_bits),
+    "arbiter": lambda c: Arbiter(ports=c.ports, bus_bits=c.bus_bits, cycles_max=expense_max(c)),
     "parser": lambda c: Parser(bus_bits=c.bus_bits),
     "core": Core,
     "core in a tree": lambda c: Core(replace(c, uplinks=True)),
