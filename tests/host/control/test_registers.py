@@ -54,5 +54,5 @@ def test_a_job_is_reported_while_it_exists(model, control):
 
 def test_another_device_is_an_error(control, monkeypatch):
     monkeypatch.setattr(RegisterReader, "registers", lambda self, first, count: [0] * count)
-    with pytest.raises(IswitchError, match="answers as 0x00000000, version 0, but an iswitch of version 1 answers as"):
+    with pytest.raises(IswitchError, match="answers as 0x00000000, version 0, but an iswitch of version 2 answers as"):
         control.switch_info()

@@ -30,6 +30,7 @@ from iswitch.wire import (
 from sim.bench.oracle import NAN, patterns, window64_sum
 from sim.bench.tree import BAD, FLAT, TREES, Tree, address, facts
 from sim.frames.client import SWITCH_IP, Client, udp_frame
+from sim.frames.client import parse as parse_reply
 from sim.model.decide.random import seed_for_first_seq
 from sim.model.egress import compose
 from sim.model.ingress.parse import parse
@@ -428,7 +429,9 @@ def test_an_uplink_is_checked(slip, outcome):
     frame = sent_up[:14] + ip + udp + header.tobytes() + body
     root = tree.switches[0]
     before = root.counters()
-    root.receive(7, frame, 10**6)
+    answers = [parse_reply(answer) for _, answer in root.receive(7, frame, 10**6)]
+    told = [Reason[outcome.name]] if outcome in (Outcome.MEMBER, Outcome.TOKEN) else []
+    assert [(answer.type, answer.reason) for answer in answers] == [(Type.NOTICE, reason) for reason in told]
     assert root.counters()[f"outcome.{outcome.name}"] == before[f"outcome.{outcome.name}"] + 1
     root.receive(7, sent_up, 10**6)
     assert root.counters()["outcome.ADDED"] == before["outcome.ADDED"] + 1
