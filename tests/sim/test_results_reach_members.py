@@ -1,15 +1,24 @@
 """Results reach all members, however they are distributed over the ports, and only those for whom they were made."""
 
 from collections import Counter
+from contextlib import ExitStack
+from functools import partial
 
 import numpy as np
 import pytest
 
 from hw.board.boards import BOARDS
+from iswitch import Worker
 from iswitch.config import Config
 from iswitch.wire import PortCounter, Type, port_counter_register
+from sim.emulator.cluster import Cluster
+from sim.emulator.counters import counters
 from sim.emulator.engine import Board
-from sim.frames.client import SWITCH_IP, Client, ordinary, parse
+from sim.emulator.fabric import Fabric
+from sim.emulator.faults import Rates
+from sim.emulator.link import Link
+from sim.emulator.program import Machine
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, ordinary, parse
 
 STALLED = 0.8
 """The share of stalled cycles at which a line of the default switch has a fifth of the bus."""
@@ -165,3 +174,37 @@ def test_ordinary_frames_and_arp_replies_leave_a_port_that_is_full_of_results():
         before = kinds[: kinds.index(b"\x08\x06")]
         assert 100 < len(before) < 200
         assert 7 * (len(before) // 8) - 8 <= before.count(b"\x08\x00") <= 7 * (len(before) // 8) + 8
+
+
+def test_uplinks_and_results_of_a_leaf_wait_for_slow_links_and_keep_their_bits():
+    """Three workers behind one port of a leaf, and one at the root. The link between the switches is slow, too."""
+    elements, world = 30_000, 4
+    numbers = np.random.default_rng(1).normal(size=(world, elements)).astype(np.float32)
+
+    def work(rank, program):
+        with Worker(world=world, rank=rank, elements=176, transport=program.transport()) as worker:
+            sums = numbers[rank].copy()
+            worker.allreduce(sums)
+            return sums
+
+    rates = Rates(delay_us=1)
+    with ExitStack() as stack:
+        addresses = [(SWITCH_MAC[:5] + bytes([k]), SWITCH_IP[:3] + bytes([k])) for k in (1, 2)]
+        root, leaf = (
+            stack.enter_context(Board(Config(), mac=mac, ip=ip, seed=k)) for k, (mac, ip) in enumerate(addresses)
+        )
+        leaf.parent(0, port=0, mac=root.mac, ip=root.ip, ranks=0b0111)
+        leaf.stall(0, "tx", 0.9)
+        leaf.stall(1, "tx", 0.9)
+        root.stall(3, "tx", 0.9)
+        cluster = Cluster(stack.enter_context(Fabric([root, leaf], [Link((1, 0), (0, 3), 100e9, rates)])))
+        for rank, place in enumerate([(1, 1), (1, 1), (1, 1), (0, 0)]):
+            cluster.add(place, partial(work, rank), machine=Machine(rates=rates, rate_bps=100e9))
+        cluster.run()
+        sums = [program.result for program in cluster.programs]
+        for port in (0, 1):
+            leaf.stall(port, "tx", 0.0)
+        waits = counters(leaf)
+    assert all((found == sums[0]).all() for found in sums)
+    assert np.abs(sums[0] - numbers.astype(np.float64).sum(axis=0)).max() < 1e-6
+    assert waits["port 0 TX_WAIT_RESULT"] > 0 and waits["port 1 TX_WAIT_RESULT"] > 0
