@@ -1,4 +1,4 @@
-"""SIGTERM: a process leaves its jobs before the signal ends it.
+"""SIGTERM: a process leaves its jobs, and closes its replay sessions, before the signal ends it.
 
 Schedulers end a process by SIGTERM (torchrun, Slurm, `docker stop`). Python then runs no `finally` and no exit
 function, unless the program has a handler for the signal. If a program sets its own handler, before or after it makes a

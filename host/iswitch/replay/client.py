@@ -4,11 +4,13 @@ import itertools
 import os
 import weakref
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from iswitch.driver.termination import call_before_termination
 from iswitch.driver.transport import Transport
 from iswitch.driver.udp import UdpTransport
 from iswitch.replay.checkpoint import Checkpoint, read_table
@@ -33,6 +35,14 @@ __all__ = ["ReplayClient"]
 
 _UPDATES_PER_REQUEST = BODY_BYTES // UPDATE_ROW.itemsize
 _RESTORED_AT_ONCE = 64  # transitions
+_CLOSE_TIMEOUT_S = 1.0
+"""The longest wait for the switch before SIGTERM ends the process."""
+
+
+def _close_before_termination(session: weakref.ref[Session]) -> None:
+    """Close a session before SIGTERM ends the process. This may interrupt any call of its client."""
+    if opened := session():
+        opened.close(timeout_s=_CLOSE_TIMEOUT_S)
 
 
 class ReplayClient:
@@ -40,7 +50,8 @@ class ReplayClient:
 
     Nothing runs in the background. Requests in flight make progress whenever a method is called; `poll` does only that.
     A client that is silent for more than 10 s may lose its session if all sessions are in use and another client opens
-    one. Use a client from one thread only.
+    one. SIGTERM closes the session before it ends the process, unless the program has a handler of its own (see
+    `iswitch.driver.termination`); what waits in the client is not sent. Use a client from one thread only.
 
     Parameters
     ----------
@@ -104,6 +115,8 @@ class ReplayClient:
         except BaseException:
             transport.close()
             raise
+        self._unregister = call_before_termination(partial(_close_before_termination, weakref.ref(self._session)))
+        weakref.finalize(self, self._unregister)
 
     def _begin(self) -> None:
         self._log = LogWriter(self._session)
@@ -626,6 +639,7 @@ class ReplayClient:
         finally:
             self._session.close()
             self._session.transport.close()
+            self._unregister()
 
     def __enter__(self) -> Self:
         return self

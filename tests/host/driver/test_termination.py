@@ -1,18 +1,22 @@
-"""SIGTERM: workers leave their jobs, and the program's own handler stays in charge."""
+"""SIGTERM: workers leave their jobs, replay clients close their sessions, and the program's own handler stays in
+charge."""
 
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 
 from iswitch import AsyncWorker, NotAMemberError, Worker
-from iswitch.config import Config
+from iswitch.config import Config, Replay
 from iswitch.driver import termination
 from iswitch.driver.termination import call_before_termination
+from iswitch.replay import Field, ReplayClient
 from iswitch.wire import HEADER, Action, JobState, Type, version_type
 from sim.bench.udp_model import UdpModel
 from sim.frames.client import SWITCH_IP, SWITCH_MAC
@@ -260,3 +264,39 @@ def test_a_forked_child_does_not_leave_for_its_parent(model):
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
         worker.barrier()
         assert worker.close()
+
+
+# Clients of the replay service
+
+REPLAY_PROGRAM = """
+import time
+import numpy as np
+from iswitch.replay import Field, ReplayClient
+
+client = ReplayClient("{address}", {{"a": Field((), np.int32)}}, wait_s=60)
+print("ready", flush=True)
+{work}
+"""
+
+
+@pytest.mark.parametrize("work", ["time.sleep(60)", "client.sample(4, min_adds=100)"], ids=["idle", "in a call"])
+def test_a_process_that_is_ended_by_sigterm_closes_its_replay_session(work):
+    with UdpModel(Config(ports=2, members=4, replay=Replay(capacity=64, log_bytes=4096))) as model:
+        text = REPLAY_PROGRAM.format(address=model.address(), work=work)
+        process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout.readline() == "ready\n"
+            time.sleep(0.2)
+            assert [session.open for session in model.switch.service.sessions].count(True) == 1
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == -signal.SIGTERM
+        finally:
+            process.kill()
+        assert not any(session.open for session in model.switch.service.sessions)
+
+
+def test_a_closed_replay_client_has_nothing_to_do_at_the_end():
+    with UdpModel(Config(ports=2, members=4, replay=Replay(capacity=64, log_bytes=4096))) as model:
+        with ReplayClient(model.address(), {"a": Field((), np.int32)}):
+            assert termination._callbacks
+        assert not termination._callbacks and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
