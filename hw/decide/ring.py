@@ -156,12 +156,19 @@ class Ring(wiring.Component):
             Signal(self.config.members),
         )
         same, rejects, tally = Signal(), Signal(), Signal(range(self.config.members + 1))
+        # An empty slot stands one lap before the first seq, whatever its row says.
+        index_bits = exact_log2(slots)
+        laps_after_empty, empty = Signal(signed(SEQ_BITS - index_bits)), Signal()
+        m.d.comb += [
+            laps_after_empty.eq(request.seq[index_bits:] - job.empty_lap),
+            empty.eq(slot.state == SlotState.EMPTY),
+        ]
         differs, has_rival = Signal(), Signal()
         m.d.comb += [before_start.eq(request.seq - job.admitted_seq), age.eq(self.now_us - slot.opened_us)]
         m.d.sync += [
             bit.eq(Mux(installing, 0, 1 << self.member)),
-            ahead.eq(request.seq - slot.seq),
-            same.eq(request.seq == slot.seq),
+            ahead.eq(Mux(empty, laps_after_empty << index_bits, request.seq - slot.seq)),
+            same.eq(Mux(empty, laps_after_empty == 0, request.seq == slot.seq)),
             differs.eq((request.collective != slot.collective) | (request.digest != slot.digest)),
             has_rival.eq(slot.rival != 0),
             gain.eq(low - acknowledged_low),
@@ -308,6 +315,7 @@ class Ring(wiring.Component):
             self.late.eq(late),
             decision.first.eq(fresh),
             after.seq.eq(request.seq),
+            after.incarnation.eq(job.incarnation),
             after.numeric.eq(request.numeric),
             after.length.eq(request.length),
             after.boundary.eq(Mux(installs, ~opens & slot.boundary, request.boundary)),

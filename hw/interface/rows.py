@@ -11,6 +11,7 @@ from iswitch.wire import SEGMENTS_MAX, JobState, Reason, SlotState
 __all__ = [
     "COLLECTIVE_BITS",
     "DIGEST_BITS",
+    "RING_FIELDS",
     "ROSTER_FIELDS",
     "SENDER_FIELDS",
     "SEQ_BITS",
@@ -48,6 +49,10 @@ ROSTER_FIELDS = ("live", "joining", "admitted", "admitted_seq")
 """Fields of a job that also change at a boundary, not only by control messages."""
 
 
+RING_FIELDS = ("incarnation", "empty_lap")
+"""Fields of a job that the reset of its ring writes, and the end of the job leaves."""
+
+
 SENDER_FIELDS = ("nonce", "address", "port")
 """Fields of a member that its first Join sets, written once."""
 
@@ -57,6 +62,9 @@ def job_row(config: Config) -> data.StructLayout:
 
     `elements`: elements of its largest segment. `limit`: the biased exponent from which window64 rejects an element.
     `segments`: 0 for a synchronous job. `live`, `joining`, `admitted`, `admitted_seq`: as in the model's `slot.Ring`.
+    `incarnation`: of the ring, to which a slot must belong to have any content. `empty_lap`: the upper bits of the seqs
+    of empty slots, which stand one lap before the first seq.
+
     In trees, `tree`: as in the model's `job.Job`; `ranks`: the ranks of all confirmed members; `up_...`: the switch's
     membership at its parent, as in the model's `tree_member.ParentMembership`.
     """
@@ -82,6 +90,8 @@ def job_row(config: Config) -> data.StructLayout:
             "joining": config.members,
             "admitted": config.members,
             "admitted_seq": SEQ_BITS,
+            "incarnation": exact_log2(config.slots),
+            "empty_lap": SEQ_BITS - exact_log2(config.slots),
             **(
                 {
                     "tree": 1,
@@ -126,6 +136,8 @@ def slot_row(config: Config) -> data.StructLayout:
 
     `length` is in bytes. In trees `tainted` and `ranks` are sets of ranks; `ranks` and `partial` are those of the
     model's `slot.Contributors`.
+    A slot belongs to an `incarnation` of its job's ring; in any other, its state reads as EMPTY, and no other field has
+    a meaning. As many incarnations are told apart as the ring has slots.
     """
     members = config.members
     return data.StructLayout(
@@ -142,6 +154,7 @@ def slot_row(config: Config) -> data.StructLayout:
             "requires_all": 1,
             "members_changed": 1,
             "opened_us": 32,
+            "incarnation": exact_log2(config.slots),
             "collective": COLLECTIVE_BITS,
             "digest": DIGEST_BITS,
             "rival": COLLECTIVE_BITS,

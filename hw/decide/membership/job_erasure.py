@@ -4,6 +4,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 
 from hw.decide.membership.procedure import procedure_ports
+from hw.interface.rows import slot_number
 from iswitch.config import Config
 
 __all__ = ["JobErasure"]
@@ -13,28 +14,40 @@ class JobErasure(wiring.Component):
     """Erases a job and all its entries. The fields that only a creator and a new member write may stay, because no
     logic reads them.
 
-    After a reset, which clears no memory, it erases all jobs without a `start`. Takes a cycle for each entry.
-    Procedure: see `procedure_ports`.
+    After a reset, which clears no memory, it erases all jobs and all slots without a `start`; this takes a cycle for
+    each entry or slot of each job, whichever are more. The end of a job takes a cycle for each entry; its slots vanish
+    with the next incarnation of the ring. Procedure: see `procedure_ports`.
     """
 
     def __init__(self, config: Config):
         self.config = config
-        super().__init__(procedure_ports(config, writes=("status", "roster", "entry")))
+        super().__init__(procedure_ports(config, writes=("status", "roster", "entry", "ring", "slot")))
 
     def elaborate(self, platform):
         m = Module()
         config, tables = self.config, self.tables
-        index, job = Signal(range(config.members)), Signal(range(config.jobs))
+        index, job = Signal(range(max(config.members, config.slots))), Signal(range(config.jobs))
         all_jobs = Signal(init=1)
-        m.d.comb += [tables.job.eq(Mux(all_jobs, job, self.request.headers.frame.job)), tables.member.eq(index)]
+        last = Mux(all_jobs, max(config.members, config.slots), config.members) - 1
+        m.d.comb += [
+            tables.job.eq(Mux(all_jobs, job, self.request.headers.frame.job)),
+            tables.member.eq(index),
+            tables.slot.eq(slot_number(config, tables.job, index)),
+        ]
         with m.FSM(init="ERASE"):
             with m.State("IDLE"):
                 with m.If(self.start):
                     m.next = "ERASE"
             with m.State("ERASE"):
-                m.d.comb += [tables.status_write.eq(1), tables.roster_write.eq(1), tables.entry_write.eq(1)]
+                m.d.comb += [
+                    tables.status_write.eq(1),
+                    tables.roster_write.eq(1),
+                    tables.entry_write.eq(index < config.members),
+                    tables.ring_write.eq(all_jobs),
+                    tables.slot_write.eq(all_jobs & (index < config.slots)),
+                ]
                 m.d.sync += index.eq(index + 1)
-                with m.If(index == config.members - 1):
+                with m.If(index == last):
                     m.d.sync += [index.eq(0), job.eq(job + 1)]
                     with m.If(~all_jobs | (job == config.jobs - 1)):
                         m.d.comb += self.done.eq(1)

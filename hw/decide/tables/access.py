@@ -6,6 +6,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.interface.rows import (
+    RING_FIELDS,
     ROSTER_FIELDS,
     SENDER_FIELDS,
     SEQ_BITS,
@@ -42,13 +43,14 @@ def fields_of(row: data.StructLayout, *, only: Iterable[str] = (), without: Iter
 def records(config: Config) -> dict[str, data.StructLayout]:
     """Return the layouts of the records. A write replaces a full record.
 
-    A row of the jobs is `settings` (the creator's settings), `status` and `roster` (the job's members). A row of the
-    members is `sender` (the entry's owner) and `entry`.
+    A row of the jobs is `settings` (the creator's settings), `status`, `ring` and `roster` (the job's members). A row
+    of the members is `sender` (the entry's owner) and `entry`.
     """
     job, member = job_row(config), member_row(config)
     return {
         "settings": fields_of(job, only=SETTINGS_FIELDS),
-        "status": fields_of(job, without=SETTINGS_FIELDS + ROSTER_FIELDS),
+        "status": fields_of(job, without=SETTINGS_FIELDS + ROSTER_FIELDS + RING_FIELDS),
+        "ring": fields_of(job, only=RING_FIELDS),
         "roster": fields_of(job, only=ROSTER_FIELDS),
         "sender": fields_of(member, only=SENDER_FIELDS),
         "entry": fields_of(member, without=SENDER_FIELDS),

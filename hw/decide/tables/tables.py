@@ -8,13 +8,14 @@ from amaranth.lib.wiring import In
 from hw.decide.tables.access import BY_MEMBER, Access, records
 from hw.interface.rows import SEQ_BITS, TICK_BITS
 from iswitch.config import Config
+from iswitch.wire import SlotState
 
 __all__ = ["FRAME_WRITES", "MEMBERSHIP_WRITES", "Tables"]
 
 FRAME_WRITES = ("roster", "slot", "claims", *BY_MEMBER)
 """What a data frame may change."""
 
-MEMBERSHIP_WRITES = ("settings", "status", "sender", "entry", *FRAME_WRITES)
+MEMBERSHIP_WRITES = ("settings", "status", "ring", "sender", "entry", *FRAME_WRITES)
 """What membership may change: everything."""
 
 
@@ -25,7 +26,8 @@ class Tables(wiring.Component):
     pointers by 1 cycle; one row of each table per cycle, without stalls. A read in the cycle after a write by `frames`
     sees what was written. A write by `membership` passes a register first, so the cycle after that is the first to see
     it, and in the cycle after `control` falls `frames` must write nothing. `tick` counts in the cycle in which a memory
-    is written. Source: docs/protocol.md sections 3 and 4.
+    is written. The state of a slot that belongs to another incarnation of its job's ring reads as EMPTY, so a new
+    incarnation empties a ring. Source: docs/protocol.md sections 3 and 4.
     """
 
     def __init__(self, config: Config):
@@ -88,6 +90,8 @@ class Tables(wiring.Component):
             table = tables.get(record, "job")
             write, row = memory(record, table, layout)
             m.d.comb += [write.data.as_value().eq(written(record)), write.en.eq(enable(record))]
+            if record == "slot":
+                row = self._vacated(m, row)
             show("claims_row" if record == "claims" else f"{table}_row", layout.members, row)
 
         # A new member acknowledges everything before its first seq.
@@ -101,3 +105,11 @@ class Tables(wiring.Component):
         m.d.comb += [write.en.eq(enable("heard")), *(write.data[k].eq(self.tick) for k in members)]
         show("heard", members, row)
         return m
+
+    def _vacated(self, m, row):
+        """Return a slot's row whose state is EMPTY unless the slot belongs to the present incarnation of its ring."""
+        shown = Signal.like(row, name="slot_shown")
+        m.d.comb += shown.eq(row)
+        with m.If(row.incarnation != self.frames.job_row.incarnation):
+            m.d.comb += shown.state.eq(SlotState.EMPTY)
+        return shown

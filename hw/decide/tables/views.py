@@ -21,6 +21,7 @@ from iswitch.wire import (
     VIEWED_SLOTS,
     JobState,
     Register,
+    SlotState,
     Standing,
 )
 
@@ -135,17 +136,21 @@ class Views(wiring.Component):
         return shown
 
     def _slot(self, m):
-        shown, row = Signal(layout(SLOT_VIEW)), self.slot_row
-        m.d.comb += [
-            shown.seq.eq(row.seq),
-            shown.state.eq(row.state),
-            shown["format"].eq(row.numeric),
-            shown.length.eq(row.length),
-            shown.arrived.eq(row.arrived),
-            shown.members.eq(row.members),
-            shown.expected.eq(row.expected),
-            shown.tainted.eq(row.tainted),
-            shown.collective.eq(row.collective),
-            shown.rival.eq(row.rival),
-        ]
+        """Return what a slot shows. An empty slot stands one lap before the first seq, whatever its row says."""
+        shown, row, number = Signal(layout(SLOT_VIEW)), self.slot_row, Signal.like(self.slot)
+        m.d.sync += number.eq(self.slot)
+        m.d.comb += shown.seq.eq(Cat(number[: exact_log2(self.config.slots)], self.job_row.empty_lap))
+        with m.If(row.state != SlotState.EMPTY):
+            m.d.comb += [
+                shown.seq.eq(row.seq),
+                shown.state.eq(row.state),
+                shown["format"].eq(row.numeric),
+                shown.length.eq(row.length),
+                shown.arrived.eq(row.arrived),
+                shown.members.eq(row.members),
+                shown.expected.eq(row.expected),
+                shown.tainted.eq(row.tainted),
+                shown.collective.eq(row.collective),
+                shown.rival.eq(row.rival),
+            ]
         return shown

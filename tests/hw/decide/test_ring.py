@@ -185,6 +185,8 @@ def row(layout, value):
     return {name: value >> field.offset & (1 << field.width) - 1 for name, field in layout}
 
 
+INCARNATION = 5
+
 NAMES = {"format": "numeric"}
 """Fields of the model's slots that have another name in the gateware."""
 
@@ -223,9 +225,17 @@ def inputs(one):
                 "evict_us": one.evict_us,
                 "segments": 3 * one.asynchronous,
                 "numeric": 3,
+                "incarnation": INCARNATION,
+                "empty_lap": slot.seq // CONFIG.slots,
             },
         ),
-        "slot": pack(slot_row(CONFIG), {NAMES.get(name, name): value for name, value in slot._asdict().items()}),
+        "slot": pack(
+            slot_row(CONFIG),
+            {NAMES.get(name, name): value for name, value in slot._asdict().items()}
+            | {"incarnation": INCARNATION}
+            # An empty slot has whatever an older incarnation left there, but for its state.
+            | ({"seq": slot.seq ^ 0xA5A5A5A5} if slot.state == SlotState.EMPTY else {}),
+        ),
         "acknowledged": sum(at << 32 * m for m, at in enumerate(one.ring.acknowledged)),
         "heard": sum(at << 16 * m for m, at in enumerate(one.heard)),
         "now_us": one.now_us,
@@ -281,7 +291,10 @@ def check(ring, some):
             assert known == step.ring.acknowledged[one.member], f"{one}: have {known:#x}"
             slot = step.ring.slots[one.index]
             expected = {NAMES.get(name, name): int(value) for name, value in slot._asdict().items()}
-            before = row(row_layout, dict(given)["slot"])
+            assert not got["slot_write"] or row(row_layout, got["slot_next"])["incarnation"] == INCARNATION
+            got["slot_next"] &= ~(INCARNATION << row_layout["incarnation"].offset)
+            before = {NAMES.get(name, name): int(value) for name, value in one.ring.slots[one.index]._asdict().items()}
+            before["incarnation"] = expected["incarnation"] = 0
             assert (row(row_layout, got["slot_next"]) if got["slot_write"] else before) == expected, f"{one}: slot"
             work = None
             if got["works"]:
@@ -338,6 +351,9 @@ def test_cases_meet_every_outcome_and_operation():
 
 
 MUTANTS = [
+    ("Mux(empty, laps_after_empty << index_bits, request.seq - slot.seq)", "request.seq - slot.seq"),
+    ("Mux(empty, laps_after_empty == 0, request.seq == slot.seq)", "request.seq == slot.seq"),
+    ("after.incarnation.eq(job.incarnation),", ""),
     ("request.behind > window,", "request.behind >= window,"),
     ("request.behind >= Mux(", "request.behind > Mux("),
     ("gain > slots", "gain >= slots"),

@@ -23,6 +23,8 @@ CONFIG = Config(ports=2, bus_bits=64, members=5, jobs=2, window=4, elements=64, 
 SERIAL = 1 << 32
 MASKS = range(1 << CONFIG.members)
 WORKER, UPLINK, RECEIPT, RESULT, CONFLICT = range(5)
+INCARNATION = 5
+
 NAMES = {"format": "numeric"}
 """Fields of the model's slots that have another name in the gateware."""
 
@@ -200,10 +202,15 @@ def inputs(one):
                 "live": one.ring.live,
                 "mode": not one.quarantine,
                 "deadline_us": one.ring.deadline_us,
+                "incarnation": INCARNATION,
+                "empty_lap": slot.seq // CONFIG.slots,
             },
         ),
         "slot": pack(
-            slot_row(CONFIG), {NAMES.get(name, name): value for name, value in slot._asdict().items()} | names._asdict()
+            slot_row(CONFIG),
+            {NAMES.get(name, name): value for name, value in slot._asdict().items()}
+            | names._asdict()
+            | {"incarnation": INCARNATION},
         ),
         "acknowledged": sum(at << 32 * m for m, at in enumerate(one.ring.acknowledged)),
         "heard": 0,
@@ -295,6 +302,7 @@ def check(ring, some):
             expected = {NAMES.get(name, name): int(value) for name, value in slot._asdict().items()} | {
                 name: int(value) for name, value in names._asdict().items()
             }
+            expected["incarnation"] = INCARNATION
             found = fields(layout, got["slot_next"] if got["slot_write"] else dict(given)["slot"])
             assert found == expected, f"{one}: slot {found}, not {expected}"
             assert bool(got["works"]) == bool(step.work), f"{one}: works"

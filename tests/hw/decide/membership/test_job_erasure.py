@@ -2,7 +2,7 @@
 
 from hw.decide.membership.job_erasure import JobErasure
 from hw.decide.membership.procedure import FollowUp
-from hw.interface.rows import SENDER_FIELDS, SETTINGS_FIELDS
+from hw.interface.rows import RING_FIELDS, SENDER_FIELDS, SETTINGS_FIELDS
 from iswitch.config import Config
 from iswitch.wire import Reason
 from sim.bench.procedure import ProcedureBench
@@ -12,14 +12,18 @@ from sim.frames.client import Client
 CONFIG = Config(ports=4, bus_bits=64, members=3, jobs=4, window=2, elements=16, queue_bytes=4096)
 
 
-def test_after_a_reset_every_entry_of_every_job_is_erased():
-    part, erased = JobErasure(CONFIG), []
+def test_after_a_reset_every_entry_and_every_slot_of_every_job_is_erased():
+    part, erased, emptied = JobErasure(CONFIG), [], []
 
     async def bench(ctx):
         while True:
             tables = part.tables
-            assert ctx.get(tables.status_write) and ctx.get(tables.roster_write) and ctx.get(tables.entry_write)
-            erased.append((ctx.get(tables.job), ctx.get(tables.member)))
+            assert ctx.get(tables.status_write) and ctx.get(tables.roster_write) and ctx.get(tables.ring_write)
+            job = ctx.get(tables.job)
+            if ctx.get(tables.entry_write):
+                erased.append((job, ctx.get(tables.member)))
+            if ctx.get(tables.slot_write):
+                emptied.append((job, ctx.get(tables.slot)))
             if ctx.get(part.done):
                 break
             await ctx.tick()
@@ -28,10 +32,11 @@ def test_after_a_reset_every_entry_of_every_job_is_erased():
 
     Bench(part).drive(bench)
     assert erased == [(job, member) for job in range(CONFIG.jobs) for member in range(CONFIG.members)]
+    assert emptied == [(job, job * CONFIG.slots + slot) for job in range(CONFIG.jobs) for slot in range(CONFIG.slots)]
 
 
 def test_a_job_ends_with_all_its_entries_and_no_other_does():
-    bench = ProcedureBench(JobErasure(CONFIG), reset_cycles=CONFIG.jobs * CONFIG.members)
+    bench = ProcedureBench(JobErasure(CONFIG), reset_cycles=CONFIG.jobs * max(CONFIG.members, CONFIG.slots))
     for job in range(CONFIG.jobs):
         bench.jobs[job] = {name: 1 for name in bench.jobs[job]}
         bench.entries[job] = [{name: 1 for name in entry} for entry in bench.entries[job]]
@@ -39,6 +44,6 @@ def test_a_job_ends_with_all_its_entries_and_no_other_does():
     assert outcome[:3] == (Reason.DONE, FollowUp.NONE, CONFIG.members)
     for job in range(CONFIG.jobs):
         kept = {name for name, value in bench.jobs[job].items() if value}
-        assert kept == (set(SETTINGS_FIELDS) if job == 2 else set(bench.jobs[job]))
+        assert kept == ({*SETTINGS_FIELDS, *RING_FIELDS} if job == 2 else set(bench.jobs[job]))
         for entry in bench.entries[job]:
             assert {name for name, value in entry.items() if value} == (set(SENDER_FIELDS) if job == 2 else set(entry))

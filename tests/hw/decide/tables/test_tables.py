@@ -11,6 +11,7 @@ from hw.decide.tables.access import Access, records, write_back
 from hw.decide.tables.tables import FRAME_WRITES, MEMBERSHIP_WRITES, Tables
 from hw.interface.rows import claims_row, job_row, member_row, slot_row
 from iswitch.config import Config
+from iswitch.wire import SlotState
 from sim.bench.stream import Bench
 
 CONFIG = Config(ports=2, bus_bits=64, members=3, jobs=2, window=1, elements=4, queue_bytes=4096)
@@ -68,6 +69,8 @@ class Stored:
     def read(self, given):
         at = self.at(given)
         rows = {row: dict(self.rows[row][at[row]]) for row in ROWS}
+        if rows["slot"]["incarnation"] != rows["job"]["incarnation"]:
+            rows["slot"]["state"] = SlotState.EMPTY
         return rows, list(self.acknowledged[at["job"]]), list(self.heard[at["job"]])
 
 
