@@ -106,14 +106,19 @@ class MembershipChangedError(RecoverableError):
 
 
 class MismatchError(IswitchError):
-    """The workers of a job do not call the same collective: sizes or number formats differ.
+    """The workers of a job do not call the same collective: their steps, kinds, sizes or number formats differ.
 
-    The program is wrong. Correct it, and start all workers again.
+    Nothing was added. If the workers are at different steps, call `Worker.rejoin`, then `Worker.sync_state`, on all of
+    them. Otherwise the program is wrong: correct it, and start all workers again.
     """
 
 
 class DivergedError(IswitchError):
-    """The workers of an asynchronous job have received different updates, so their weights differ."""
+    """The workers of a job have applied different results, so their weights differ.
+
+    With a Worker, call `rejoin`, then `sync_state`, on all workers. With an AsyncWorker, begin again from saved
+    weights.
+    """
 
 
 class NoContributionError(IswitchError):

@@ -12,14 +12,16 @@ from typing import Any, Literal
 
 import numpy as np
 
+from iswitch.control.collective_mismatch import conflict_error
 from iswitch.control.job_worker import JobWorker
 from iswitch.control.recovery import Recovery
 from iswitch.control.settings import require_int, require_one_of, require_seconds, require_settings
 from iswitch.control.stalled_collective import StalledCollective
-from iswitch.control.state_transfer import most_advanced, pack_arrays, unpack_arrays
+from iswitch.control.state_transfer import CANDIDATE, most_advanced, pack_arrays, unpack_arrays
 from iswitch.driver.buffers import INT, Bytes, buffer_octets, fill_buffer, wire_type_of
 from iswitch.driver.membership import Membership
-from iswitch.driver.notices import MembershipRejectedError
+from iswitch.driver.notices import CollectiveConflictError, MembershipRejectedError
+from iswitch.driver.progress import STATELESS
 from iswitch.driver.ring import CollectiveResult, NoProgressError, Ring
 from iswitch.driver.transport import Transport
 from iswitch.errors import (
@@ -30,7 +32,7 @@ from iswitch.errors import (
     SwitchUnreachableError,
 )
 from iswitch.results import Reduction, rejected_values
-from iswitch.wire import DEADLINE_US_MAX, NO_MEMBER, RESULT_HEADER, Format, Mode, Reason
+from iswitch.wire import DEADLINE_US_MAX, NO_MEMBER, RESULT_HEADER, CollectiveKind, Format, Mode, Reason
 from iswitch.wire.formats import JOB_FORMATS
 
 __all__ = ["Worker"]
@@ -304,7 +306,10 @@ class Worker(JobWorker):
         NotAMemberError
             If the switch has no record of this worker.
         MismatchError
-            If the workers' arrays differ in size or number format.
+            If the workers call different collectives: at different steps, of different kinds, or on arrays of different
+            sizes or number formats. Nothing was added.
+        DivergedError
+            If the workers have applied different results in earlier collectives. Nothing was added.
         NoContributionError
             If a segment contains no worker's elements.
         TaintedError
@@ -364,7 +369,7 @@ class Worker(JobWorker):
         values = np.zeros(-(-data.size // 4), INT)
         if self.rank == root:
             values.view(np.uint8)[: data.size] = data
-        reduction = self._collect(values, Format.INT32, all_members=True)
+        reduction = self._collect(values, Format.INT32, CollectiveKind.BROADCAST, argument=root, all_members=True)
         if not (reduction.member_masks >> np.uint32(root) & 1).all():
             raise NoContributionError(
                 f"the broadcast has no bytes of its root, rank {root}: that worker has left the job"
@@ -379,7 +384,7 @@ class Worker(JobWorker):
         IswitchError
             As `allreduce`.
         """
-        self._collect(np.zeros(1, INT), Format.INT32, all_members=True)
+        self._collect(np.zeros(1, INT), Format.INT32, CollectiveKind.BARRIER, all_members=True)
 
     def sync_state(self, state: np.ndarray | Sequence[np.ndarray], step: int) -> int:
         """Give every worker the state of the most advanced worker, bit for bit.
@@ -411,17 +416,18 @@ class Worker(JobWorker):
         arrays = [state] if isinstance(state, np.ndarray) else list(state)
         own = pack_arrays(arrays)
         while True:
-            candidates = np.zeros(3 * self.world, INT)
-            candidates[3 * self.rank : 3 * self.rank + 3] = 1, step & 0x7FFFFFFF, step >> 31
-            self._collect(candidates, Format.INT32, all_members=True, within_sync=True)
+            candidates, progress = np.zeros(self.world, CANDIDATE), self._ring.progress
+            candidates[self.rank] = 1, step & 0x7FFFFFFF, step >> 31, progress.position, progress.checksum
+            self._collect(candidates.view(INT), Format.INT32, CollectiveKind.ELECTION, all_members=True)
             root, highest_step = most_advanced(candidates)
             values = own.copy() if root == self.rank else np.zeros_like(own)
             if self._admitted:  # all workers see the same admission, so all begin again
                 continue
-            copied = self._collect(values, Format.INT32, all_members=True, within_sync=True)
+            copied = self._collect(values, Format.INT32, CollectiveKind.STATE, all_members=True)
             if (copied.member_masks >> np.uint32(root) & 1).all() and not self._admitted:
                 break
         self._recovery.needs_sync = False
+        progress.adopt(int(candidates["position"][root]), int(candidates["checksum"][root]))
         if root != self.rank:
             unpack_arrays(arrays, values)
         return highest_step
@@ -523,7 +529,8 @@ class Worker(JobWorker):
 
     def _handle_burst(self, buffer: memoryview, size: int, segment_bytes: int) -> None:
         if not self._recovery.failure or self._recovery.querying:
-            with contextlib.suppress(MembershipRejectedError):  # the next collective receives the notice again
+            # The next collective, or the next retransmission, receives the notice again.
+            with contextlib.suppress(MembershipRejectedError, CollectiveConflictError):
                 self._ring.handle_burst(buffer, size, segment_bytes)
 
     def _serve(self) -> float:
@@ -535,7 +542,13 @@ class Worker(JobWorker):
             return 1.0
 
     def _collect(
-        self, values: np.ndarray, format: Format, *, all_members: bool = False, within_sync: bool = False
+        self,
+        values: np.ndarray,
+        format: Format,
+        kind: CollectiveKind = CollectiveKind.ALLREDUCE,
+        *,
+        argument: int = 0,
+        all_members: bool = False,
     ) -> Reduction:
         """Sum `values` over the job, in place.
 
@@ -545,17 +558,20 @@ class Worker(JobWorker):
             1-D, C-contiguous, little-endian, four bytes an element.
         format : Format
             Number format of the sum.
+        kind : CollectiveKind
+            What the program calls. `needs_sync` stays True until `sync_state` has succeeded, so that an interrupted one
+            is called again.
+        argument : int
+            A number on which all workers must agree.
         all_members : bool
             Wait for all members, whatever the threshold is.
-        within_sync : bool
-            The collective is a part of `sync_state`. `needs_sync` stays True until `sync_state` has succeeded, so that
-            an interrupted one is called again.
         """
         self._require_open()
         recovery = self._recovery
         with self._exclusive_call():
             if recovery.failure:
                 raise IswitchError(f"this worker cannot call a collective: {recovery.failure}")
+            within_sync = kind in STATELESS
             if recovery.needs_sync and not within_sync:
                 raise MembershipChangedError(
                     "call `sync_state` before the next collective, on all workers: the switch has admitted new "
@@ -564,14 +580,18 @@ class Worker(JobWorker):
                     "is then True)"
                 )
             if values.size:
-                headers, retransmissions, flagged, self._admitted = self._reduce(values, format, all_members)
+                headers, retransmissions, flagged, self._admitted = self._reduce(
+                    values, format, kind, argument, all_members
+                )
                 recovery.needs_sync = self._admitted or within_sync
                 self._collectives += 1
             else:
                 headers, retransmissions, flagged, self._admitted = np.zeros(0, RESULT_HEADER), 0, False, False
         return Reduction(self.world, self.elements, retransmissions, headers, flagged)
 
-    def _reduce(self, values: np.ndarray, format: Format, all_members: bool) -> CollectiveResult:
+    def _reduce(
+        self, values: np.ndarray, format: Format, kind: CollectiveKind, argument: int, all_members: bool
+    ) -> CollectiveResult:
         """Call one collective of the ring, and turn its errors into the public ones.
 
         Until the collective has succeeded, no other one is possible.
@@ -585,6 +605,8 @@ class Worker(JobWorker):
                     values,
                     format,
                     self.timeout_s,
+                    kind=kind,
+                    argument=argument,
                     all_members=all_members,
                     inquire=lambda: self._inquire(values.size, format),
                     inquire_s=min(_QUIET_S, self.switch_timeout_s),
@@ -592,6 +614,10 @@ class Worker(JobWorker):
                 )
             except MembershipRejectedError as rejection:
                 recovery.raise_rejected(rejection.reason)
+            except CollectiveConflictError as conflict:
+                raise conflict_error(
+                    self._ring.collective, conflict.theirs, job_name=self._job_name, rank=self.rank
+                ) from None
             except NoProgressError as error:
                 stall = self._current_stall(values.size, format)
                 raise stall.timeout_error(self._counters_at_join, self.timeout_s, str(error)) from None

@@ -9,7 +9,8 @@ import pytest
 
 from iswitch import HaltedWarning, MembershipChangedError, NotAMemberError, RefusedError, Worker
 from iswitch.config import Config
-from iswitch.control.state_transfer import most_advanced
+from iswitch.control.state_transfer import CANDIDATE, most_advanced
+from iswitch.wire import CollectiveKind, Format
 from sim.bench.udp_model import Faults, UdpModel, kill, together
 from sim.frames.client import SWITCH_IP, SWITCH_MAC
 from sim.model.switch import Switch
@@ -132,9 +133,9 @@ def test_sync_state_takes_another_state_when_the_chosen_worker_dies_meanwhile():
         def body(worker):
             state = np.full(40, worker.rank, np.int32)
             if worker.rank == 2:
-                election = np.zeros(9, np.int32)
-                election[6:] = 1, 9, 0
-                worker._collect(election, 3, all_members=True)
+                election = np.zeros(3, CANDIDATE)
+                election[2] = 1, 9, 0, 0, 0
+                worker._collect(election.view("<i4"), Format.INT32, CollectiveKind.ELECTION, all_members=True)
                 return kill(worker)
             return worker.sync_state(state, worker.rank), state.tolist()
 
@@ -143,9 +144,9 @@ def test_sync_state_takes_another_state_when_the_chosen_worker_dies_meanwhile():
 
 
 def test_the_lowest_rank_with_the_highest_step_is_most_advanced():
-    table = np.array([1, 5, 0, 0, 9, 9, 1, 5, 0, 1, 4, 0], np.int32)
+    table = np.array([(1, 5, 0, 0, 0), (0, 9, 9, 0, 0), (1, 5, 0, 0, 0), (1, 4, 0, 0, 0)], CANDIDATE)
     assert most_advanced(table) == (0, 5)
-    assert most_advanced(np.array([1, 2**31 - 1, 0, 1, 0, 1], np.int32)) == (1, 2**31)
+    assert most_advanced(np.array([(1, 2**31 - 1, 0, 0, 0), (1, 0, 1, 0, 0)], CANDIDATE)) == (1, 2**31)
 
 
 def test_collectives_raise_until_sync_state_once_workers_have_joined():
@@ -257,9 +258,9 @@ def test_an_interrupted_sync_state_must_be_called_again(monkeypatch):
     with UdpModel(SMALL) as model, Worker(model.address(), world=1, elastic=True) as worker:
         reduce = worker._reduce
 
-        def interrupted(values, format, whole):
+        def interrupted(*arguments):
             monkeypatch.undo()
-            reduce(values, format, whole)
+            reduce(*arguments)
             raise KeyboardInterrupt
 
         monkeypatch.setattr(worker, "_reduce", interrupted)

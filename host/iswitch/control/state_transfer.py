@@ -20,6 +20,7 @@ from iswitch.errors import IswitchError
 from iswitch.wire import JobState
 
 __all__ = [
+    "CANDIDATE",
     "TRANSFER_NOTE",
     "Broadcaster",
     "copy_state",
@@ -41,21 +42,28 @@ class Broadcaster(Protocol):
     def broadcast(self, buffer: np.ndarray, root: int = 0) -> np.ndarray: ...
 
 
+CANDIDATE = np.dtype(
+    [("takes_part", "<i4"), ("step_low", "<i4"), ("step_high", "<i4"), ("position", "<i4"), ("checksum", "<u4")]
+)
+"""A worker's row in the election of the worker whose state all receive. The step has two parts of 31 bits. `position`
+and `checksum`: the worker's progress, which all workers adopt with its state."""
+
+
 def most_advanced(table: np.ndarray) -> tuple[int, int]:
     """Choose the worker whose state all workers receive. Of several with the highest step, the lowest rank is chosen.
 
     Parameters
     ----------
-    table : int32 array of shape (3 * world,)
-        For each rank: 1 if the worker takes part, and its step as two parts of 31 bits, the low part first.
+    table : numpy.ndarray
+        `CANDIDATE`, shape (world,): the row of each rank, zeros if the worker does not take part.
 
     Returns
     -------
     rank, step : int
         The chosen worker and its step.
     """
-    rows = table.reshape(-1, 3).astype(np.int64)
-    steps = np.where(rows[:, 0] == 1, rows[:, 2] << 31 | rows[:, 1], -1)
+    steps = table["step_high"].astype(np.int64) << 31 | table["step_low"]
+    steps[table["takes_part"] != 1] = -1
     rank = int(steps.argmax())
     return rank, int(steps[rank])
 

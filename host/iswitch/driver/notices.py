@@ -3,9 +3,9 @@
 import numpy as np
 
 from iswitch.driver.membership import Membership
-from iswitch.wire import Reason, Type, version_type
+from iswitch.wire import Collective, Reason, Type, version_type
 
-__all__ = ["MembershipRejectedError", "handle_notice"]
+__all__ = ["CollectiveConflictError", "MembershipRejectedError", "handle_notice"]
 
 _NOTICE = version_type(Type.NOTICE)
 
@@ -24,6 +24,24 @@ class MembershipRejectedError(Exception):
     def __init__(self, reason: Reason):
         super().__init__(reason.name)
         self.reason = reason
+
+
+class CollectiveConflictError(Exception):
+    """Another member has contributed to a segment of another collective, or has applied other results.
+
+    The driver raises this error within the package only: a worker turns it into MismatchError or DivergedError.
+
+    Parameters
+    ----------
+    seq : int
+        The segment.
+    theirs : Collective
+        The other member's collective. If that is this member's own, the results that they have applied differ.
+    """
+
+    def __init__(self, seq: int, theirs: Collective):
+        super().__init__(str(theirs))
+        self.seq, self.theirs = seq, theirs
 
 
 def handle_notice(header: np.void, membership: Membership) -> bool:
@@ -45,10 +63,14 @@ def handle_notice(header: np.void, membership: Membership) -> bool:
     ------
     MembershipRejectedError
         If the switch rejects this member. A notice about the member's own epoch is void.
+    CollectiveConflictError
+        If the switch has refused to add contributions of different collectives.
     """
     if (header["version_type"], header["job"], header["token"]) != (_NOTICE, membership.job, membership.token):
         return False
     reason = int(header["count"])
     if Reason.JOB <= reason <= Reason.TOKEN and (reason != Reason.EPOCH or header["epoch"] != membership.epoch):
         raise MembershipRejectedError(Reason(reason))
+    if reason == Reason.COLLECTIVE and header["epoch"] == membership.epoch:
+        raise CollectiveConflictError(int(header["seq"]), Collective.from_word(int(header["members"])))
     return reason == Reason.HALTED

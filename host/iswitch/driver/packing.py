@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from iswitch.driver.membership import Membership
-from iswitch.wire import FLAGS_SHIFT, HEADER, ContributionFlag, Type, version_type
+from iswitch.wire import CONTRIBUTION_HEADER, FLAGS_SHIFT, HEADER, Collective, ContributionFlag, Type, version_type
 
 __all__ = ["Packer", "Payloads"]
 
@@ -57,21 +57,33 @@ class Packer:
         self._buffer = np.zeros(burst_segments * size, np.uint8)
         self._view = self._buffer.data
         self._payloads = self._buffer.reshape(burst_segments, size)[:, HEADER.itemsize :]
-        headers = np.ndarray(burst_segments, HEADER, self._buffer, 0, (size,))
+        headers = np.ndarray(burst_segments, CONTRIBUTION_HEADER, self._buffer, 0, (size,))
         headers["version_type"] = version_type(Type.CONTRIBUTION)
-        headers["count"] = 1
         for name in ("job", "epoch", "member", "token"):
             headers[name] = getattr(membership, name)
         self._seq, self._behind, self._format_flags = headers["seq"], headers["behind"], headers["format_flags"]
+        self._collective, self._digest = headers["collective"], headers["digest"]
 
         self._ramp = np.arange(burst_segments, dtype=np.uint32)
 
         receipts = np.zeros(burst_segments, HEADER)
-        receipts[:] = headers
         receipts["version_type"] = version_type(Type.RECEIPT)
-        receipts["count"] = 0
+        for name in ("job", "epoch", "member", "token"):
+            receipts[name] = getattr(membership, name)
         self._receipts = receipts
         self._receipts_view = receipts.view(np.uint8).data
+
+    def begin_collective(self, collective: Collective, digest: int) -> None:
+        """Set what all contributions say from now on.
+
+        Parameters
+        ----------
+        collective : Collective
+            The collective to which they belong.
+        digest : int
+            Digest of the results that this worker has applied, 16 bits.
+        """
+        self._collective[:], self._digest[:] = collective.word, digest
 
     def contributions(
         self, payloads: Payloads, first: int, end: int, *, base: int, low: int, format_flags: int

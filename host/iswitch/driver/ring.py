@@ -14,8 +14,9 @@ import numpy as np
 
 from iswitch.driver.activity import ActivityMeter
 from iswitch.driver.membership import Membership
-from iswitch.driver.notices import MembershipRejectedError, handle_notice
+from iswitch.driver.notices import CollectiveConflictError, MembershipRejectedError, handle_notice
 from iswitch.driver.packing import Packer, Payloads
+from iswitch.driver.progress import STATELESS, Progress
 from iswitch.driver.segment_ledger import SegmentLedger
 from iswitch.driver.timer import RetransmissionTimer
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
@@ -25,11 +26,15 @@ from iswitch.wire import (
     FLAGS_SHIFT,
     HEADER,
     RESULT_HEADER,
+    TAIL,
     TAIL_BYTES,
+    Collective,
+    CollectiveKind,
     ContributionFlag,
     Format,
     ResultFlag,
     Type,
+    result_identity,
     version_type,
 )
 from iswitch.wire.formats import FORMATS
@@ -85,8 +90,8 @@ class CollectiveResult(NamedTuple):
 class Ring:
     """Sends and receives for one member: `reduce` runs one collective, `serve` works between two.
 
-    One thread calls the ring at a time. After MembershipRejectedError, NoProgressError, MismatchError or an interrupt,
-    the ring is desynchronised until `restart`.
+    One thread calls the ring at a time. After MembershipRejectedError, CollectiveConflictError, NoProgressError,
+    MismatchError or an interrupt, the ring is desynchronised until `restart`.
 
     Parameters
     ----------
@@ -107,6 +112,10 @@ class Ring:
         self.forged = 0
         """Results that were ignored because they do not carry the job's token."""
         self.activity = ActivityMeter(transport.now())
+        self.progress = Progress()
+        """What this member has applied. It stays the same when the ring restarts."""
+        self.collective = Collective(0, 0, 0)
+        """The present collective, or the last one."""
         self.restart(membership)
 
     def restart(self, membership: Membership) -> None:
@@ -172,6 +181,8 @@ class Ring:
         format: Format,
         timeout_s: float,
         *,
+        kind: CollectiveKind = CollectiveKind.ALLREDUCE,
+        argument: int = 0,
         all_members: bool = False,
         inquire: Callable[[], None] | None = None,
         inquire_s: float = 1.0,
@@ -187,6 +198,10 @@ class Ring:
             Number format of the sum.
         timeout_s : float
             Seconds without any result before NoProgressError. A halted job does not count.
+        kind : CollectiveKind
+            What the members call. The switch adds only contributions of one kind and one position.
+        argument : int
+            A number on which all members must agree, such as the root of a broadcast.
         all_members : bool
             Wait for all members, whatever the job's threshold and deadline are.
         inquire : callable, optional
@@ -207,13 +222,18 @@ class Ring:
         ------
         MembershipRejectedError
             If the switch rejects this member and `confirm` is None.
+        CollectiveConflictError
+            If another member calls another collective, or has applied other results.
         MismatchError
-            If a result does not fit the array.
+            If a result does not fit the array, or belongs to another collective.
         NoProgressError
             If no result has come for `timeout_s`.
         """
         self._format, self._format_flags = int(format), int(format) | all_members * _REQUIRES_ALL
-        self._open(Payloads(values, self.membership.elements))
+        payloads = Payloads(values, self.membership.elements)
+        self.collective, digest = self.progress.collective(kind, payloads.size), self.progress.digest(kind, argument)
+        self.packer.begin_collective(self.collective, digest)
+        self._open(payloads)
         ledger, segments = self._ledger, self._payloads.size
         now = self.transport.now()
         self.activity.mark(now)
@@ -263,6 +283,14 @@ class Ring:
                     inquiry = now + inquire_s
                     self._send_new(now)
                 expiry = now + self._timeout_s
+        if (self._tails["identity"] != result_identity(self.collective.word, digest)).any():
+            raise MismatchError(
+                "a result belongs to another collective than this worker's: the workers are at different steps, or "
+                "have applied different results. On all workers, call `rejoin`, then `sync_state`, and go on from the "
+                "step that it returns"
+            )
+        if kind not in STATELESS:
+            self.progress.extend(self._headers, self._tails)
         flags = self._flags
         result = CollectiveResult(
             self._headers, ledger.retransmissions, bool(flags & ~_MEMBERS_CHANGED), bool(flags & _MEMBERS_CHANGED)
@@ -279,6 +307,7 @@ class Ring:
         # The first 8 bytes of each segment's result, to recognise a burst of results at once.
         self._starts = (seqs.astype(np.uint64) << np.uint64(32)) | np.uint64(self._first_word)
         self._headers = np.zeros(payloads.size, RESULT_HEADER)
+        self._tails = np.zeros(payloads.size, TAIL)
         self._flags = 0  # of all results, except RESENT
         self._first_result_at: float | None = None
         self._measured = -1  # the segment whose delay was measured last
@@ -380,6 +409,8 @@ class Ring:
         ------
         MembershipRejectedError
             If the switch rejects this member.
+        CollectiveConflictError
+            If another member calls another collective.
         MismatchError
             If a result does not fit this member's array.
         """
@@ -409,7 +440,7 @@ class Ring:
         ours = starts.astype(np.uint32) == self._first_word
         if not ours.all():
             for header in np.ndarray(count, HEADER, records, 0, (size,))[~ours]:
-                self.halted |= handle_notice(header, self.membership)
+                self._handle_other(header)
         self.forged += int(np.count_nonzero(ours & ~genuine))
         ours &= genuine
         headers, records = headers[ours], records[ours]
@@ -426,6 +457,15 @@ class Ring:
             indices = indices[~later]
             self._store(headers[~later], records[~later], indices, int(indices.min()), int(indices.max()) + 1)
         return len(later)
+
+    def _handle_other(self, header: np.void) -> None:
+        """Handle a frame that is not a result of this epoch."""
+        try:
+            self.halted |= handle_notice(header, self.membership)
+        except CollectiveConflictError as conflict:  # void if it is late: the segment's result has come
+            index = (conflict.seq - self.base) % 2**32
+            if index < self._payloads.size and self._ledger.lacked[index]:
+                raise
 
     def _store(self, headers: np.ndarray, records: np.ndarray, which: slice | np.ndarray, first: int, end: int) -> None:
         """Copy new results of the present collective into the array. All of them are from `first` to `end` - 1."""
@@ -455,6 +495,7 @@ class Ring:
                 "same order"
             )
         self._headers[which] = headers
+        self._tails[which] = np.ndarray(len(records), TAIL, records, records.shape[1] - TAIL_BYTES, records.strides[:1])
         retransmitted = self._ledger.record_results(which, first, end)
         self.window.record_results(len(headers), retransmitted=retransmitted, resent=resent)
 

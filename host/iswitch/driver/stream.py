@@ -19,18 +19,22 @@ import numpy as np
 from iswitch.driver.activity import ActivityMeter
 from iswitch.driver.claims import PIPELINE_DEPTH, Claims, Vector
 from iswitch.driver.membership import Membership
-from iswitch.driver.notices import handle_notice
+from iswitch.driver.notices import CollectiveConflictError, handle_notice
 from iswitch.driver.packing import Packer
 from iswitch.driver.received_update import ReceivedUpdate
 from iswitch.driver.segment_ledger import REORDERING
 from iswitch.driver.timer import RetransmissionTimer
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
 from iswitch.driver.update_layout import UpdateLayout
+from iswitch.errors import MismatchError
 from iswitch.wire import (
     FLAGS_SHIFT,
     HEADER,
+    POSITION_BITS,
     RESULT_HEADER,
     TAIL_BYTES,
+    Collective,
+    CollectiveKind,
     ContributionFlag,
     Format,
     ResultFlag,
@@ -333,7 +337,13 @@ class Stream:
     def _handle_other(self, header: np.void) -> None:
         """Handle a frame that is not a result of this epoch."""
         m, kind = self.membership, int(header["version_type"])
-        self.halted |= handle_notice(header, m)
+        try:
+            self.halted |= handle_notice(header, m)
+        except CollectiveConflictError as conflict:
+            raise MismatchError(
+                f"the workers of job {m.job} contribute to different updates: {conflict.theirs.segments} segments "
+                f"(modulo 16) at another worker, {self.segments} at this one. Start all workers with the same `size`"
+            ) from None
         if (header["job"], header["epoch"]) != (m.job, m.epoch):
             return
         if kind == _GRANT and header["token"] != m.job_token:
@@ -360,6 +370,8 @@ class Stream:
         """Send a vector's contributions to positions of its update, i8, ascending."""
         base = vector.update * self.segments
         segments, in_vector = positions - base, self.layout.vector_segments
+        update = Collective(self._seq(base) % (1 << POSITION_BITS), CollectiveKind.UPDATE, self.segments % 16)
+        self.packer.begin_collective(update, digest=0)
         split = int(np.searchsorted(segments, in_vector))
         for payloads, format, first, chosen in zip(
             vector.parts, self._formats, (0, in_vector), (segments[:split], segments[split:])

@@ -6,19 +6,24 @@ import numpy as np
 import pytest
 
 from iswitch.driver.membership import Membership
-from iswitch.driver.notices import MembershipRejectedError
+from iswitch.driver.notices import CollectiveConflictError, MembershipRejectedError
+from iswitch.driver.progress import Progress
 from iswitch.driver.ring import NoProgressError, Ring
+from iswitch.errors import MismatchError
 from iswitch.wire import (
     FLAGS_SHIFT,
     HEADER,
     RESULT_HEADER,
-    TAIL_BYTES,
+    TAIL,
+    Collective,
+    CollectiveKind,
     ContributionFlag,
     Format,
     Mode,
     Reason,
     ResultFlag,
     Type,
+    result_identity,
     version_type,
 )
 
@@ -82,7 +87,7 @@ class Script(Clock):
         return len(datagram), len(datagram)
 
 
-def result(header, payload, **fields):
+def result(header, payload, identity=None, **fields):
     made = np.zeros(1, RESULT_HEADER)
     for name in ("job", "epoch", "seq"):
         made[name] = header[name]
@@ -91,7 +96,10 @@ def result(header, payload, **fields):
     made["members"], made["member"], made["token"] = 3, 255, MEMBER.job_token
     for name, value in fields.items():
         made[name] = value
-    return made.tobytes() + payload + bytes(TAIL_BYTES)
+    tail = np.zeros(1, TAIL)
+    own = result_identity(int(header["members"]), int(header["count"]))
+    tail["identity"] = own if identity is None else identity
+    return made.tobytes() + payload + tail.tobytes()
 
 
 def flags(header):
@@ -119,8 +127,9 @@ def test_contributions_keep_to_the_window_and_acknowledge_results():
         7,
         1,
         0xABCD,
-        1,
+        0,
     ]
+    assert Collective.from_word(int(first["members"])) == (0, CollectiveKind.ALLREDUCE, 30 % 16)
     assert sums.retransmissions == 0 and not sums.flagged
     assert ring.low == (MEMBER.first_seq + 30) % 2**32
 
@@ -219,24 +228,36 @@ def test_a_lost_segment_is_retransmitted_soon_and_once(loses):
 
 
 def test_results_that_come_early_are_not_contributed_to():
+    sizes = 6, 8, 4
+
     def answer(header, payload):
-        if index(header) == 0:
-            seqs = [(int(header["seq"]) + k) % 2**32 for k in range(20)]
-            return [
+        if index(header):
+            return [result(header, payload)]
+        early, progress = [], Progress()
+        for size in sizes:
+            kind = CollectiveKind.ALLREDUCE
+            identity = result_identity(progress.collective(kind, size).word, progress.digest(kind))
+            made = [
                 result(
                     header,
                     payload,
-                    seq=seq,
+                    identity,
+                    seq=(int(header["seq"]) + len(early) + k) % 2**32,
                     format_flags=ResultFlag.PARTIAL << FLAGS_SHIFT | Format.WINDOW64,
                     members=1,
                 )
-                for seq in seqs
+                for k in range(size)
             ]
-        return [result(header, payload)]
+            early += made
+            progress.extend(
+                np.frombuffer(b"".join(frame[: HEADER.itemsize] for frame in made), RESULT_HEADER),
+                np.frombuffer(b"".join(frame[-TAIL.itemsize :] for frame in made), TAIL),
+            )
+        return early
 
     script = Script(answer)
     ring = Ring(script, MEMBER, backlog=64)
-    for size in (6, 8, 4):
+    for size in sizes:
         sums = ring.reduce(np.ones(ELEMENTS * size, np.float32), Format.WINDOW64, 1.0)
         assert (sums.headers["members"] == 1).all() and sums.flagged
         ring.serve()
@@ -318,3 +339,34 @@ def test_notice_for_us_is_raised():
 def test_notice_for_others_or_from_the_past_is_ignored(fields):
     ring = Ring(Script(lambda header, payload: [notice(header, **fields), result(header, payload)]), MEMBER, backlog=16)
     ring.reduce(np.ones(1, np.float32), Format.WINDOW64, 1.0)
+
+
+def conflict(header, theirs, **fields):
+    """The notice that the switch has met another collective in the segment."""
+    return notice(header, **{"count": Reason.COLLECTIVE, "epoch": 7, "members": theirs.word} | fields)
+
+
+def test_a_notice_about_another_collective_ends_the_present_one():
+    theirs = Collective(5, CollectiveKind.BROADCAST, 2)
+    ring = Ring(Script(lambda header, payload: [conflict(header, theirs)]), MEMBER, backlog=16)
+    with pytest.raises(CollectiveConflictError) as caught:
+        ring.reduce(np.ones(1, np.float32), Format.WINDOW64, 1.0)
+    assert caught.value.theirs == theirs
+    assert ring.progress.position == 0
+
+
+@pytest.mark.parametrize("fields", [{"token": 1}, {"epoch": 6}, {"seq": 2**20}, {"seq": MEMBER.first_seq - 1}], ids=str)
+def test_a_notice_that_is_not_about_the_present_collective_is_void(fields):
+    theirs = Collective(5, CollectiveKind.BROADCAST, 2)
+    script = Script(lambda header, payload: [conflict(header, theirs, **fields), result(header, payload)])
+    ring = Ring(script, MEMBER, backlog=16)
+    ring.reduce(np.ones(1, np.float32), Format.WINDOW64, 1.0)
+    assert ring.progress.position == 1
+
+
+def test_a_result_of_another_collective_is_refused():
+    """It comes although this member has not contributed, for the others need not wait for it."""
+    ring = Ring(Script(lambda header, payload: [result(header, payload, identity=0x5A17)]), MEMBER, backlog=16)
+    with pytest.raises(MismatchError, match="belongs to another collective"):
+        ring.reduce(np.ones(1, np.float32), Format.WINDOW64, 1.0)
+    assert ring.progress.position == 0

@@ -1,0 +1,73 @@
+"""What a worker of a synchronous job has applied: the number of its collectives, and a checksum of their results.
+
+Contributions name both, so the switch never adds contributions of workers that are at different steps or hold different
+state. Section 3 of `docs/protocol.md`, "The identity of a collective".
+"""
+
+import zlib
+
+import numpy as np
+
+from iswitch.wire import HEADER, POSITION_BITS, TAIL, Collective, CollectiveKind
+
+__all__ = ["STATELESS", "Progress"]
+
+STATELESS = frozenset({CollectiveKind.ELECTION, CollectiveKind.STATE})
+"""Kinds in which workers at different positions take part, and which change no position."""
+_RESULT = np.dtype([("members", "<u4"), ("payload_sum", "<u2")])
+"""What the checksum covers of one result."""
+_MODULUS = 0xFFFF
+"""Ones' complement sums are sums modulo this number."""
+
+
+class Progress:
+    """Position and checksum of one worker.
+
+    Attributes
+    ----------
+    position : int
+        Collectives whose results the worker has applied, modulo 2^24.
+    checksum : int
+        CRC-32 of these results, 32 bits. Contributions carry the lower 16 bits as their digest.
+    """
+
+    def __init__(self) -> None:
+        self.position = self.checksum = 0
+
+    def adopt(self, position: int, checksum: int) -> None:
+        """Take over the progress of the worker whose state this worker has taken over."""
+        self.position, self.checksum = position, checksum
+
+    def collective(self, kind: CollectiveKind, segments: int) -> Collective:
+        """Return the identity of the next collective."""
+        return Collective(0 if kind in STATELESS else self.position, kind, segments % 16)
+
+    def digest(self, kind: CollectiveKind, argument: int = 0) -> int:
+        """Return the digest for the contributions to the next collective, 16 bits.
+
+        Parameters
+        ----------
+        kind : CollectiveKind
+            Kind of the collective.
+        argument : int
+            A number on which all workers must agree, such as the root of a broadcast. It is added.
+        """
+        return 0 if kind in STATELESS else (self.checksum + argument) & 0xFFFF
+
+    def extend(self, headers: np.ndarray, tails: np.ndarray) -> None:
+        """Record a collective whose results have been applied.
+
+        Parameters
+        ----------
+        headers : numpy.ndarray
+            `RESULT_HEADER`, shape (segments,), in order of seq.
+        tails : numpy.ndarray
+            `TAIL`, shape (segments,).
+        """
+        # Header, payload and tail sum to zero, so header and tail give the sum of the payload.
+        others = headers.view(">u2").reshape(-1, HEADER.itemsize // 2).sum(axis=1, dtype=np.int64)
+        others += tails.view(">u2").reshape(-1, TAIL.itemsize // 2).sum(axis=1, dtype=np.int64)
+        results = np.empty(len(headers), _RESULT)
+        results["members"], results["payload_sum"] = headers["members"], -others % _MODULUS
+        self.checksum = zlib.crc32(results.data, self.checksum)
+        self.position = (self.position + 1) % (1 << POSITION_BITS)

@@ -1,0 +1,185 @@
+"""Workers at different steps, or with different state, are never added to each other: drivers against the golden
+switch."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from iswitch import CollectiveTimeoutError, DivergedError, IswitchError, JobResetError, MismatchError
+from iswitch.config import Config
+from iswitch.wire import Outcome
+from sim.bench.udp_model import UdpModel, together
+
+SMALL = Config(ports=4, window=4, elements=16, members=8)
+
+
+@pytest.fixture
+def model():
+    with UdpModel(SMALL) as made:
+        yield made
+
+
+def errors(model, body, world=2):
+    """Return the error that `body(worker)` raises at each worker, and its seconds."""
+    start = threading.Barrier(world)
+
+    def run(worker):
+        start.wait(20)
+        begun = time.monotonic()
+        with pytest.raises(IswitchError) as caught:
+            body(worker)
+        start.wait(20)  # no worker leaves before the other has its error
+        return caught.value, time.monotonic() - begun
+
+    return together(model, world, run)
+
+
+def outcomes(model, outcome):
+    with model.lock:
+        return model.switch.outcomes[outcome]
+
+
+def test_recovery_without_a_sync_never_adds_two_steps(model):
+    """The results of a step's last segments reach one worker and not the other, for longer than `timeout_s`. Then both
+    "reset and do it again", as a program does that does not follow the driver's advice."""
+    at, log = threading.Barrier(2), {0: [], 1: []}
+
+    def train(worker):
+        step, rank = 0, worker.rank
+        while step < 8:
+            worker._recovery.failure, worker._recovery.needs_sync = None, False
+            gradient = np.full(40, step, np.float32)
+            if step == 4 and rank == 0 and not log[0]:
+                worker.timeout_s = 1.0
+                mute(worker, 1.5)
+            try:
+                worker.allreduce(gradient)
+            except CollectiveTimeoutError:
+                worker.reset()
+                log[rank].append("reset")
+                continue
+            except JobResetError:
+                continue
+            except MismatchError as error:
+                log[rank].append(error)
+                break
+            assert (gradient == 2 * step).all()
+            step += 1
+        at.wait(20)
+
+    together(model, 2, train, evict_s=10.0, timeout_s=20.0)
+    assert log[0][0] == "reset" and isinstance(log[0][-1], MismatchError) and isinstance(log[1][-1], MismatchError)
+    assert "This worker is 1 collective behind" in str(log[0][-1]) and "`sync_state`" in str(log[0][-1])
+    assert "The other worker is 1 collective behind" in str(log[1][-1])
+
+
+def mute(worker, seconds):
+    """Nothing reaches the worker for a time, as with a broken receive fibre."""
+    transport = worker._transport
+    receive, end = transport.receive, time.monotonic() + seconds
+
+    def deaf(into, timeout_s):
+        size, segment_bytes = receive(into, timeout_s)
+        return (size, segment_bytes) if time.monotonic() > end else (0, 0)
+
+    transport.receive = deaf
+
+
+def test_both_workers_learn_of_different_kinds_at_once(model):
+    def body(worker):
+        if worker.rank:
+            time.sleep(0.3)  # the other's contribution opens the slot
+            worker.barrier()
+        else:
+            worker.broadcast(bytearray(4))
+
+    (first, first_s), (second, second_s) = errors(model, body)
+    assert isinstance(first, MismatchError) and isinstance(second, MismatchError)
+    assert "rank 0 calls `broadcast`" in str(first) and "another worker calls `barrier`" in str(first)
+    assert "rank 1 calls `barrier`" in str(second) and "another worker calls `broadcast`" in str(second)
+    assert first_s < 2 and second_s < 2
+    assert outcomes(model, Outcome.COLLECTIVE) >= 1
+
+
+def test_both_workers_learn_of_different_numbers_of_segments(model):
+    found = errors(model, lambda worker: worker.allreduce(np.ones(16 * (2 + worker.rank), np.float32)))
+    assert all(isinstance(error, MismatchError) and "segments" in str(error) for error, _ in found)
+
+
+def test_broadcasts_with_different_roots_are_not_added(model):
+    found = errors(model, lambda worker: worker.broadcast(bytearray(b"root"), root=worker.rank))
+    assert all(isinstance(error, DivergedError) and "different roots" in str(error) for error, _ in found)
+
+
+def test_workers_whose_applied_results_differ_are_told_at_the_next_step(model):
+    def body(worker):
+        worker.allreduce(np.ones(40, np.float32))
+        if worker.rank:
+            worker._ring.progress.checksum ^= 1  # as if one bit of an applied sum had been another
+        worker.allreduce(np.ones(40, np.float32))
+
+    found = errors(model, body)
+    assert all(isinstance(error, DivergedError) for error, _ in found)
+
+
+def test_a_lagging_worker_does_not_apply_results_of_another_step(model):
+    """With H = 1 the others do not wait, so a worker at another step need not contribute at all."""
+    fast, slow = threading.Event(), threading.Event()
+
+    def body(worker):
+        array = np.full(40, worker.rank, np.float32)
+        if worker.rank:
+            worker._ring.progress.position += 1
+            fast.wait(20)
+            with pytest.raises(MismatchError, match="another collective"):
+                worker.allreduce(array)
+            slow.set()
+        else:
+            worker.allreduce(array)
+            fast.set()
+            slow.wait(20)
+
+    together(model, 2, body, threshold=1)
+
+
+@pytest.mark.parametrize("elastic", [False, True], ids=["plain", "elastic"])
+def test_after_a_reset_workers_agree_on_a_position_before_a_sum(model, elastic):
+    """One worker has applied a step more than the other. `sync_state` brings both to one position and digest."""
+    done = threading.Barrier(2)
+
+    def body(worker):
+        weights = np.zeros(3, np.float32)
+        if elastic:
+            worker.sync_state(weights, 0)
+        worker.allreduce(np.ones(40, np.float32))
+        done.wait(20)
+        if worker.rank:  # it holds the result of a step that the other has not
+            worker._ring.progress.position, worker._ring.progress.checksum = 9, 0xDEADBEEF
+            worker.reset()
+        done.wait(20)
+        try:
+            step = worker.sync_state(weights, 8 + worker.rank)
+        except JobResetError:
+            step = worker.sync_state(weights, 8 + worker.rank)
+        assert step == 9 and worker._ring.progress.position == 9 and worker._ring.progress.checksum == 0xDEADBEEF
+        gradient = np.ones(40, np.float32)
+        worker.allreduce(gradient)
+        assert (gradient == 2).all() and worker._ring.progress.position == 10
+        return worker._ring.progress.checksum
+
+    one, other = together(model, 2, body, elastic=elastic)
+    assert one == other
+
+
+def test_a_worker_that_does_not_sync_is_not_added_to_one_that_does(model):
+    def body(worker):
+        if worker.rank:
+            worker.allreduce(np.ones(10, np.float32))
+        else:
+            worker.sync_state(np.zeros(10, np.float32), 3)
+
+    (first, _), (second, _) = errors(model, body)
+    assert isinstance(first, MismatchError) and "The other worker must call `sync_state`" in str(first)
+    assert isinstance(second, MismatchError) and "This worker must call `sync_state`" in str(second)
