@@ -86,7 +86,7 @@ class TreeSwitch(TreeMember):
         """Return the outcome of the first check that a message fails, or None.
 
         As at a flat switch, and: a member with several ranks sends uplinks, whose elements and ranks must be those that
-        it may send.
+        it may send. A job outside of trees has no uplinks.
         """
         if message.type != Type.UPLINK:
             failed = super().failed_check(message)
@@ -95,6 +95,8 @@ class TreeSwitch(TreeMember):
         failed = super().failed_check(message._replace(type=Type.RECEIPT, payload=b""))
         if failed is not None:
             return failed
+        if not self.jobs[message.job].tree:
+            return Outcome.TYPE
         settings = self.jobs[message.job].settings
         if self.jobs[message.job].state == JobState.HALTED:
             return Outcome.HALTED

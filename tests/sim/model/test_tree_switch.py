@@ -29,7 +29,7 @@ from iswitch.wire import (
 )
 from sim.bench.oracle import NAN, patterns, window64_sum
 from sim.bench.tree import BAD, FLAT, TREES, Tree, address, facts
-from sim.frames.client import SWITCH_IP, Client, udp_frame
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, udp_frame
 from sim.frames.client import parse as parse_reply
 from sim.model.decide.random import seed_for_first_seq
 from sim.model.egress import compose
@@ -527,3 +527,19 @@ def test_a_result_that_opened_its_slot_answers_late_contributions():
 def test_a_network_refuses_invalid_rates():
     with pytest.raises(ValueError, match="Network loss must be 0 to 1, not 2"):
         Network([], [], loss=2)
+
+
+def test_an_uplink_of_a_worker_outside_of_trees_is_refused():
+    switch = TreeSwitch(Config(ports=2, members=4, window=2, elements=16), mac=SWITCH_MAC, ip=SWITCH_IP, seed=3)
+    workers = [Client.numbered(k) for k in range(2)]
+    for _ in range(3):
+        for worker in workers:
+            for _, frame in switch.receive(worker.port, worker.join(world=2, elements=16), 0):
+                if frame[:6] == worker.mac:
+                    worker.take(frame)
+    tail = np.zeros(1, UPLINK_TAIL)
+    tail["ranks"] = 1 << workers[0].member
+    body = np.full(16, 1 << 40, "<i8").tobytes() + tail.tobytes()
+    uplink = workers[0].frame(Type.UPLINK, body, seq=workers[0].first_seq, format_flags=Format.FIXED64)
+    assert switch.receive(workers[0].port, uplink, 0) == []
+    assert switch.outcomes[Outcome.TYPE] == 1 and not switch.outcomes[Outcome.ADDED]
