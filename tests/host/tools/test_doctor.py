@@ -15,7 +15,7 @@ from iswitch.errors import SwitchUnreachableError
 from iswitch.tools.doctor import examine
 from iswitch.tools.path_checks import Mark
 from iswitch.tools.probe import Probe, answers_arp
-from iswitch.wire import ADDRESSES, UDP_PORT, JobState, Outcome, Register
+from iswitch.wire import ADDRESSES, UDP_PORT, JobState, Outcome, PortCounter, Register
 from sim.bench.udp_model import Faults, UdpModel
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, udp_frame
 from sim.model.switch import Switch
@@ -315,6 +315,17 @@ def test_congestion_at_a_port_is_not_reported_as_a_broken_cable():
     found = findings(Congested())
     assert "congestion" in only(found, "port1.RX_OVERFLOW", Mark.BAD).figure
     assert "port1.RX_ERROR" not in found
+
+
+def test_results_that_wait_for_a_port_are_congestion_and_no_fault():
+    class Crowded(FaultyTransport):
+        def send(self, burst, segment_bytes):
+            super().send(burst, segment_bytes)
+            self.switch.port_counters[1][PortCounter.TX_WAIT_RESULT] += 1
+
+    found = findings(Crowded())["port1.TX_WAIT_RESULT"]
+    assert found.mark == Mark.OK
+    assert "congestion" in found.figure and "over more ports" in found.remedy
 
 
 def test_every_unusual_counter_is_reported_with_the_worst_first():
