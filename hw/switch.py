@@ -18,11 +18,10 @@ from hw.egress.waiting_results import WaitingResults
 from hw.ingress.arbiter import Arbiter
 from hw.ingress.packet_queue import PacketQueue
 from hw.ingress.parser import Parser
-from hw.interface.address import Parent
+from hw.interface.address import BINDINGS_BITS, Parent
 from hw.interface.expense import expense_max
 from hw.interface.headers import Arrival
 from hw.interface.reply import ReplyRoute
-from hw.interface.result import BINDINGS_BITS
 from hw.interface.verdict import Verdict
 from hw.replay.engine import Engine
 from hw.stream.arbiter import PacketArbiter
@@ -160,7 +159,7 @@ class Switch(wiring.Component):
         # A result goes to those to whom its members were bound when it was decided, not when it leaves.
         bindings = Signal(BINDINGS_BITS)
         m.d.sync += bindings.eq(bindings + core.bind.valid)
-        m.d.comb += verdicts.i.payload.work.result.bindings.eq(bindings)
+        m.d.comb += verdicts.i.payload.work.bindings.eq(bindings)
         connect(m, verdicts.o, gate.verdicts)
         connect(m, parser.o, gate.words)
         connect(m, gate.forwarded, responder.i)
@@ -214,6 +213,7 @@ class Switch(wiring.Component):
                 *(waiting_results.local[port][job].eq(output.local[job]) for job in range(config.jobs)),
                 output.held_back.eq(waiting_results.held_back[port]),
                 output.repeated.eq(waiting_results.repeated),
+                output.decided.eq(waiting_results.decided),
             ]
 
         engine_busy = self._replay(m, gate, replies, counters)

@@ -8,9 +8,9 @@ from amaranth.lib.wiring import In, Out
 from hw.egress.header_checksums import HeaderChecksums
 from hw.egress.queue_age import QueueAge
 from hw.egress.stamp import Departure, addresses_of, stamped
-from hw.interface.address import Address, Binding
+from hw.interface.address import BINDINGS_BITS, Address, Binding
 from hw.interface.forwarded import Forwarding
-from hw.interface.result import BINDINGS_BITS, ResultMeta
+from hw.interface.result import ResultMeta
 from hw.numeric.formats import is_wide
 from hw.stream.cut_through_queue import CutThroughQueue
 from hw.stream.packet import LENGTH_BITS, Packet, word_of
@@ -40,7 +40,7 @@ def body_bytes(config: Config, header: data.View) -> Value:
 
 
 class Delivery(data.StructLayout):
-    """The recipients of a queued result behind one port, its length in bytes, and `ResultHeader.bindings`."""
+    """The recipients of a queued result behind one port, its length in bytes, and `Work.bindings`."""
 
     def __init__(self, config: Config):
         super().__init__(
@@ -96,7 +96,8 @@ class OutputPort(wiring.Component):
     bind : stream of Binding, in
         Address and port of a member, when it joins.
     bindings : BINDINGS_BITS, in
-        Number of bindings of any members before this cycle.
+        Number of bindings of any members before this cycle. `decided`: before the decision on the result that begins
+        in this cycle.
     held_back : 1, in
         Refuse results, because earlier ones wait for this port. `repeated`: except the one that begins in this cycle.
     local : set of members for each job, out
@@ -123,6 +124,7 @@ class OutputPort(wiring.Component):
                 "tick": In(1),
                 "aged": Out(1),
                 "bindings": In(BINDINGS_BITS),
+                "decided": In(BINDINGS_BITS),
                 "held_back": In(1),
                 "repeated": In(1),
                 "local": Out(config.members + config.uplinks).array(config.jobs),
@@ -298,7 +300,7 @@ class OutputPort(wiring.Component):
             delivery.job.eq(header.job),
             delivery.recipients.eq(header.recipients & Array(self.local)[header.job]),
             delivery.length.eq(FRAME_BYTES + Mux(header.length == 0, 0, body_bytes(config, header))),
-            delivery.bindings.eq(header.bindings),
+            delivery.bindings.eq(self.decided),
             results.i.valid.eq(self.results.valid & stores),
             word_of(results.i.payload).eq(word_of(result)),
             results.i.payload.first.eq(result.first),

@@ -9,6 +9,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from hw.interface.address import BINDINGS_BITS
 from hw.interface.result import ResultHeader
 from hw.interface.rows import slot_number
 from hw.interface.verdict import Work
@@ -28,18 +29,24 @@ SMALL = 64
 """Up to so many slots, the rows are in LUT RAM."""
 
 
-class WaitingResult(data.StructLayout):
-    """A row: the header of a slot's result, with the recipients that still wait for it, and what is needed to read the
-    sums again.
+class Making(data.StructLayout):
+    """What is needed to make a result again, beside its header.
 
     `writes`: how often the slot had been written when the result was made, modulo 2^16. While it has been written no
-    more often, the slot still holds the sums of that result. `fraction`, `as_is`: as in `Work`.
+    more often, the slot still holds the sums of that result. `bindings`, `fraction`, `as_is`: as in `Work`.
     """
 
     def __init__(self, config: Config):
         super().__init__(
-            {"header": ResultHeader(config), "writes": WRITES_BITS, "fraction": signed(9), "as_is": int(config.uplinks)}
+            {"writes": WRITES_BITS, "bindings": BINDINGS_BITS, "fraction": signed(9), "as_is": int(config.uplinks)}
         )
+
+
+class WaitingResult(data.StructLayout):
+    """A row: the header of a slot's result, with the recipients that still wait for it, and how it was made."""
+
+    def __init__(self, config: Config):
+        super().__init__({"header": ResultHeader(config), "made": Making(config)})
 
 
 class WaitingResults(wiring.Component):
@@ -88,9 +95,12 @@ class WaitingResults(wiring.Component):
     aggregating : 1, in
         The aggregator has an operation or a payload.
     begins, ends : 1, in
-        The first word of a result reaches the ports in this cycle, or the last. `header` is its header.
+        The first word of a result reaches the ports in this cycle, or the last. `header` is its header, from the first
+        word to the last.
     repeated : 1, out
         The result that begins was waiting.
+    decided : BINDINGS_BITS, out
+        `Work.bindings` of the result that begins.
     local, refused, has_room, held_back : one for each port
         See `OutputPort`.
     waits, expired : 1 for each port, out
@@ -111,6 +121,7 @@ class WaitingResults(wiring.Component):
                 "ends": In(1),
                 "header": In(ResultHeader(config)),
                 "repeated": Out(1),
+                "decided": Out(BINDINGS_BITS),
                 "local": In(hosts).array(config.ports, config.jobs),
                 "refused": In(hosts).array(config.ports),
                 "has_room": In(1).array(config.ports),
@@ -135,13 +146,8 @@ class WaitingResults(wiring.Component):
         count_write, count_read, seen_read = writes.write_port(), writes.read_port(), writes.read_port()
 
         # An operation is taken. One cycle later the slot's number of writes is known, and the result is under way.
-        m.submodules.under_way = under_way = Fifo(
-            data.StructLayout(
-                {"writes": WRITES_BITS, "fraction": signed(9), "as_is": int(config.uplinks), "repeated": 1}
-            ),
-            depth=UNDER_WAY,
-            buffered=False,
-        )
+        Entry = data.StructLayout({"made": Making(config), "repeated": 1})
+        m.submodules.under_way = under_way = Fifo(Entry, depth=UNDER_WAY, buffered=False)
         operation, taken = self.operations.payload, Signal()
         blocks, issues, has_place = Signal(), Signal(), Signal()
         kept, sends, pointer = Signal(Row), Signal(hosts), Signal(range(slots))
@@ -161,40 +167,39 @@ class WaitingResults(wiring.Component):
                 operation.slot.eq(pointer),
                 operation.result.recipients.eq(sends),
             ]
-        was_taken, wrote, emits, repeats = Signal(), Signal(), Signal(), Signal()
+        was_taken, wrote, emits = Signal(), Signal(), Signal()
         count, at = Signal(WRITES_BITS), Signal(range(slots))
-        fraction, as_is = Signal(signed(9)), Signal(int(config.uplinks))
+        entry = Signal(Entry)
         m.d.sync += [
             was_taken.eq(taken),
             wrote.eq(operation.write),
             emits.eq(operation.emit),
-            repeats.eq(issues),
             at.eq(operation.slot),
-            fraction.eq(operation.fraction),
+            entry.repeated.eq(issues),
+            entry.made.bindings.eq(operation.bindings),
+            entry.made.fraction.eq(operation.fraction),
         ]
-        entry = under_way.i.payload
+        if config.uplinks:
+            m.d.sync += entry.made.as_is.eq(operation.as_is)
         m.d.comb += [
             count.eq(count_read.data + wrote),
             count_write.addr.eq(at),
             count_write.data.eq(count),
             count_write.en.eq(was_taken & wrote),
             under_way.i.valid.eq(was_taken & emits),
-            entry.writes.eq(count),
-            entry.fraction.eq(fraction),
-            entry.repeated.eq(repeats),
+            under_way.i.payload.eq(entry),
+            under_way.i.payload.made.writes.eq(count),
         ]
-        if config.uplinks:
-            m.d.sync += as_is.eq(operation.as_is)
-            m.d.comb += entry.as_is.eq(as_is)
 
         # A result begins. One cycle later its refusals are noted in the row of its slot.
-        noting, noted, refused = Signal(), Signal(WaitingResult(config)), Signal(hosts)
+        noting, made, refused = Signal(), Signal(Making(config)), Signal(hosts)
         slot, noted_slot = Signal(range(slots)), Signal(range(slots))
         scans, job = Signal(), Signal(range(config.jobs))
         m.d.comb += [
             slot.eq(Mux(self.begins, slot_number(config, self.header.job, self.header.seq), pointer)),
             job.eq(slot >> exact_log2(config.slots)),
             self.repeated.eq(under_way.o.payload.repeated),
+            self.decided.eq(under_way.o.payload.made.bindings),
             under_way.o.ready.eq(self.begins),
             row_read.addr.eq(slot),
             row_read.en.eq(self.begins | scans),
@@ -207,32 +212,30 @@ class WaitingResults(wiring.Component):
         m.d.sync += [
             noting.eq(self.begins),
             noted_slot.eq(slot),
-            noted.header.eq(self.header),
-            noted.writes.eq(under_way.o.payload.writes),
-            noted.fraction.eq(under_way.o.payload.fraction),
+            made.eq(under_way.o.payload.made),
             refused.eq(reduce(or_, self.refused)),
             refuses.eq(Cat(self.refused[port].any() for port in ports)),
             ready.eq(reduce(or_, (Mux(self.has_room[port], behind[port], 0) for port in ports))),
         ]
-        if config.uplinks:
-            m.d.sync += noted.as_is.eq(under_way.o.payload.as_is)
         with m.If(self.begins | scans):
             m.d.sync += [local[port].eq(behind[port]) for port in ports]
 
         row, written = row_read.data, row_write.data
         waiting = row.header.recipients
-        valid = waiting.any() & (row.writes == seen_read.data)
+        valid = waiting.any() & (row.made.writes == seen_read.data)
         behind_waiting = Cat((waiting & local[port]).any() for port in ports)
         found, expires = Signal(config.ports), Signal(config.ports)
         notes, waits = Signal(), Signal(config.ports)
         m.d.comb += notes.eq(noting & refused.any())
         with m.If(notes):
-            with m.If(noted.writes == seen_read.data):
+            with m.If(made.writes == seen_read.data):
                 m.d.comb += [row_write.en.eq(1), row_write.addr.eq(noted_slot), waits.eq(refuses)]
                 with m.If(valid):
                     m.d.comb += [written.eq(row), written.header.recipients.eq(waiting | refused)]
                 with m.Else():
-                    m.d.comb += [written.eq(noted), written.header.recipients.eq(refused), expires.eq(behind_waiting)]
+                    # A result has at least two words, so its header is still there.
+                    m.d.comb += [written.header.eq(self.header), written.made.eq(made), expires.eq(behind_waiting)]
+                    m.d.comb += written.header.recipients.eq(refused)
             with m.Else():
                 m.d.comb += expires.eq(refuses)
         m.d.comb += [self.waits[port].eq(waits[port]) for port in ports]
@@ -309,7 +312,7 @@ class WaitingResults(wiring.Component):
                     m.d.sync += settled.eq(settled + 1)
                 with m.Elif(current):
                     m.next = "ISSUE"
-                    with m.If(kept.writes != seen_read.data):
+                    with m.If(kept.made.writes != seen_read.data):
                         m.d.comb += [expires.eq(toward), advance.eq(1)]
                         m.next = "SCAN"
             with m.State("ISSUE"):
@@ -333,7 +336,8 @@ class WaitingResults(wiring.Component):
             operation.as_value().eq(0),
             operation.operation.eq(Mux(sends_up, Operation.SEND_UP, Operation.RESEND)),
             operation.emit.eq(1),
-            operation.fraction.eq(row.fraction),
+            operation.bindings.eq(row.made.bindings),
+            operation.fraction.eq(row.made.fraction),
             operation.result.eq(row.header),
-            *([operation.as_is.eq(row.as_is)] if trees else []),
+            *([operation.as_is.eq(row.made.as_is)] if trees else []),
         ]

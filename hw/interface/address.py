@@ -5,7 +5,10 @@ from amaranth.lib import data
 from iswitch.config import Config
 from iswitch.wire import UDP_PORT
 
-__all__ = ["Address", "Binding", "Parent", "SWITCH_UDP"]
+__all__ = ["BINDINGS_BITS", "Address", "Binding", "Parent", "SWITCH_UDP"]
+
+BINDINGS_BITS = 48
+"""Bits of a number of bindings: at ten million Joins a second, 2^47 of them take five months."""
 
 SWITCH_UDP = int.from_bytes(UDP_PORT.to_bytes(2, "big"), "little")
 """UDP port of a switch, as a field of `Address`."""

@@ -6,17 +6,13 @@ from hw.interface.rows import COLLECTIVE_BITS, DIGEST_BITS, SEQ_BITS
 from iswitch.config import Config
 from iswitch.wire import TAIL_BYTES, UPLINK_TAIL
 
-__all__ = ["BINDINGS_BITS", "ResultHeader", "ResultMeta"]
-
-BINDINGS_BITS = 48
-"""Bits of a number of bindings: at ten million Joins a second, 2^47 of them take five months."""
+__all__ = ["ResultHeader", "ResultMeta"]
 
 
 class ResultHeader(data.StructLayout):
     """The fields of a result's header, and the set of its `recipients`: members of `job`, and last the job's parent.
 
-    `bindings`: how many bindings of a member to an address the switch had made when it decided on the frame that
-    completed the result. `length`: bytes of the payload at 4 bytes an element. `token`: the job's, in an uplink the
+    `length`: bytes of the payload at 4 bytes an element. `token`: the job's, in an uplink the
     switch's own at its parent. `identity` is in the tail; in an uplink it is the digest, in the header. `up`: it is an
     uplink; `member`, `behind`, `collective` and `partial`, which is in the tail, belong to uplinks only. A GRANT has
     length 0; `seq` is the base of the update, `members` are those granted.
@@ -26,7 +22,6 @@ class ResultHeader(data.StructLayout):
         super().__init__(
             {
                 "job": range(config.jobs),
-                "bindings": BINDINGS_BITS,
                 "epoch": 16,
                 "token": 32,
                 "seq": SEQ_BITS,

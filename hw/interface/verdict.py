@@ -3,6 +3,7 @@
 from amaranth.hdl import signed
 from amaranth.lib import data
 
+from hw.interface.address import BINDINGS_BITS
 from hw.interface.host_reply import HostReply
 from hw.interface.result import ResultHeader
 from hw.stream.packet import LENGTH_BITS
@@ -15,6 +16,7 @@ __all__ = ["Verdict", "Work"]
 class Work(data.StructLayout):
     """One operation for the aggregator.
 
+    `bindings`: how many bindings of a member to an address the switch had made when it decided on the operation.
     `include`: add the payload. `first`: overwrite the slot. `write`: store the sum. `emit`: send the sum with the
     header `result`. `wide`: the payload has 8 bytes an element. `tailed`: a tail follows the payload. `as_is`: the sum
     is a result of the parent, stored and sent unchanged.
@@ -25,6 +27,7 @@ class Work(data.StructLayout):
             {
                 "operation": Operation,
                 "slot": range(config.jobs * config.slots),
+                "bindings": BINDINGS_BITS,
                 "include": 1,
                 "first": 1,
                 "write": 1,

@@ -72,7 +72,7 @@ class Exit:
         self.config, self.dut = config(bus_bits), component(config(bus_bits), port=PORT)
         dut, self.start = self.dut, start
         self.bench = Bench(dut, inputs=[(dut.own_mac, number(SWITCH_MAC)), (dut.own_ip, number(SWITCH_IP))])
-        self.results, self.replies, self.forwarded = [], [], []
+        self.results, self.replies, self.forwarded, self.decided = [], [], [], []
         self.bindings = [
             {"job": 0, "member": k, "port": client.port, "address": address(client)} for k, client in enumerate(bound)
         ]
@@ -83,10 +83,10 @@ class Exit:
 
     def put_result(self, payload, recipients, job=0, bindings=1000):
         """A result, or a GRANT, whose header alone it is."""
-        header = {"job": job, "bindings": bindings, "recipients": recipients, "length": max(0, len(payload) - 22 - 4)}
-        self.results += self.words(
-            bytes(PAYLOAD_AT) + payload, words=-(-(PAYLOAD_AT + len(payload)) // self.config.bus_bytes), header=header
-        )
+        header = {"job": job, "recipients": recipients, "length": max(0, len(payload) - 22 - 4)}
+        words = -(-(PAYLOAD_AT + len(payload)) // self.config.bus_bytes)
+        self.results += self.words(bytes(PAYLOAD_AT) + payload, words=words, header=header)
+        self.decided += [bindings] * words
 
     def put_reply(self, payload, client, port=PORT):
         frame = addressed(client, payload)
@@ -107,7 +107,8 @@ class Exit:
 
         self.bench.process(count_bindings)
         for name in ("results", "replies", "forwarded"):
-            sources[name] = self.bench.source(getattr(dut, name), getattr(self, name), start=input_start)
+            beside = (lambda k: [(dut.decided, self.decided[k])]) if name == "results" else None
+            sources[name] = self.bench.source(getattr(dut, name), getattr(self, name), start=input_start, beside=beside)
         self.sink = self.bench.sink(dut.tx, start=self.start, stalls=self.stalls)
         self.sources = sources
         assert self.bench.run(read=[dut.busy], **options) == [0]
