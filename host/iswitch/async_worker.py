@@ -5,8 +5,9 @@ This is iSwitch's pipeline of three stages (Li et al., "Accelerating Distributed
 Computing", ISCA 2019, section IV): while the program computes a gradient, the switch sums the one before it, and
 updates that other workers took part in arrive.
 
-`AsyncWorker` is what a program calls. `driver/stream.py` sends, receives and retransmits; `control/job_worker.py` joins
-and leaves the job; `control/state_transfer.py` copies the weights to a joining worker.
+`AsyncWorker` is what a program calls. `driver/stream.py` sends, receives and retransmits; `control/update_reader.py`
+reads what comes; `control/job_worker.py` joins and leaves the job; `control/state_transfer.py` copies the weights to a
+joining worker.
 """
 
 import contextlib
@@ -23,9 +24,9 @@ from iswitch.control.inspection import read_slot
 from iswitch.control.job_worker import JobWorker
 from iswitch.control.settings import require_int, require_settings
 from iswitch.control.state_transfer import TRANSFER_NOTE, copy_state, free_job, transfer_key
+from iswitch.control.update_reader import UpdateReader
 from iswitch.driver.buffers import require_array
 from iswitch.driver.claims import PIPELINE_DEPTH, Vector
-from iswitch.driver.digest_chain import DigestChain
 from iswitch.driver.membership import Membership
 from iswitch.driver.notices import MembershipRejectedError
 from iswitch.driver.received_update import ReceivedUpdate
@@ -44,7 +45,7 @@ from iswitch.errors import (
     TaintedError,
     TaintWarning,
 )
-from iswitch.results import TAINT_ADVICE, Reduction, Update, format_ranks, rejected_values
+from iswitch.results import TAINT_ADVICE, Update, format_ranks, rejected_values
 from iswitch.wire import NO_MEMBER, SEGMENTS_MAX, STALENESS_MAX, JobState, Mode, Reason, SlotState
 from iswitch.wire.formats import FORMATS, JOB_FORMATS
 from iswitch.worker import Worker
@@ -216,10 +217,7 @@ class AsyncWorker(JobWorker):
         self.needs_sync: bool = self._control.joined_running_job
         """True if this worker has joined a running job and has no weights yet: call `sync_state`."""
         self._first_update = 0  # number of the update with which this member began, once it is known
-        self._digests = DigestChain(staleness)
-        self._confirmed: dict[int, int] = {}  # by rank: updates that its worker has received as this one has
-        self._transfer_jobs: dict[int, tuple[int, int]] = {}  # by joining rank: the rank that sends, and the job
-        self._ranks_with_weights: list[int] = []  # in the latest update that has some
+        self._reader = UpdateReader(self._layout, membership)
         self._refused_before = 0
         logger.info("rank %d of %d has joined %s, which is asynchronous", self.rank, world, self._job_name)
 
@@ -255,7 +253,7 @@ class AsyncWorker(JobWorker):
     def digest(self) -> str:
         """SHA-256 of all updates that `updates` has returned, 64 hexadecimal digits. The digest after an update covers
         the digest before it, the update's number, its members and its bytes."""
-        return self._digests.latest.hex()
+        return self._reader.digests.latest.hex()
 
     def confirmed_updates(self) -> dict[int, int]:
         """Return how many updates other workers have received exactly as this one.
@@ -274,7 +272,7 @@ class AsyncWorker(JobWorker):
             The errors of `updates`.
         """
         self._raise_failure()
-        return dict(sorted((self._confirmed | {self.rank: self.version}).items()))
+        return dict(sorted((self._reader.confirmed | {self.rank: self.version}).items()))
 
     # Vectors and updates
 
@@ -347,7 +345,7 @@ class AsyncWorker(JobWorker):
         version = self.version if version is None else version
         require_int("version", version, 0, self.version)
         values, trailer = np.array(vector, self._dtype, order="C").reshape(-1), self._layout.empty_trailer()
-        trailer[self.rank] = version, 0, np.frombuffer(self._digests.after(version), "<u8", 1)[0]
+        trailer[self.rank] = version, 0, np.frombuffer(self._reader.digests.after(version), "<u8", 1)[0]
         self._submit(Vector(values, trailer, version - self._first_update, self._layout.elements))
 
     def _submit(self, vector: Vector) -> None:
@@ -447,17 +445,17 @@ class AsyncWorker(JobWorker):
         self._require_open()
         if self.needs_sync:
             self._receive_state(arrays)
-        for rank, (sender, job) in self._transfer_jobs.items():
+        for rank, (sender, job) in self._reader.transfer_jobs.items():
             if sender == self.rank:
                 note = np.zeros(1, TRANSFER_NOTE)
                 next_seq = self._stream.seq_of(self._stream.updates_taken)
-                note[0] = self.version, next_seq, np.frombuffer(self._digests.latest, np.uint8)
+                note[0] = self.version, next_seq, np.frombuffer(self._reader.digests.latest, np.uint8)
                 with contextlib.suppress(CollectiveTimeoutError, RefusedError):  # it has left, or requests again
                     self._copy_state(arrays, note, job=job, joining_rank=rank)
                     logger.info(
                         "rank %d of %s has received the weights of update %d", rank, self._job_name, self.version
                     )
-        self._transfer_jobs.clear()
+        self._reader.transfer_jobs.clear()
 
     # Weights of a joining worker
 
@@ -504,7 +502,7 @@ class AsyncWorker(JobWorker):
             if received is None and not self._wait_until(lambda: bool(stream.complete_updates), self.timeout_s):
                 self._raise_stalled()
         version = int(note["updates"][0])
-        self._digests.restart(version, note["digest"][0].tobytes())
+        self._reader.digests.restart(version, note["digest"][0].tobytes())
         self._first_update, self.needs_sync = version - skipped, False
         stream.backlog, stream.claims.refused = backlog, 0
         stream.claims.ages.clear()
@@ -535,50 +533,19 @@ class AsyncWorker(JobWorker):
     # Updates, as the program receives them
 
     def _to_update(self, received: ReceivedUpdate) -> Update:
-        """Return a received update, after its members' digests are compared and its own is recorded."""
-        number, vector_segments = self.version - 1, self._layout.vector_segments
-        members = np.bitwise_and.reduce(received.headers["members"][vector_segments:])
-        entries = {rank: received.trailer[rank] for rank in range(self._layout.world) if members >> np.uint32(rank) & 1}
-        requests = {rank: int(entry["transfer_job"]) - 1 for rank, entry in entries.items() if entry["transfer_job"]}
-        entries = {rank: entry for rank, entry in entries.items() if rank not in requests}
-        for rank, entry in entries.items():
-            self._compare_digest(number, rank, int(entry["version"]), entry["digest"].tobytes())
-        if entries:
-            self._ranks_with_weights = sorted(entries)
-        if self._ranks_with_weights:
-            self._transfer_jobs |= {rank: (self._ranks_with_weights[0], job) for rank, job in requests.items()}
-        headers = received.headers[:vector_segments]
-        self._digests.extend(number, headers["members"], received.sum)
-        for rank in requests:  # their zeros do not belong to the mean
-            headers["members"] &= np.uint32(~(1 << rank) & 0xFFFFFFFF)
-        update = Update(
-            number,
-            received.sum,
-            {rank: int(entry["version"]) for rank, entry in entries.items()},
-            Reduction(self._layout.world, self._layout.elements, 0, headers),
-        )
+        """Return a received update for the program. Raises DivergedError, TaintedError."""
+        try:
+            update = self._reader.read(self.version - 1, received)
+        except DivergedError as failure:
+            self._failure = failure
+            raise
         if update.tainted and self.on_taint != "ignore":
             rejected = rejected_values(self._stream.membership.format, self._stream.membership.fraction)
-            message = f"in update {number}, {update.reduction.describe_taint(rejected)}. {TAINT_ADVICE}"
+            message = f"in update {update.number}, {update.reduction.describe_taint(rejected)}. {TAINT_ADVICE}"
             if self.on_taint == "raise":
                 raise TaintedError(message, update)
             warnings.warn(message, TaintWarning, stacklevel=3)
         return update
-
-    def _compare_digest(self, number: int, rank: int, version: int, start_of_digest: bytes) -> None:
-        """Compare the digest in a rank's entry of update `number`. Raises DivergedError."""
-        same = self._digests.matches(version, start_of_digest)
-        if same is None:  # from before this worker joined
-            return
-        if not same:
-            self._failure = DivergedError(
-                f"rank {rank} and rank {self.rank} received different updates among the first {version}, as the "
-                f"digest in update {number} "
-                "shows, so their weights differ. Begin again from saved weights, and look for a switch or a link "
-                "that damages packets"
-            )
-            raise self._failure
-        self._confirmed[rank] = version
 
     # The stream, while the program computes or waits
 
