@@ -294,11 +294,10 @@ def test_cycles_of_each_action():
     creation, *joins = cycles[:5]
     read, set_h, unknown, leave, reset, end = cycles[5:]
     members, slots = CONFIG.members, CONFIG.slots
-    assert creation <= members + 12 + slots
-    assert max(*joins, set_h, unknown, end) <= members + 12
+    assert max(creation, *joins, set_h, unknown, end) <= members + 13
     assert read == 13
-    assert 4 * slots < leave <= 4 * slots + 12
-    assert slots < reset <= slots + 12
+    assert slots < leave <= slots + 14
+    assert reset <= 12
 
 
 def test_read_returns_eight_registers_from_any_address():
