@@ -8,14 +8,16 @@ import zlib
 
 import numpy as np
 
-from iswitch.wire import HEADER, POSITION_BITS, TAIL, Collective, CollectiveKind
+from iswitch.wire import HEADER, POSITION_BITS, Collective, CollectiveKind
 
 __all__ = ["STATELESS", "Progress"]
 
 STATELESS = frozenset({CollectiveKind.ELECTION, CollectiveKind.STATE})
 """Kinds in which workers at different positions take part, and which change no position."""
-_RESULT = np.dtype([("members", "<u4"), ("payload_sum", "<u2")])
-"""What the checksum covers of one result."""
+_RESULT = np.dtype([("members", "<u4"), ("payload_sum", ">u2")])
+"""What the checksum covers of one result. The payload is summed here in little-endian words. A sum of big-endian words
+has the same two bytes in the other order (RFC 1071)."""
+_HEADER_WORDS = np.ones(HEADER.itemsize // 2, np.float32)  # a product with it is the fastest sum of the words
 _MODULUS = 0xFFFF
 """Ones' complement sums are sums modulo this number."""
 
@@ -65,8 +67,10 @@ class Progress:
             `TAIL`, shape (segments,).
         """
         # Header, payload and tail sum to zero, so header and tail give the sum of the payload.
-        others = headers.view(">u2").reshape(-1, HEADER.itemsize // 2).sum(axis=1, dtype=np.int64)
-        others += tails.view(">u2").reshape(-1, TAIL.itemsize // 2).sum(axis=1, dtype=np.int64)
+        words = headers.view("<u2").reshape(-1, len(_HEADER_WORDS)).astype(np.float32)
+        others = (words @ _HEADER_WORDS).astype(np.int64)
+        others += tails["identity"]
+        others += tails.view("<u2")[1::2]
         results = np.empty(len(headers), _RESULT)
         results["members"], results["payload_sum"] = headers["members"], -others % _MODULUS
         self.checksum = zlib.crc32(results.data, self.checksum)

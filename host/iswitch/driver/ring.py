@@ -308,6 +308,9 @@ class Ring:
         self._starts = (seqs.astype(np.uint64) << np.uint64(32)) | np.uint64(self._first_word)
         self._headers = np.zeros(payloads.size, RESULT_HEADER)
         self._tails = np.zeros(payloads.size, TAIL)
+        # The same as rows of bytes, which are copied three times as fast.
+        self._header_rows = self._headers.view(np.uint8).reshape(-1, HEADER.itemsize)
+        self._tail_rows = self._tails.view(np.uint8).reshape(-1, TAIL_BYTES)
         self._flags = 0  # of all results, except RESENT
         self._first_result_at: float | None = None
         self._measured = -1  # the segment whose delay was measured last
@@ -494,8 +497,7 @@ class Ring:
                 "size and dtype, in the "
                 "same order"
             )
-        self._headers[which] = headers
-        self._tails[which] = np.ndarray(len(records), TAIL, records, records.shape[1] - TAIL_BYTES, records.strides[:1])
+        self._header_rows[which], self._tail_rows[which] = records[:, : HEADER.itemsize], records[:, -TAIL_BYTES:]
         retransmitted = self._ledger.record_results(which, first, end)
         self.window.record_results(len(headers), retransmitted=retransmitted, resent=resent)
 
