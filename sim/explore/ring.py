@@ -10,11 +10,13 @@ Checked at each step:
 - A result is what its `members` say, has enough members, and never changes.
 - An honest worker is never refused with WINDOW, and with H = N never with SLOT_HELD.
 - A slot waits for each live member from the member's first segment on.
+- No sum mixes contributions of workers that are at different positions, and no such worker gets the others' results.
 
 Checked in each state, if the network loses everything in flight:
 
 - Fresh repeats and receipts, sent by timer, bring every result to every live worker, even if all but H workers never
   contribute again (with a deadline: all but one). Every worker that waits to join is admitted.
+- If workers are at different positions and a sum needs all of them, every worker learns of the others' position.
 - The same holds if any one worker is dead: the messages of the others show that they wait for it, and for that the
   switch evicts it.
 """
@@ -44,10 +46,12 @@ __all__ = ["RingExplorer", "RingState"]
 
 
 class RingState(NamedTuple):
-    """`switch`: number of the switch's state. `held`: per worker, the bit mask of the results that it holds."""
+    """`switch`: number of the switch's state. `held`: per worker, the bit mask of the results that it holds. `told`: in
+    a continuation, the workers that know that another one is at another position."""
 
     switch: int
     held: tuple[int, ...]
+    told: int = 0
 
 
 class RingExplorer(Explorer[RingState]):
@@ -73,7 +77,7 @@ class RingExplorer(Explorer[RingState]):
         for worker, held in enumerate(state.held):
             if is_member(core.ring.live, worker):
                 for segment, result in enumerate(core.results):
-                    if result != UNKNOWN and not is_member(held, segment):
+                    if result != UNKNOWN and not is_member(held, segment) and self.accepts(state, worker, segment):
                         yield Result(worker, segment)
                 yield from self._messages(state.switch, worker, lowest_missing(held))
 
@@ -127,6 +131,11 @@ class RingExplorer(Explorer[RingState]):
             return self.hold(state, event.worker, event.segment)
         return self.moved(state, self.switch.step(state.switch, event)[0])
 
+    def accepts(self, state: RingState, worker: int, segment: int) -> bool:
+        """Return whether a worker accepts a result, which names the collective of its contributors."""
+        members = self.core(state).results[segment] & (1 << self.scenario.workers) - 1
+        return not members or self.switch.collective(lowest_missing(~members)) == self.switch.collective(worker)
+
     def hold(self, state: RingState, worker: int, segment: int) -> RingState:
         """Return the state after a worker received a result."""
         return state._replace(held=replace_at(state.held, worker, state.held[worker] | 1 << segment))
@@ -144,7 +153,7 @@ class RingExplorer(Explorer[RingState]):
             (1 << after.first_segment[m]) - 1 if is_member(admitted, m) else old if is_member(after.ring.live, m) else 0
             for m, old in enumerate(state.held)
         )
-        return RingState(switch, held)
+        return state._replace(switch=switch, held=held)
 
     # What is promised
 
@@ -156,7 +165,12 @@ class RingExplorer(Explorer[RingState]):
 
         With quarantine everyone contributes, for a tainted contribution does not count towards H. Everyone contributes
         to a segment that requires all, and some worker that was not admitted last always does.
+
+        If workers are at different positions and a sum need not have all of them, one may finish before it meets the
+        other. Then only safety is promised.
         """
+        if self.scenario.misaligned and not self.switch.all_contribute:
+            return
         s, ring = self.scenario, self.core(state).ring
         live = [m for m in range(s.workers) if is_member(ring.live, m)]
         enough = 1 if s.deadline else ring.threshold
@@ -180,7 +194,8 @@ class RingExplorer(Explorer[RingState]):
 
     def _is_over(self, state: RingState, dead: int) -> bool | None:
         every = (1 << self.scenario.segments) - 1
-        return all(state.held[m] == every for m in self._living(state, dead)) or None
+        living = self._living(state, dead)
+        return all(state.held[m] == every or is_member(state.told, m) for m in living) or None
 
     @staticmethod
     def _stuck(state: RingState) -> bool:
@@ -214,6 +229,12 @@ class RingExplorer(Explorer[RingState]):
         for event in (*repeated, *self.receipts(worker, low)):
             switch, sent = self.switch.step(state.switch, event)
             state, waits_for = self.moved(state, switch), waits_for | sent.waits_for
+            state = state._replace(told=state.told | sent.told << worker)
             for m in range(self.scenario.workers if sent.segment != UNKNOWN else 0):
-                state = self.hold(state, m, sent.segment) if is_member(sent.receivers, m) else state
+                if not is_member(sent.receivers, m):
+                    continue
+                if self.accepts(state, m, sent.segment):
+                    state = self.hold(state, m, sent.segment)
+                else:
+                    state = state._replace(told=state.told | 1 << m)
         return state, waits_for

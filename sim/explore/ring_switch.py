@@ -41,6 +41,8 @@ class RingScenario(Scenario):
         Segments that wait for every member, whatever the threshold.
     forces, deadline : bool
         Whether FBCAST may force, or the deadline may pass for, any collecting slot at any time.
+    misaligned : frozenset of int
+        Workers that are at another position than the others, so all their collectives are others.
     rules : Rules
         The rules under test.
     receipts : bool
@@ -65,6 +67,7 @@ class RingScenario(Scenario):
     requires_all: frozenset[int] = frozenset()
     forces: bool = False
     deadline: bool = False
+    misaligned: frozenset[int] = frozenset()
     rules: Rules = RULES
     receipts: bool = True
     slots: int = 0
@@ -107,12 +110,14 @@ class RingCore(NamedTuple):
 class RingSent(NamedTuple):
     """What the switch does besides changing: it sends the result of `segment` (or UNKNOWN) to the set `receivers`.
 
-    `waits_for`: the members for which the event shows that its sender waits.
+    `waits_for`: the members for which the event shows that its sender waits. `told`: the sender gets a NOTICE that
+    another member calls another collective.
     """
 
     segment: int = UNKNOWN
     receivers: int = 0
     waits_for: int = 0
+    told: bool = False
 
 
 class ShortRing(Ring):
@@ -145,7 +150,7 @@ class RingSwitch(ExploredSwitch[RingCore, RingSent]):
         return self.number(RingCore(ring, (0,) * len(ring.slots), (UNKNOWN,) * s.segments, (0,) * s.workers))
 
     def transition(self, state: RingCore, event: Event) -> tuple[RingCore, RingSent]:
-        ring, works, waits_for = self._apply(state, event)
+        ring, works, waits_for, told = self._apply(state, event)
         admitted = ring.live & ~state.ring.live
         first_segment = tuple(
             self.numbers.segment(ring.acknowledged[m]) if is_member(admitted, m) else first
@@ -158,32 +163,33 @@ class RingSwitch(ExploredSwitch[RingCore, RingSent]):
             sends = work.emit or work.operation == Operation.RESEND
             segment = self.segment(state.ring.slots[work.slot]) if sends else UNKNOWN
             receivers = work.receivers
-        return state, RingSent(segment, receivers, waits_for)
+        return state, RingSent(segment, receivers, waits_for, told)
 
-    def _apply(self, state: RingCore, event: Event) -> tuple[Ring, list[Work], int]:
-        """Return what the golden rules make of an event: the ring, operations on accumulators, and awaited members."""
+    def _apply(self, state: RingCore, event: Event) -> tuple[Ring, list[Work], int, bool]:
+        """Return what the golden rules make of an event: the ring, operations on accumulators, awaited members, and
+        whether the sender learns of another collective."""
         s, ring = self.scenario, state.ring
         match event:
             case Leave(worker):
                 ring, works = golden.leave(ring, worker, s.rules)
-                return ring, works, 0
+                return ring, works, 0, False
             case Join(worker):
-                return ring._replace(joining=ring.joining | 1 << worker), [], 0
+                return ring._replace(joining=ring.joining | 1 << worker), [], 0, False
             case SetThreshold(threshold):
-                return ring._replace(threshold=threshold), [], 0
+                return ring._replace(threshold=threshold), [], 0, False
             case ForceSegment(segment):
                 ring, work = golden.force(ring, self._slot_index(ring, segment), s.rules)
-                return ring, [work], 0
+                return ring, [work], 0, False
             case DeadlinePasses(segment):
                 index = self._slot_index(ring, segment)
                 slots = replace_at(ring.slots, index, ring.slots[index]._replace(opened_us=-1))
-                return ring._replace(slots=slots), [], 0
+                return ring._replace(slots=slots), [], 0, False
         if not is_member(ring.live, event.worker):
-            return ring, [], 0
+            return ring, [], 0, False
         step = self._receive(state, event)
         if step.outcome == Outcome.WINDOW or self.all_contribute and step.outcome == Outcome.SLOT_HELD:
             raise Violation(f"an honest worker is refused with {step.outcome.name}")
-        return step.ring, [step.work] if step.work else [], step.waits_for
+        return step.ring, [step.work] if step.work else [], step.waits_for, step.differs_from is not None
 
     def _receive(self, state: RingCore, event: Contribution | Receipt) -> Step:
         s, seq = self.scenario, self.numbers.seq(event.segment)
@@ -199,6 +205,7 @@ class RingSwitch(ExploredSwitch[RingCore, RingSent]):
             boundary=event.segment in s.boundaries,
             requires_all=self.requires_all(state, event.segment),
             tainted=(event.worker, event.segment) in s.tainted,
+            collective=self.collective(event.worker),
             rules=s.rules,
         )
 
@@ -216,6 +223,12 @@ class RingSwitch(ExploredSwitch[RingCore, RingSent]):
             state = state._replace(accumulators=replace_at(state.accumulators, work.slot, content))
             if not work.emit:
                 return state
+        called = {self.collective(m) for m in range(s.workers) if is_member(slot.members, m)}
+        if len(called) > 1:
+            raise Violation("a sum adds two collectives")
+        answers = isinstance(event, Contribution) and work.operation == Operation.RESEND
+        if answers and called != {self.collective(event.worker)}:
+            raise Violation("a contribution is answered with the result of another collective")
         if content != slot.members << segment * s.workers:
             raise Violation("a sum differs from its members' payloads")
         if work.emit:
@@ -255,6 +268,10 @@ class RingSwitch(ExploredSwitch[RingCore, RingSent]):
         last = max((end for end in self.scenario.boundaries if end < segment), default=UNKNOWN)
         change = last != UNKNOWN and state.results[last] >> self.scenario.workers == 1
         return segment in self.scenario.requires_all or change
+
+    def collective(self, worker: int) -> int:
+        """Return the collective of a worker's contributions, as the slots compare it."""
+        return 1 + (worker in self.scenario.misaligned)
 
     def segment(self, slot: Slot) -> int:
         """Return the segment of a slot."""

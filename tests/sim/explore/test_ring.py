@@ -53,6 +53,17 @@ RIGHT |= {
     ),
     "deadline, join": (27449, RingScenario(**ENDS, threshold=2, leaves=1, deadline=True)),
 }
+ASKEW = {"workers": 2, "window": 1, "segments": 4, "misaligned": frozenset({1})}
+"""Two workers at different positions."""
+RIGHT |= {
+    "positions differ": (5, RingScenario(**ASKEW, threshold=2)),
+    "positions differ, leave": (47, RingScenario(**ASKEW, threshold=2, leaves=1)),
+    "positions differ, H=1": (13, RingScenario(**ASKEW, threshold=1)),
+    "positions differ, three": (9, RingScenario(**ASKEW | {"workers": 3}, threshold=3)),
+    "positions differ, three, H=2": (55, RingScenario(**ASKEW | {"workers": 3, "segments": 3}, threshold=2)),
+    "positions differ, SET_H": (66, RingScenario(**ASKEW, threshold=2, thresholds=(1, 2))),
+    "positions differ, deadline": (41, RingScenario(**ASKEW, threshold=2, deadline=True)),
+}
 SLOW = {
     "three, H=1": (17281, RingScenario(workers=3, window=1, segments=4, threshold=1)),
     "three, H=2, leave": (34198, RingScenario(workers=3, window=1, segments=4, threshold=2, leaves=1)),
@@ -130,6 +141,18 @@ def every_live_member(ring, seq) -> int:
     return ring.live
 
 
+def any_collective(slot, collective, digest) -> bool:
+    return True
+
+
+def forgets_the_rival(slot, collective) -> int:
+    return 0
+
+
+def same_unless_complete(slot, collective, digest) -> bool:
+    return slot.state == SlotState.COMPLETE or (slot.collective, slot.digest) == (collective, digest)
+
+
 class Careless(RingSwitch):
     """Workers that do not wait for all in the collective after a change."""
 
@@ -143,6 +166,18 @@ THREE = RingScenario(workers=3, window=1, segments=4, threshold=3)
 ELASTIC = RingScenario(workers=2, window=2, segments=6, threshold=2, leaves=1, joins=True, boundaries=frozenset({2, 5}))
 
 MUTANTS = {
+    "collectives are not compared": (
+        RingScenario(**ASKEW, threshold=2, rules=Rules(same_collective=any_collective)),
+        "a sum adds two collectives",
+    ),
+    "only the later worker learns of the other's collective": (
+        RingScenario(**ASKEW, threshold=2, rules=Rules(rival_of=forgets_the_rival)),
+        "a worker waits forever",
+    ),
+    "a complete slot answers any collective": (
+        RingScenario(**ASKEW, threshold=1, rules=Rules(same_collective=same_unless_complete)),
+        "a contribution is answered with the result of another collective",
+    ),
     "W slots": (TWO.replace(slots=1), "an honest worker is refused with SLOT_HELD"),
     "W slots, overwritten when complete": (
         TWO.replace(slots=1, rules=Rules(may_overwrite=complete_is_enough)),
