@@ -110,7 +110,7 @@ class Checks(wiring.Component):
             m.d.comb += kind.replay_request.eq(type == Type.REQUEST)
         format_good = has_no_payload | (format == job.numeric) | (format == Format.INT32)
         sizes = [(~kind.control | (body == CONTROL.itemsize), Outcome.LENGTH)]
-        payload_good, in_tree = Signal(), job.tree if self.config.uplinks else Const(0)
+        payload_good, sends_uplinks = Signal(), job.tree & member.sends_uplinks if self.config.uplinks else Const(0)
         if self.config.uplinks:
             wide = is_wide(format)
             m.d.comb += [
@@ -166,7 +166,7 @@ class Checks(wiring.Component):
             (port_good, Outcome.PORT),
             (address_good, Outcome.ADDRESS),
             ((job.state != JobState.FORMING) & job.live.bit_select(frame.member, 1), Outcome.FORMING),
-            ((~kind.claim | job.segments.any()) & (~kind.uplink | in_tree), Outcome.TYPE),
+            ((~kind.claim | job.segments.any()) & (~kind.uplink | sends_uplinks), Outcome.TYPE),
             (has_no_payload | (job.state != JobState.HALTED), Outcome.HALTED),
             (format_good, Outcome.FORMAT),
             (payload_good, Outcome.LENGTH),

@@ -115,7 +115,7 @@ def member_row(config: Config) -> data.StructLayout:
 
     `pending`: the Join was answered but is not confirmed yet. `live`: the Join is confirmed, and the member is live or
     joining. `token` stays valid after the member has left, so that a repeated Leave can be answered. `ranks`: the
-    member's global ranks.
+    member's global ranks. `sends_uplinks`: its Join named them, as a switch's does.
     """
     return data.StructLayout(
         {
@@ -126,7 +126,7 @@ def member_row(config: Config) -> data.StructLayout:
             "address": Address,
             "port": 4,
             "number": 32,
-            **({"ranks": config.members} if config.uplinks else {}),
+            **({"ranks": config.members, "sends_uplinks": 1} if config.uplinks else {}),
         }
     )
 

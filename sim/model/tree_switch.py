@@ -95,7 +95,7 @@ class TreeSwitch(TreeMember):
         failed = super().failed_check(message._replace(type=Type.RECEIPT, payload=b""))
         if failed is not None:
             return failed
-        if not self.jobs[message.job].tree:
+        if not (self.jobs[message.job].tree and self.entry(message).sends_uplinks):
             return Outcome.TYPE
         settings = self.jobs[message.job].settings
         if self.jobs[message.job].state == JobState.HALTED:

@@ -211,6 +211,7 @@ class Join(wiring.Component):
         if self.config.uplinks:
             m.d.comb += [
                 entry.ranks.eq(Mux(frame.members == 0, bit, frame.members)),
+                entry.sends_uplinks.eq(frame.members != 0),
                 tables.status_write.eq(1),
                 tables.status_next.tree.eq(job.tree | (frame.members != 0)),
                 tables.status_next.ranks.eq(job.ranks & ~Mux(row.live, row.ranks, 0)),

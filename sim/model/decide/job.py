@@ -45,7 +45,7 @@ class EntryState(IntEnum):
 
 class Entry(NamedTuple):
     """One index of a job. `number`: of its owner's last command. `ranks`: the global ranks that its owner stands
-    for."""
+    for. `sends_uplinks`: its Join named them, as a switch's does."""
 
     state: EntryState = EntryState.FREE
     source: Source = Source(0, b"", 0, 0)
@@ -53,6 +53,7 @@ class Entry(NamedTuple):
     token: int = 0
     number: int = 0
     ranks: int = 0
+    sends_uplinks: bool = False
 
 
 class Job(NamedTuple):

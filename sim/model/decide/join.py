@@ -73,7 +73,14 @@ def join(
     if assigned is None:
         return refused._replace(reason=Reason.MEMBER)
     index, replaced = assigned
-    entry = Entry(EntryState.PENDING, source, request.nonce, offer.token, ranks=request.ranks or 1 << index)
+    entry = Entry(
+        EntryState.PENDING,
+        source,
+        request.nonce,
+        offer.token,
+        ranks=request.ranks or 1 << index,
+        sends_uplinks=bool(request.ranks),
+    )
     job = job._replace(
         ring=job.ring._replace(live=job.live & ~replaced),
         entries=tuple(Entry() if replaced >> k & 1 else old for k, old in enumerate(job.entries)),

@@ -252,7 +252,7 @@ def test_in_a_tree_a_member_of_several_ranks_contributes_nothing_itself(ranks, o
 def test_an_uplink_has_a_form_and_names_its_senders_ranks(format, size, said, tainted, outcome):
     case = spoilt(
         spoil("job", tree=1),
-        spoil("member", ranks=0b110),
+        spoil("member", ranks=0b110, sends_uplinks=1),
         spoil("frame", format_flags=format),
         spoil("scan", ranks=said, tainted=tainted),
         type=Type.UPLINK,
@@ -261,11 +261,12 @@ def test_an_uplink_has_a_form_and_names_its_senders_ranks(format, size, said, ta
     assert verdicts([case], TREE) == [(outcome, 0, 0)]
 
 
-@pytest.mark.parametrize(("tree", "outcome"), [(1, None), (0, Outcome.TYPE)])
-def test_a_job_outside_of_trees_has_no_uplinks(tree, outcome):
+@pytest.mark.parametrize(("tree", "named", "outcome"), [(1, 1, None), (0, 0, Outcome.TYPE), (1, 0, Outcome.TYPE)])
+def test_only_a_switch_in_a_tree_sends_uplinks(tree, named, outcome):
+    """A worker's Join names no ranks, and the switch chooses one."""
     case = spoilt(
         spoil("job", tree=tree),
-        spoil("member", ranks=0b010),
+        spoil("member", ranks=0b010, sends_uplinks=named),
         spoil("frame", format_flags=Format.FIXED64),
         spoil("scan", ranks=0b010),
         type=Type.UPLINK,
