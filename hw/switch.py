@@ -38,7 +38,7 @@ class Switch(wiring.Component):
 
         rx -> PacketQueue -> Arbiter -> Parser -+-> headers -> Core (decides) -+
                                                 +-> words that wait -----------+-> Gate
-        Gate -+-> Aggregator -> results ----------------------+
+        Gate -+-> WaitingResults -> Aggregator -> results ----+
               +-> Responder -> forwarded ---------------------+-> OutputPort -> LinkGate -> tx
               +-> Engine ---------+-> replies -> Stamp -------+
         Core -> ReplyComposer ----+
@@ -47,8 +47,9 @@ class Switch(wiring.Component):
     per cycle.
 
     Only a full memory stalls `rx`. A MAC that cannot wait ends the frame that it had to truncate with `error` and
-    `count` 0. Behind the gate only the aggregator stalls, for a bounded time: until the FIFO of sums has room. A full
-    output queue drops frames and counts them.
+    `count` 0. Behind the gate only the aggregator stalls, for a bounded time: until the FIFO of sums has room, or while
+    it makes a result that has waited. A full output queue drops replies and ordinary frames and counts them. It refuses
+    results, which then wait in their slots.
 
     Members
     -------

@@ -71,10 +71,13 @@ class Pair:
         self.now_us = 0
         self.frames = 0
 
-    def _same(self, wanted: list[tuple[int, bytes]], what: str) -> None:
+    def _same(self, wanted: list[tuple[int, bytes]], what: str, *, waits: bool = False) -> None:
         for port in range(self.config.ports):
             got = _stores(self.mac, [frame.data for frame in self.board.receive(port)])
             want = _stores(self.mac, [frame for egress, frame in wanted if egress == port])
+            if waits:
+                for stores in (got, want):
+                    stores["result"].sort()
             if got != want:
                 lines = [f"after {self.frames} frames, {what}, port {port}:"]
                 lines += [f"  switch {store} {frame.hex()}" for store, sent in got.items() for frame in sent]
@@ -109,8 +112,13 @@ class Pair:
         self._same(sent, f"frame {frame.hex()} into port {port}")
         return sent
 
-    def burst(self, frames: list[tuple[int, bytes]]) -> list[bytes]:
-        """Exchange intact frames of several ports at once, at most as many as the ports' output queues hold."""
+    def burst(self, frames: list[tuple[int, bytes]], *, waits: bool = False) -> list[bytes]:
+        """Exchange intact frames of several ports at once, at most as many as the ports' output queues hold.
+
+        With `waits` there may be more results than a queue holds. Then they may leave in another order than the
+        model's, which has no queues. No result may be requested again in the same burst, because the model answers
+        that twice.
+        """
         waiting: dict[int, list[bytes]] = defaultdict(list)
         for port, frame in frames:
             self.board.send(port, frame)
@@ -122,7 +130,7 @@ class Pair:
             sent += self.model.receive(decision.port, waiting[decision.port].pop(0), self.now_us)
         if left := {port: len(rest) for port, rest in waiting.items() if rest}:
             raise DivergenceError(f"frames without a decision: {left}")
-        self._same(sent, "a burst")
+        self._same(sent, "a burst", waits=waits)
         return [frame for _, frame in sent]
 
     def reset(self) -> None:

@@ -11,6 +11,7 @@ from hw.board.boards import BOARDS
 from iswitch import Worker
 from iswitch.config import Config
 from iswitch.wire import PortCounter, Type, port_counter_register
+from sim.bench.cosimulation import Pair
 from sim.emulator.cluster import Cluster
 from sim.emulator.counters import counters
 from sim.emulator.engine import Board
@@ -112,6 +113,31 @@ def test_all_members_get_all_results_behind_the_same_port(train):
 def test_all_members_get_all_results_on_each_board(name):
     config = BOARDS[name].config
     assert_all_results_arrive(config, [0] * config.members, trains(config, config.members))
+
+
+def test_results_that_wait_are_those_of_the_model():
+    """Two jobs have all their members behind one port."""
+    pair, rng = Pair(Config(), seed=5), np.random.default_rng(3)
+    jobs = []
+    for job in (0, 1):
+        workers = [Client.numbered(8 * job + k, port=0, job=job) for k in range(5)]
+        for worker in workers * 3:
+            settings = {} if worker.token else {"world": 5, "elements": 352}
+            for answer in pair.exchange(0, worker.join(**settings)):
+                worker.take(answer)
+        jobs.append(workers)
+    pair.board.stall(0, "tx", STALLED)
+    contributions = [
+        worker.contribution(worker.first_seq + k, rng.normal(size=352 - k).astype("<f4"), behind=k)
+        for workers in jobs
+        for worker in workers
+        for k in range(64)
+    ]
+    frames = pair.burst([(0, frame) for frame in contributions], waits=True)
+    assert len(frames) == 2 * 5 * 64
+    pair.board.stall(0, "tx", 0.0)
+    assert count(pair.board, jobs[0][0], PortCounter.TX_WAIT_RESULT) > 64
+    pair.close()
 
 
 def test_queued_results_are_not_sent_to_the_creator_of_the_next_job():
