@@ -202,6 +202,7 @@ class AsyncWorker(JobWorker):
             staleness=staleness,
             segments=self._layout.segments,
             nonce=self._nonce(),
+            token=self._transport.randbits(32),
             job_token=self._transport.randbits(32),
             wanted=NO_MEMBER if rank is None else rank,
         )

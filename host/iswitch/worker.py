@@ -215,6 +215,7 @@ class Worker(JobWorker):
             deadline_us=int(deadline_s * 1e6),
             evict_us=int(evict_s * 1e6),
             nonce=self._nonce(),
+            token=self._transport.randbits(32),
             job_token=self._transport.randbits(32),
             wanted=NO_MEMBER if rank is None else rank,
         )
@@ -505,7 +506,10 @@ class Worker(JobWorker):
 
         def join(remaining_s: float) -> Membership:
             request = replace(
-                self._ring.membership, nonce=self._nonce(), token=0, job_token=self._transport.randbits(32)
+                self._ring.membership,
+                nonce=self._nonce(),
+                token=self._transport.randbits(32),
+                job_token=self._transport.randbits(32),
             )
             return self._join(request, elastic=True, timeout_s=remaining_s)
 

@@ -17,18 +17,19 @@ from hw.decide.rule_inputs import connect_inputs
 from hw.decide.rules.completion import admit_joining
 from hw.decide.tables.tables import Tables
 from hw.decide.work import build_work
-from hw.decide.xorshift import Xorshift64
+from hw.decide.xorshift import DEFAULT_SEED, Xorshift64
 from hw.interface.address import Binding, Parent
 from hw.interface.expense import DECISION_CYCLES, PROCEDURE_COST, RESEND_COST, Expense
 from hw.interface.headers import Headers
 from hw.interface.reply import Reply
-from hw.interface.rows import slot_number
+from hw.interface.rows import TICK_BITS, slot_number
 from hw.interface.verdict import Verdict
 from hw.stream.reduction import lowest_set
 from iswitch.config import Config
 from iswitch.wire import (
     NOTICE_INTERVAL_US,
     SILENCE_TICK_US,
+    SILENCE_TICKS_MAX,
     STALENESS_MAX,
     Action,
     Operation,
@@ -82,6 +83,7 @@ class Core(wiring.Component):
                 "now_us": In(32),
                 "link": In(config.ports, init=(1 << config.ports) - 1),
                 "seed": In(64),
+                "operator_key": In(64),
                 "own_mac": In(48),
                 "own_ip": In(32),
                 "parents": In(Parent).array(config.jobs),
@@ -120,6 +122,8 @@ class Core(wiring.Component):
             random.draw.eq(membership.draw),
             membership.random.eq(random.value),
             membership.headers.eq(held.headers),
+            membership.operator_key.eq(self.operator_key),
+            membership.offered_challenge.eq((random.value ^ DEFAULT_SEED) >> 32),
             membership.parent.eq(held.parent),
             membership.is_leaf.eq(kind.is_leaf),
             ring.departs.eq(membership.active),
@@ -164,7 +168,7 @@ class Core(wiring.Component):
         completed = membership.completed.valid & membership.completed.ready
         fault, outcome, ordinary = Signal(), Signal(Outcome), Signal()
         victim = Signal(range(config.members))
-        m.d.comb += [membership.victim.eq(victim), membership.silent.eq(ring.silent)]
+        m.d.comb += [membership.victim.eq(victim), membership.stale.eq(ring.stale)]
 
         word_shift = exact_log2(config.bus_bytes)
         # Pointers: from the arriving frame while idle, from the held one afterwards.
@@ -222,6 +226,11 @@ class Core(wiring.Component):
             with m.If(fault & (outcome == name) & ~kind.parent_reply & ~kind.parent_result & ~kind.parent_conflict):
                 m.d.sync += notice.eq(1)
 
+        # The silence of the members of one job after another is pinned, once a tick, before it wraps.
+        swept_job, swept_tick = Signal(range(config.jobs)), Signal(TICK_BITS)
+        present_tick = self.now_us >> exact_log2(SILENCE_TICK_US)
+        silences = [(ring.tick - rows.heard[k])[:TICK_BITS] for k in range(config.members)]
+
         with m.FSM() as fsm:
             m.d.comb += self.busy.eq(
                 ~fsm.ongoing("IDLE") | ordinary | forwarder.busy | self.decided | Cat(self.stats).any()
@@ -251,6 +260,19 @@ class Core(wiring.Component):
                 with m.If(self.headers.valid & self.headers.ready):
                     m.d.sync += [held.headers.eq(self.headers.payload), held.now_us.eq(self.now_us)]
                     m.next = "READ_ROWS"
+                with m.Elif(~self.headers.valid & ~ordinary & (present_tick[:TICK_BITS] != swept_tick)):
+                    m.d.sync += [held.now_us.eq(self.now_us), swept_tick.eq(present_tick)]
+                    m.next = "READ_SILENCES"
+            with m.State("READ_SILENCES"):
+                m.d.comb += rows.job.eq(swept_job)
+                m.next = "PIN_SILENCES"
+            with m.State("PIN_SILENCES"):
+                m.d.comb += [
+                    rows.job.eq(swept_job),
+                    tables.pins.eq(Cat(silence >= SILENCE_TICKS_MAX for silence in silences)),
+                ]
+                m.d.sync += swept_job.eq(swept_job + 1)
+                m.next = "IDLE"
             with m.State("READ_ROWS"):
                 # The rows are valid; checks and differences are registered.
                 m.d.comb += self.expense.cycles.eq((held.headers.arrival.scan.length >> word_shift) + 1)

@@ -14,6 +14,8 @@ NOTICES = {
     Outcome.EPOCH: Reason.EPOCH,
     Outcome.MEMBER: Reason.MEMBER,
     Outcome.TOKEN: Reason.TOKEN,
+    Outcome.PORT: Reason.PORT,
+    Outcome.ADDRESS: Reason.ADDRESS,
     Outcome.HALTED: Reason.HALTED,
 }
 """The reasons of the notices that answer frames which fail a check."""
@@ -38,7 +40,7 @@ def build_reply(m, held: HeldFrame, reply, outcome, *, rows, membership, control
         reply.body.eq(membership.body),
         reply.header.epoch.eq(Mux(exists, job.epoch, 0)),
         reply.header.member.eq(Mux(control, membership.member, frame.member)),
-        reply.header.token.eq(Mux(control, membership.token, frame.token)),
+        reply.header.token.eq(frame.token),
     ]
     with m.If(conflicts):
         refused = held.decision.outcome == Outcome.COLLECTIVE
@@ -72,6 +74,7 @@ def build_parent_request(m, held: HeldFrame, reply, *, job, leaves, requests_par
         request_body.key.eq(job.key),
         request_body.nonce.eq(job.up_nonce),
         request_body.job_token.eq(job.job_token),
+        request_body.challenge.eq(job.up_challenge if held.config.uplinks else 0),
     ]
     with m.If(requests_parent | reports):
         m.d.comb += [

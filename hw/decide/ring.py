@@ -10,7 +10,7 @@ from hw.decide.rules.completion import has_enough, is_complete
 from hw.interface.rows import COLLECTIVE_BITS, DIGEST_BITS, SEQ_BITS, TICK_BITS, job_row, slot_row
 from hw.stream.reduction import popcount
 from iswitch.config import Config
-from iswitch.wire import SILENCE_TICK_US, Operation, Outcome, SlotState
+from iswitch.wire import SILENCE_TICK_US, SILENCE_TICKS_MAX, Operation, Outcome, SlotState
 
 __all__ = ["Report", "Ring", "RingDecision", "RingRequest"]
 
@@ -93,8 +93,9 @@ class Ring(wiring.Component):
     valid in the fourth. Latency 3 cycles; one frame in 4 cycles, without stalls.
 
     `granted`: the members to which an asynchronous job granted the seq. `low`: the first seq whose result the sender
-    lacks. `silent`: the members from which nothing has arrived for `evict_us`; valid 1 cycle after `heard`. `evicts`:
-    the sender waits for at least one silent member; `late` is the set of those members.
+    lacks. `silent`: the members from which nothing has arrived for `evict_us`; valid 1 cycle after `heard`. `stale`:
+    the same, and those from which nothing has arrived for 2^29 us. `evicts`: the sender waits for at least one silent
+    member; `late` is the set of those members.
 
     In trees, the slot that a frame completes goes to the parent if `is_leaf`. A leaf also `reports` to its parent if a
     receipt or a retransmission gives the aggregator no operation. `lowest` is the lowest seq whose result a live member
@@ -118,6 +119,7 @@ class Ring(wiring.Component):
                 "decision": Out(RingDecision(config)),
                 "low": Out(32),
                 "silent": Out(config.members),
+                "stale": Out(config.members),
                 "evicts": Out(1),
                 "late": Out(config.members),
                 "is_leaf": In(1),
@@ -142,13 +144,14 @@ class Ring(wiring.Component):
         acknowledged_low = Signal(32)
         m.d.comb += acknowledged_low.eq(self.acknowledged[self.member])
         behind_bad, early, overdue = Signal(), Signal(), Signal()
-        lacks_result, is_silent = [], []
+        lacks_result, is_silent, is_stale = [], [], []
         allowed = job.evict_us >> exact_log2(SILENCE_TICK_US)
         for k in range(self.config.members):
             known, silence = Signal(signed(32), name=f"known_{k}"), Signal(TICK_BITS, name=f"silence_{k}")
             m.d.comb += [known.eq(self.acknowledged[k] - slot.seq), silence.eq(self.tick - self.heard[k])]
             lacks_result.append(job.live[k] & (known <= 0))
             is_silent.append((allowed != 0) & (silence > allowed))
+            is_stale.append(is_silent[k] | (silence >= SILENCE_TICKS_MAX))
         lacks, before_start, age, bit = (
             Signal(self.config.members),
             Signal(signed(32)),
@@ -176,6 +179,7 @@ class Ring(wiring.Component):
             behind_bad.eq(Mux(request.receipt, request.behind > window, request.behind >= Mux(uplink, slots, window))),
             lacks.eq(Cat(*lacks_result)),
             self.silent.eq(Cat(*is_silent)),
+            self.stale.eq(Cat(*is_stale)),
             early.eq(before_start < 0),
             overdue.eq((job.deadline_us != 0) & (age >= job.deadline_us)),
             tally.eq(popcount(slot.members)),

@@ -9,6 +9,7 @@ from iswitch.config import Config
 from iswitch.wire import SEGMENTS_MAX, JobState, Reason, SlotState
 
 __all__ = [
+    "CHALLENGE_BITS",
     "COLLECTIVE_BITS",
     "DIGEST_BITS",
     "RING_FIELDS",
@@ -24,7 +25,7 @@ __all__ = [
     "slot_row",
 ]
 
-SEQ_BITS, TICK_BITS = 32, 16
+SEQ_BITS, TICK_BITS, CHALLENGE_BITS = 32, 16, 32
 COLLECTIVE_BITS, DIGEST_BITS = 32, 16
 
 
@@ -61,9 +62,10 @@ def job_row(config: Config) -> data.StructLayout:
     """Return the layout of a job's row.
 
     `elements`: elements of its largest segment. `limit`: the biased exponent from which window64 rejects an element.
-    `segments`: 0 for a synchronous job. `live`, `joining`, `admitted`, `admitted_seq`: as in the model's `slot.Ring`.
-    `incarnation`: of the ring, to which a slot must belong to have any content. `empty_lap`: the upper bits of the seqs
-    of empty slots, which stand one lap before the first seq.
+    `challenge`: counts since the last reset, also while the number has no job. `segments`: 0 for a synchronous job.
+    `live`, `joining`, `admitted`, `admitted_seq`: as in the model's `slot.Ring`. `incarnation`: of the ring, to which a
+    slot must belong to have any content. `empty_lap`: the upper bits of the seqs of empty slots, which stand one lap
+    before the first seq.
 
     In trees, `tree`: as in the model's `job.Job`; `ranks`: the ranks of all confirmed members; `up_...`: the switch's
     membership at its parent, as in the model's `tree_member.ParentMembership`.
@@ -73,6 +75,7 @@ def job_row(config: Config) -> data.StructLayout:
             "state": JobState,
             "epoch": 16,
             "first_seq": SEQ_BITS,
+            "challenge": CHALLENGE_BITS,
             "world": range(config.members + 1),
             "threshold": range(config.members + 1),
             "numeric": 4,
@@ -100,6 +103,7 @@ def job_row(config: Config) -> data.StructLayout:
                     "up_member": 8,
                     "up_token": 32,
                     "up_job_token": 32,
+                    "up_challenge": CHALLENGE_BITS,
                     "up_running": 1,
                     "up_reason": Reason,
                 }
@@ -113,14 +117,14 @@ def job_row(config: Config) -> data.StructLayout:
 def member_row(config: Config) -> data.StructLayout:
     """Return the layout of a member's row, which is an entry of its job.
 
-    `pending`: the Join was answered but is not confirmed yet. `live`: the Join is confirmed, and the member is live or
-    joining. `token` stays valid after the member has left, so that a repeated Leave can be answered. `ranks`: the
-    member's global ranks. `sends_uplinks`: its Join named them, as a switch's does.
+    `live`: the member is live or joining. `left`: the member has left; `token` stays valid, so that a repeated Leave
+    can be answered. `ranks`: the member's global ranks. `sends_uplinks`: its Join
+    named them, as a switch's does.
     """
     return data.StructLayout(
         {
-            "pending": 1,
             "live": 1,
+            "left": 1,
             "token": 32,
             "nonce": 64,
             "address": Address,

@@ -16,7 +16,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
-from iswitch.wire import Outcome
+from iswitch.wire import Outcome, Reason
 from sim.bench.cocotb_bus import Handshake, Sink, Source, StreamBus, watch
 from sim.bench.run_cocotb import CONFIG
 from sim.bench.scapy_wire import Ack, Control, Header, address, checked
@@ -36,7 +36,8 @@ class Worker:
     def __init__(self, index: int):
         self.port, self.nonce = index, 0xA0 + index
         self.mac, self.ip, self.udp_port = f"02:00:00:00:00:{index:02x}", f"10.0.0.{100 + index}", 40000 + index
-        self.member, self.token, self.epoch, self.first_seq = 255, 0, 0, 0
+        self.member, self.token, self.epoch, self.first_seq = 255, 0xCAFE00 + index, 0, 0
+        self.challenge = 0
 
     def packet(self, kind: int, body: bytes | Packet = b"", **fields: int) -> Packet:
         known = {"type": kind, "epoch": self.epoch, "member": self.member, "token": self.token}
@@ -65,6 +66,8 @@ class Worker:
                 elements=CONFIG.elements,
                 key=77,
                 nonce=self.nonce,
+                job_token=0xBEEF,
+                challenge=self.challenge,
             ),
         )
 
@@ -74,9 +77,10 @@ class Worker:
     def learn(self, frame: bytes) -> None:
         packet = checked(frame)
         if Ack in packet and packet[Ack].action == 1 and packet[Ack].nonce == self.nonce:
-            assert packet[Ack].reason == 0
+            assert packet[Ack].reason in (Reason.DONE, Reason.CHALLENGE)
             header = packet[Header]
-            self.member, self.token, self.epoch = header.member, header.token, header.epoch
+            self.challenge = int.from_bytes(packet[Ack].registers[:4], "little")
+            self.member, self.epoch = header.member, header.epoch
             self.first_seq = packet[Ack].first_seq
 
 
@@ -189,10 +193,10 @@ def sort(frame: bytes) -> str:
 
 async def joined(bench: Bench, count: int) -> list[Worker]:
     workers = [Worker(index) for index in range(count)]
-    for _ in range(3):  # asked, confirmed, running
+    for _ in range(3):  # challenged, granted, running
         for worker in workers:
             bench.put(worker.port, worker.join(count))
             for frame in (await bench.settle())[worker.port]:
                 worker.learn(frame)
-    assert all(worker.token for worker in workers)
+    assert [worker.member for worker in workers] == list(range(count))
     return workers

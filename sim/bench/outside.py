@@ -56,6 +56,7 @@ class OutsideClient:
             elements=config.elements,
             mode=Mode.QUARANTINE,
             nonce=transport.randbits(64) | 1,
+            token=transport.randbits(32),
             job_token=transport.randbits(32),
             wanted=NO_MEMBER if rank is None else rank,
         )

@@ -11,13 +11,15 @@ from hw.decide.membership.procedure import FollowUp
 from hw.decide.tables.access import BY_MEMBER
 from hw.interface.rows import claims_row, job_row, member_row, slot_row
 from iswitch.config import Config
-from iswitch.wire import FRAME_BYTES, Action, Reason
+from iswitch.wire import CONTROL, FRAME_BYTES, Action, Reason
 from sim.bench.stream import Bench, pack
 
 __all__ = ["Outcome", "ProcedureBench", "address"]
 
 ROW_OF = {"sender": "member", "entry": "member", "slot": "slot", "claims": "claims"}
 """The row that a record is part of, if it is not the job's."""
+
+CHALLENGE_AT = CONTROL.fields["challenge"][1]
 
 
 class Outcome(NamedTuple):
@@ -82,7 +84,7 @@ class ProcedureBench:
             },
             "action": action if action <= max(Action) else 0,
             "job_in_range": frame[43] < self.config.jobs,
-            "has_token": any(frame[60:64]),
+            "challenge": int.from_bytes(frame[FRAME_BYTES + CHALLENGE_AT :][:4], "little"),
         } | others
 
     def run(

@@ -43,7 +43,7 @@ def joined(board: Board, *, format: Format, world: int = WORLD) -> list[Client]:
     settings = {"world": world, "elements": board.config.elements, "format": format}
     for asked in (settings, {}, {}):
         for rank, client in enumerate(clients):
-            board.send(client.port, client.join(member=None if client.token else rank, **asked))
+            board.send(client.port, client.join(member=None if client.is_member else rank, **asked))
             board.run(SETTLE_CYCLES)
             for frame in board.receive(client.port):
                 client.take(frame.data)

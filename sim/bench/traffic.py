@@ -133,7 +133,7 @@ class Traffic:
         settings = {"world": len(members), "elements": self.config.elements} | settings
         for rounds in range(3):
             for k, client in enumerate(members):
-                member = None if client.token or k % 2 else k
+                member = None if client.is_member or k % 2 else k
                 self.send(client, client.join(member=member, **(settings if not rounds else {})))
 
     def steps(self, count: int, *, odd: float = 0.2) -> None:
@@ -232,8 +232,10 @@ class Traffic:
             lambda: client.halt(bool(rng.random() < 0.3)),
             lambda: client.read(int(rng.integers(0, 110))),
             lambda: client.join(),
-            lambda: client.join(token=0),
             lambda: client.join(token=7),
+            lambda: client.join(challenge=client.challenge - int(rng.integers(-1, 2)) & 0xFFFFFFFF),
+            lambda: client.end_job(challenge=client.challenge - 1 & 0xFFFFFFFF),
+            lambda: client.end_job(key=int(rng.integers(0, 2))),
             lambda: client.join(member=int(rng.integers(0, 5)), nonce=int(rng.integers(1, 9))),
             lambda: client.set_h(int(rng.integers(0, self.workers + 2))),
             lambda: list(broken_frames(client.contribution(base % 2**32, numbers)).values())[int(rng.integers(0, 12))],
@@ -251,7 +253,8 @@ class Traffic:
     def rebuild(self, job: int) -> None:
         """End the job by its key and form it anew, in another mode and format."""
         members = [c for c in self.clients if c.job == job]
-        self.send(members[0], members[0].end_job())
+        for _ in range(2):
+            self.send(members[0], members[0].end_job())
         for client in members:
             self.incarnation += 1
             client.forget(1000 + self.incarnation)

@@ -186,6 +186,9 @@ class HostTransport(RealTimeTransport):
     def fileno(self) -> int:
         return self._wakeup.fileno()
 
+    def reopen(self) -> None:
+        """The host keeps its address."""
+
     def close(self) -> None:
         self._host.arrived = None
         self._wakeup.close()

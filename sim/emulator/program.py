@@ -257,6 +257,9 @@ class ProgramTransport:
     def start_keepalive(self, serve: Callable[[], float]) -> _Keepalive:
         return self._program.start_keepalive(self._host, serve)
 
+    def reopen(self) -> None:
+        """The host keeps its address."""
+
     def close(self) -> None:
         self._host.inbox.clear()
         self._host.arrived = None

@@ -1,14 +1,15 @@
 """The Join handshake under every order of messages. The switch is `sim/model/decide/join.py` and `command.py`.
 
-The network remembers everything: any Join, Leave or acknowledgement ever sent may arrive now, again and again, or
-never. Actors are incarnations of workers, each with its own nonce. An actor may crash or leave, and its packets remain
-in the network.
+The network remembers everything: any Join, Leave, END or acknowledgement ever sent may arrive now, again and again, or
+never. Actors are incarnations of workers, each with its own nonce and token. An actor may crash, leave, or move to
+another address, and its packets remain in the network. An operator may end the job, and a copy of its END may arrive
+later.
 
-Checked at each step: an actor that becomes live has itself received the token of its entry, so a delayed Join makes no
-dead actor a member. An actor that receives *running* is live, at its index.
+Checked at each step: a message changes nothing if the job has ended, or a member has left, moved or been replaced,
+since it was sent. An actor that receives *running* is live, at its index.
 
-Checked in each state: if everything in flight is lost, fresh Joins alone fill as many indices as the scenario says,
-unless a crashed actor had confirmed before; that needs a RESET.
+Checked in each state: if everything in flight is lost and crashed actors have been silent for long, fresh Joins alone
+fill as many indices as the scenario says, or the job runs with a live member, which evicts the dead ones.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from iswitch.config import Config
-from iswitch.wire import NO_MEMBER, Action, Format, JobState, Reason
+from iswitch.wire import NO_MEMBER, SILENCE_TICK_US, SILENCE_TICKS_MAX, Action, Format, JobState, Reason
 from sim.explore.search import Event, Explorer, Scenario, Violation
 from sim.model.decide import command, join
 from sim.model.decide.job import NO_JOB, EntryState, Job, Verdict
@@ -24,12 +25,15 @@ from sim.model.decide.random import Offer
 from sim.model.interface.message import Request, Settings, Source
 from sim.model.interface.tuples import replace_at
 
-__all__ = ["CRASHES", "LEAVES", "STAYS", "Actor", "JoinExplorer", "JoinScenario", "JoinState"]
+__all__ = ["CRASHES", "LEAVES", "MOVES", "STAYS", "Actor", "JoinExplorer", "JoinScenario", "JoinState"]
 
-STAYS, CRASHES, LEAVES = "stays", "crashes", "leaves"
+STAYS, CRASHES, LEAVES, MOVES = "stays", "crashes", "leaves", "moves"
 """What an actor may do."""
 
 CONFIG = Config(members=4, window=1, elements=8)
+NOW_US = SILENCE_TICKS_MAX * SILENCE_TICK_US
+"""The time at which everything happens. A member that was last heard in tick 0 is stale."""
+FIRST_CHALLENGE = 5
 JoinRule = Callable[[Config, Job, Request, Source, Offer, int], Verdict]
 
 
@@ -37,13 +41,14 @@ class Actor(NamedTuple):
     """One incarnation of a worker.
 
     `address` identifies the machine. `wanted`: the index that it requests. `after`: the actor that must have
-    crashed or left before this one starts.
+    crashed or left before this one starts. `key`: of its program.
     """
 
     address: int
     wanted: int = NO_MEMBER
     fate: str = STAYS
     after: int | None = None
+    key: int = 0
 
 
 @dataclass(frozen=True)
@@ -57,8 +62,10 @@ class JoinScenario(Scenario):
         The job's size.
     seats : int
         How many actors must become live.
-    tokens : int
-        States in which the switch has granted more tokens are not covered.
+    challenges : int
+        States in which the challenge has changed more often are not covered.
+    operator : bool
+        Whether an operator may end the job.
     join : callable
         The rule under test.
     """
@@ -66,38 +73,48 @@ class JoinScenario(Scenario):
     actors: tuple[Actor, ...]
     world: int = 2
     seats: int = 2
-    tokens: int = 4
+    challenges: int = 2
+    operator: bool = False
     join: JoinRule = join.join
 
 
 class Knowledge(NamedTuple):
-    """What an actor has recorded: its token, if any, and whether it has received *running*.
+    """What an actor has recorded: the challenge, and whether it has received *running*.
 
-    `departed`: it crashed or left.
+    `address`: where it is now. `departed`: it crashed or left.
     """
 
-    token: int = 0
+    address: int
+    challenge: int = 0
     running: bool = False
     departed: bool = False
 
 
 class JoinArrives(NamedTuple):
-    """An actor's Join reaches the switch; with a token it is the confirmation."""
+    """An actor's Join reaches the switch. `generation`: that of the state in which it was sent."""
 
     actor: int
-    token: int
+    address: int
+    challenge: int
+    generation: int
 
 
 class AckArrives(NamedTuple):
-    """The acknowledgement of a Join reaches its actor."""
+    """The acknowledgement of a Join reaches its actor. `running`: the actor is a live member of a running job."""
 
     actor: int
-    token: int
+    challenge: int
     running: bool
 
 
 class Crashes(NamedTuple):
     """An actor crashes."""
+
+    actor: int
+
+
+class FallsSilent(NamedTuple):
+    """An actor that has departed has been silent for so long that its entry is stale."""
 
     actor: int
 
@@ -108,27 +125,41 @@ class SendsLeave(NamedTuple):
     actor: int
 
 
+class Moves(NamedTuple):
+    """An actor that has received *running* continues at another address, and sends its Join from there."""
+
+    actor: int
+
+
+class SendsEnd(NamedTuple):
+    """The operator, which has asked for the challenge, sends an END."""
+
+
+class EndArrives(NamedTuple):
+    """An END reaches the switch."""
+
+    challenge: int
+    generation: int
+
+
 class LeaveArrives(NamedTuple):
     """A Leave reaches the switch."""
 
     actor: int
+    address: int
     member: int
-    token: int
 
 
 class JoinState(NamedTuple):
     """The job, what the actors know, and what was sent by now.
 
-    `acks`: acknowledgements. `confirmations`: Joins with a token, as (actor, token). `leaves`: Leaves. `tokens`: how
-    many were granted.
+    `generation` counts ends of the job, and members that left, moved or were replaced; the switch does not know it.
     """
 
     job: Job
     actors: tuple[Knowledge, ...]
-    acks: frozenset[AckArrives]
-    confirmations: frozenset[tuple[int, int]]
-    leaves: frozenset[LeaveArrives]
-    tokens: int
+    sent: frozenset[Event]
+    generation: int = 0
 
 
 class JoinExplorer(Explorer[JoinState]):
@@ -139,11 +170,11 @@ class JoinExplorer(Explorer[JoinState]):
         self.settings = Settings(scenario.world, scenario.world, Format.INT32, 0, 8, 0, 0, 0)
 
     def start(self) -> JoinState:
-        nothing: frozenset = frozenset()
-        return JoinState(NO_JOB, (Knowledge(),) * len(self.actors), nothing, nothing, nothing, 0)
+        knowledge = tuple(Knowledge(actor.address) for actor in self.actors)
+        return JoinState(NO_JOB._replace(challenge=FIRST_CHALLENGE), knowledge, frozenset())
 
     def is_covered(self, state: JoinState) -> bool:
-        return state.tokens <= self.scenario.tokens
+        return state.generation <= self.scenario.challenges
 
     # What may happen
 
@@ -151,79 +182,118 @@ class JoinExplorer(Explorer[JoinState]):
         for number, (actor, knowledge) in enumerate(zip(self.actors, state.actors)):
             if not self._has_started(state, number):
                 continue
-            yield JoinArrives(number, 0)
-            yield from (JoinArrives(*sent) for sent in sorted(state.confirmations) if sent[0] == number)
+            if not knowledge.challenge:
+                yield AckArrives(number, state.job.challenge, False)  # the answer to a Join without a challenge
             if actor.fate == CRASHES and not knowledge.departed:
                 yield Crashes(number)
+            if knowledge.departed and self._index(state.job, number) is not None:
+                yield FallsSilent(number)
             if actor.fate == LEAVES and knowledge.running and not knowledge.departed:
                 yield SendsLeave(number)
-        yield from sorted(state.acks)
-        yield from sorted(state.leaves)
+            if actor.fate == MOVES and knowledge.running and knowledge.address == actor.address:
+                yield Moves(number)
+        if self.scenario.operator and not any(isinstance(event, EndArrives) for event in state.sent):
+            yield SendsEnd()
+        yield from sorted(state.sent, key=repr)
 
     def _has_started(self, state: JoinState, actor: int) -> bool:
         after = self.actors[actor].after
         return after is None or state.actors[after].departed
 
+    @staticmethod
+    def _index(job: Job, actor: int) -> int | None:
+        """Return the index at which an actor is a member, or None."""
+        entries = enumerate(job.entries)
+        return next((k for k, entry in entries if entry.state == EntryState.LIVE and entry.nonce == actor + 1), None)
+
     # What it does
 
     def after(self, state: JoinState, event: Event) -> JoinState:
         match event:
-            case JoinArrives(actor, token):
-                return self._join(state, actor, token)[0]
+            case JoinArrives():
+                return self._join(state, event)[0]
             case AckArrives():
                 return self._acknowledge(state, event)
             case LeaveArrives():
                 return self._leave(state, event)
+            case FallsSilent(actor):
+                index = self._index(state.job, actor)
+                return state if index is None else self._with_silent(state, index)
+            case SendsEnd():
+                end = EndArrives(state.job.challenge, state.generation)
+                return state._replace(sent=state.sent | {end})
+            case EndArrives(challenge, generation):
+                request = Request(Action.END, 0, NO_MEMBER, 0, 0, 0, 99, self.settings, challenge=challenge)
+                return self._with_job(state, command.end(state.job, request, 0).job, generation)
+            case Moves(actor):
+                moved = state.actors[actor]._replace(address=state.actors[actor].address + 10)
+                return self._sending_join(self._knowing(state, actor, moved), actor)
         knowledge = state.actors[event.actor]
         departed = self._knowing(state, event.actor, knowledge._replace(departed=True))
-        if isinstance(event, Crashes):
+        index = self._index(state.job, event.actor)
+        if isinstance(event, Crashes) or index is None:
             return departed
-        index = next(k for k, entry in enumerate(state.job.entries) if entry.nonce == event.actor + 1)
-        return departed._replace(leaves=departed.leaves | {LeaveArrives(event.actor, index, knowledge.token)})
+        return departed._replace(sent=departed.sent | {LeaveArrives(event.actor, knowledge.address, index)})
 
-    def _source(self, actor: int) -> Source:
-        address = self.actors[actor].address
+    @staticmethod
+    def _with_silent(state: JoinState, index: int) -> JoinState:
+        return state._replace(job=state.job._replace(last_heard=replace_at(state.job.last_heard, index, 0)))
+
+    @staticmethod
+    def _source(address: int) -> Source:
         return Source(0, bytes([address] * 6), address, 1)
 
-    def _request(self, actor: int, action: Action, token: int, member: int, number: int = 0) -> Request:
-        return Request(action, 0, member, token, number, 0, actor + 1, self.settings)
+    def _request(self, actor: int, action: Action, member: int, challenge: int = 0, number: int = 0) -> Request:
+        key = self.actors[actor].key
+        return Request(action, 0, member, actor + 1, number, key, actor + 1, self.settings, challenge=challenge)
 
-    def _join(self, state: JoinState, actor: int, token: int) -> tuple[JoinState, Verdict]:
-        """Return the state after a Join arrived, its acknowledgement in flight, and the switch's verdict."""
-        request = self._request(actor, Action.JOIN, token, self.actors[actor].wanted)
-        offer = Offer(0, 0, state.tokens + 1)
-        verdict = self.scenario.join(CONFIG, state.job, request, self._source(actor), offer, 0)
-        for index, entry in enumerate(verdict.job.entries):
-            before = state.job.entries[index].state if state.job.entries else EntryState.FREE
-            if entry.state == EntryState.LIVE != before and (entry.nonce - 1, entry.token) not in state.confirmations:
-                raise Violation("a member is live that never received its token")
-        state = state._replace(job=verdict.job, tokens=state.tokens + verdict.accepts_offer)
-        if verdict.reason == Reason.DONE:
-            state = state._replace(acks=state.acks | {self._ack(actor, verdict)})
-        return state, verdict
+    def _with_job(self, state: JoinState, job: Job, generation: int | None) -> JoinState:
+        """Return the state with another job, after a message that was sent in the state of a generation."""
+        before, after = (
+            (x.state, tuple((e.state, e.nonce, e.source) for e in x.entries), x.live, x.ring.joining)
+            for x in (state.job, job)
+        )
+        if before != after and generation is not None and generation < state.generation:
+            raise Violation("a message from before an end, a departure, a move or a replacement changes the job")
+        owners = [(entry.nonce, entry.source) for entry in state.job.entries if entry.state == EntryState.LIVE]
+        remaining = {(entry.nonce, entry.source) for entry in job.entries if entry.state == EntryState.LIVE}
+        gone = any(owner not in remaining for owner in owners)
+        return state._replace(job=job, generation=state.generation + gone)
 
-    def _ack(self, actor: int, verdict: Verdict) -> AckArrives:
-        running = verdict.job.state == JobState.RUNNING and verdict.job.live.bit_count() == self.scenario.world
-        return AckArrives(actor, verdict.token, running)
+    def _join(self, state: JoinState, sent: JoinArrives) -> tuple[JoinState, AckArrives, Reason]:
+        """Return the state after a Join arrived, its acknowledgement in flight, and the switch's reason."""
+        request = self._request(sent.actor, Action.JOIN, self.actors[sent.actor].wanted, sent.challenge)
+        source = self._source(sent.address)
+        verdict = self.scenario.join(CONFIG, state.job, request, source, Offer(0, 0), NOW_US)
+        state = self._with_job(state, verdict.job, sent.generation)
+        job, index = verdict.job, verdict.entry_index
+        live = index is not None and bool(job.live >> index & 1)
+        ack = AckArrives(sent.actor, job.challenge, live and job.state == JobState.RUNNING)
+        return state._replace(sent=state.sent | {ack}), ack, verdict.reason
 
     def _acknowledge(self, state: JoinState, ack: AckArrives) -> JoinState:
         """Return the state after an acknowledgement: the last one counts, until one is *running*."""
         knowledge = state.actors[ack.actor]
         if knowledge.departed or knowledge.running:
             return state
-        state = self._knowing(state, ack.actor, Knowledge(ack.token, ack.running))
-        is_live = any(
-            entry.state == EntryState.LIVE and entry.nonce == ack.actor + 1 and entry.token == ack.token
-            for entry in state.job.entries
-        )
-        if ack.running and not is_live:
+        index = self._index(state.job, ack.actor)
+        if ack.running and index is None and not self.scenario.operator:
             raise Violation("a worker receives running and is not a member")
-        return state._replace(confirmations=state.confirmations | {(ack.actor, ack.token)})
+        known = self._knowing(state, ack.actor, knowledge._replace(challenge=ack.challenge, running=ack.running))
+        return known if ack.running else self._sending_join(known, ack.actor)
+
+    @staticmethod
+    def _sending_join(state: JoinState, actor: int) -> JoinState:
+        knowledge = state.actors[actor]
+        join = actor, knowledge.address, knowledge.challenge
+        if any(isinstance(event, JoinArrives) and event[:3] == join for event in state.sent):
+            return state
+        return state._replace(sent=state.sent | {JoinArrives(*join, state.generation)})
 
     def _leave(self, state: JoinState, leave: LeaveArrives) -> JoinState:
-        request = self._request(leave.actor, Action.LEAVE, leave.token, leave.member, 1)
-        verdict = command.execute(CONFIG, state.job, request, self._source(leave.actor))
-        return state._replace(job=verdict.job)
+        request = self._request(leave.actor, Action.LEAVE, leave.member, number=1)
+        verdict = command.execute(CONFIG, state.job, request, self._source(leave.address))
+        return self._with_job(state, verdict.job, None)
 
     @staticmethod
     def _knowing(state: JoinState, actor: int, knowledge: Knowledge) -> JoinState:
@@ -233,40 +303,40 @@ class JoinExplorer(Explorer[JoinState]):
 
     def check(self, state: JoinState) -> None:
         """Check that repeated Joins fill the indices, with everything in flight lost. Actors repeat their Leaves."""
-        departed = [k + 1 for k, knowledge in enumerate(state.actors) if knowledge.departed]
-        for leave in sorted(state.leaves):
+        for leave in sorted(event for event in state.sent if isinstance(event, LeaveArrives)):
             state = self._leave(state, leave)
-        if any(entry.state == EntryState.LIVE and entry.nonce in departed for entry in state.job.entries):
-            return
-        if state.job.state == JobState.RUNNING and state.leaves:
-            return  # an actor left a running job, which admits new members at a boundary only; there is none here
-        refused: set[int] = set()
-        for _ in range(2 * len(self.actors) + 2):
-            for actor in range(len(self.actors)):
-                if self._has_started(state, actor) and not state.actors[actor].departed:
-                    state, is_seated = self._insist(state, actor)
-                    refused = refused - {actor} if is_seated else refused | {actor}
         waiting = [
             k for k, knowledge in enumerate(state.actors) if self._has_started(state, k) and not knowledge.departed
         ]
-        live = state.job.live.bit_count()
-        if live < min(self.scenario.seats, len(waiting)):
+        for actor, knowledge in enumerate(state.actors):
+            index = self._index(state.job, actor)
+            if knowledge.departed and index is not None:
+                state = self._with_silent(state, index)
+        for _ in range(2 * len(self.actors) + 2):
+            if self._goes_on(state, waiting):
+                return
+            for actor in waiting:
+                state = self._insist(state, actor)
+        members = [actor for actor in waiting if self._index(state.job, actor) is not None]
+        alike = [actor for actor in waiting if self.actors[actor].key == state.job.key]
+        seats = min(self.scenario.seats, len(alike)) or bool(waiting)
+        if len(members) < seats and not self._goes_on(state, waiting):
             raise Violation("an index stays free forever")
-        if len(waiting) - len(refused) != live:
-            raise Violation("a worker that is not live was not refused")
 
-    def _insist(self, state: JoinState, actor: int) -> tuple[JoinState, bool]:
-        """Return the state after an actor's Join, and whether it was accepted.
+    def _goes_on(self, state: JoinState, waiting: list[int]) -> bool:
+        """Return whether the job runs and has a live member that is alive: that one evicts the dead members, and the
+        job admits the others at a boundary."""
+        indices = [self._index(state.job, actor) for actor in waiting]
+        live = any(index is not None and state.job.live >> index & 1 for index in indices)
+        return state.job.state == JobState.RUNNING and live
 
-        With TOKEN the actor starts over without a token. It confirms a new token at once.
-        """
-        for _ in range(3):
-            token = state.actors[actor].token
-            state, verdict = self._join(state, actor, token)
-            if verdict.reason == Reason.TOKEN:
-                state = self._knowing(state, actor, Knowledge())
-            elif verdict.reason == Reason.DONE:
-                state = self._acknowledge(state, self._ack(actor, verdict))
-                if verdict.token == token:
-                    break
-        return state, verdict.reason == Reason.DONE
+    def _insist(self, state: JoinState, actor: int) -> JoinState:
+        """Return the state after an actor's Join, repeated with each new challenge."""
+        for _ in range(4):
+            knowledge = state.actors[actor]
+            join = JoinArrives(actor, knowledge.address, knowledge.challenge, state.generation)
+            state, ack, reason = self._join(state, join)
+            state = self._knowing(state, actor, state.actors[actor]._replace(challenge=ack.challenge))
+            if reason != Reason.CHALLENGE:
+                break
+        return state

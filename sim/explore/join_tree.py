@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from iswitch.config import Config
-from iswitch.wire import ACK, FRAME_BYTES, NO_MEMBER, UDP_PORT, Action, Format, JobState, Reason, Type
+from iswitch.wire import ACK, FRAME_BYTES, NO_MEMBER, UDP_PORT, AckRegister, Action, Format, JobState, Reason, Type
 from sim.explore.search import Event, Explorer, Scenario, Violation
 from sim.model.decide.job import Job
 from sim.model.egress import compose
@@ -68,7 +68,7 @@ class Knowledge(NamedTuple):
     """What a worker has recorded. `running`: (epoch, first seq), once received."""
 
     member: int = NO_MEMBER
-    token: int = 0
+    challenge: int = 0
     running: tuple[int, int] | None = None
 
 
@@ -189,10 +189,12 @@ class TreeJoinExplorer(Explorer[TreeJoinState]):
             epoch=worker.running[0] if worker.running and is_reset else 0,
             seq=int(is_reset),
             member=worker.member if is_reset else member,
-            token=worker.token,
+            token=rank + 1,
             ranks=ranks,
             action=action,
             nonce=rank + 1,
+            challenge=worker.challenge,
+            job_token=rank + 100,
             key=1,
             world=world,
             threshold=world,
@@ -247,13 +249,16 @@ class TreeJoinExplorer(Explorer[TreeJoinState]):
         if frame[42] & 0xF != Type.ACK:
             return state
         body, worker = np.frombuffer(frame[FRAME_BYTES:], ACK, 1)[0], state.workers[rank]
-        if body["action"] != Action.JOIN or body["reason"] or worker.running:
+        if body["action"] != Action.JOIN or body["reason"] not in (Reason.DONE, Reason.CHALLENGE) or worker.running:
             return state
-        member, token, running = frame[50], int.from_bytes(frame[60:64], "little"), None
+        challenge = int(body["registers"][AckRegister.CHALLENGE])
+        if body["reason"] == Reason.CHALLENGE:
+            return state._replace(workers=replace_at(state.workers, rank, worker._replace(challenge=challenge)))
+        member, running = frame[50], None
         if body["state"] == JobState.RUNNING:
             running = int.from_bytes(frame[44:46], "little"), int(body["first_seq"])
             self._check_running(state, *running)
-        return state._replace(workers=replace_at(state.workers, rank, Knowledge(member, token, running)))
+        return state._replace(workers=replace_at(state.workers, rank, Knowledge(member, challenge, running)))
 
     # What is promised
 

@@ -129,7 +129,7 @@ def parse(frame: bytes) -> Reply:
 class Client:
     """One worker.
 
-    `port` is its switch port. `member`, `token`, `epoch`, `first_seq` and `window` come from acknowledgements (see
+    `port` is its switch port. `member`, `challenge`, `epoch`, `first_seq` and `window` come from acknowledgements (see
     `take`). `job_token` is the one that the client proposes, afterwards the job's. `number` is the last control number
     used. `ranks` is the Join's `members`: in a tree of switches, the worker's global rank as a bit.
     """
@@ -150,12 +150,18 @@ class Client:
         self.mac, self.ip, self.udp_port, self.port, self.job, self.key = mac, ip, udp_port, port, job, key
         self.switch_mac, self.switch_ip = switch_mac, switch_ip
         self.nonce = nonce if nonce is not None else int.from_bytes(b"\x01" + mac, "little")
-        self.member, self.token, self.epoch = NO_MEMBER, 0, 0
+        self.member, self.epoch, self.challenge = NO_MEMBER, 0, 0
+        self.token = self.chosen_token()
+        self.is_member = False
         self.first_seq, self.window, self.elements, self.number = 0, 0, 0, 0
         self.format = Format.WINDOW64
         self.settings: dict[str, int] = {}
         self.ranks = 0
         self.job_token = self.proposed_job_token = int.from_bytes(mac[2:], "big") ^ 0x4A6F6254
+
+    def chosen_token(self) -> int:
+        """Return the token that goes with the client's nonce; a worker draws its own at random."""
+        return (self.nonce * 0x9E3779B97F4A7C15 >> 32) % 2**32
 
     @classmethod
     def numbered(cls, index: int, *, port: int | None = None, job: int = 0, key: int = 0x6B6579) -> "Client":
@@ -251,6 +257,7 @@ class Client:
         member: int | None = None,
         token: int | None = None,
         nonce: int | None = None,
+        challenge: int | None = None,
         seq: int = 0,
         **settings: int,
     ) -> bytes:
@@ -258,7 +265,7 @@ class Client:
 
         The first call names the job's settings: `world`, `elements`, and if they differ from the defaults `threshold`
         (world), `format` (window64), `fraction` (44), `mode` (quarantine), `deadline_us`, `evict_us`, `staleness`,
-        `segments`, `key`. Later calls repeat them, with the token if one was granted.
+        `segments`, `key`. Later calls repeat them, with the challenge that an answer has said.
         """
         if settings:
             world = settings["world"]
@@ -272,9 +279,9 @@ class Client:
                 "key": self.key,
             } | settings
             self.format = Format(self.settings["format"]) if 1 <= self.settings["format"] <= 4 else self.format
-        body = (
-            {"job_token": self.proposed_job_token} | self.settings | {"nonce": self.nonce if nonce is None else nonce}
-        )
+        known = self.challenge if challenge is None else challenge
+        asked = {"job_token": self.proposed_job_token, "challenge": known} | self.settings
+        body = asked | {"nonce": self.nonce if nonce is None else nonce}
         return self.control(
             Action.JOIN,
             body,
@@ -297,11 +304,12 @@ class Client:
     def reset(self, **fields: Any) -> bytes:
         return self.rising(Action.RESET, **fields)
 
-    def end_job(self, key: int | None = None, **fields: Any) -> bytes:
-        """Return the RESET that ends the job by its key. The sender need not be a member."""
+    def end_job(self, key: int | None = None, challenge: int | None = None, **fields: Any) -> bytes:
+        """Return the END of the job by its key. The sender need not be a member."""
+        body = {"key": self.key if key is None else key, "nonce": self.nonce}
         return self.control(
-            Action.RESET,
-            {"key": self.key if key is None else key, "nonce": self.nonce},
+            Action.END,
+            body | {"challenge": self.challenge if challenge is None else challenge},
             **({"member": NO_MEMBER, "token": 0} | fields),
         )
 
@@ -319,16 +327,18 @@ class Client:
         return self.control(Action.READ, {"address": address, "nonce": self.nonce}, **fields)
 
     def take(self, frame: bytes) -> Reply:
-        """`parse` a frame, and learn from an acknowledged Join (member, token, epoch, first_seq, window, elements). A
-        new token starts the control numbers anew."""
+        """`parse` a frame, and learn from the answer to a Join or an END: the challenge, and if the Join is granted,
+        member, epoch, first_seq, window, elements and the job's token. A new grant starts the control numbers anew."""
         reply = parse(frame)
-        if reply.ack is None or reply.ack["action"] != Action.JOIN or int(reply.ack["nonce"]) != self.nonce:
+        if reply.ack is None or reply.ack["action"] not in (Action.JOIN, Action.END):
             return reply
-        if reply.ack["reason"] == Reason.DONE:
-            token = int(reply.header["token"])
-            if token != self.token:
-                self.number = 0
-            self.member, self.token, self.epoch = int(reply.header["member"]), token, int(reply.header["epoch"])
+        if int(reply.ack["nonce"]) != self.nonce:
+            return reply
+        self.challenge = int(reply.ack["registers"][AckRegister.CHALLENGE])
+        if reply.ack["action"] == Action.JOIN and reply.ack["reason"] == Reason.DONE:
+            if not self.is_member:
+                self.number, self.is_member = 0, True
+            self.member, self.epoch = int(reply.header["member"]), int(reply.header["epoch"])
             self.first_seq, self.window = int(reply.ack["first_seq"]), int(reply.ack["window"])
             self.elements = int(reply.ack["elements"])
             self.job_token = int(reply.ack["registers"][AckRegister.JOB_TOKEN])
@@ -336,4 +346,5 @@ class Client:
 
     def forget(self, nonce: int) -> None:
         """Start again as another incarnation with another nonce."""
-        self.nonce, self.member, self.token, self.epoch, self.number = nonce, NO_MEMBER, 0, 0, 0
+        self.nonce, self.member, self.epoch, self.number, self.is_member = nonce, NO_MEMBER, 0, 0, False
+        self.token = self.chosen_token()

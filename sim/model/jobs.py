@@ -31,13 +31,15 @@ class JobTable:
     mac, ip : bytes
         The switch's own addresses.
     seed : int
-        Where epochs, first seqs and tokens come from.
+        Where epochs, first seqs and the first challenge come from.
     """
 
     def __init__(self, config: Config, *, mac: bytes, ip: bytes, seed: int) -> None:
+        self.operator_key = 0
+        """A key that ends any job; 0 for none."""
         self.config, self.own = config, SwitchAddress(mac, ip)
         self.random = random.initial(seed)
-        self.jobs: list[Job] = [NO_JOB] * config.jobs
+        self.jobs: list[Job] = [NO_JOB._replace(challenge=random.first_challenge(seed))] * config.jobs
         self.sums = Sums()
         self.counts = Counters(config)
         self.outcomes, self.stats, self.ages = self.counts.outcomes, self.counts.stats, self.counts.ages
@@ -128,7 +130,7 @@ class JobTable:
 
     def count_admissions(self, before: Job, ring: Ring) -> None:
         """Count that a boundary admitted members, if it did."""
-        self.stats[Stat.ADMITTED] += before.state != JobState.FORMING and bool(ring.live & ~before.live)
+        self.stats[Stat.ADMITTED] += before.state > JobState.FORMING and bool(ring.live & ~before.live)
 
     def send_notice(self, message: Message, reason: Reason, now_us: int, collective: int = 0) -> Frames:
         """Return a NOTICE. `collective`: with which the sender's differs.

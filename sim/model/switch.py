@@ -39,6 +39,8 @@ NOTICED = {
     Outcome.EPOCH: Reason.EPOCH,
     Outcome.MEMBER: Reason.MEMBER,
     Outcome.TOKEN: Reason.TOKEN,
+    Outcome.PORT: Reason.PORT,
+    Outcome.ADDRESS: Reason.ADDRESS,
     Outcome.HALTED: Reason.HALTED,
 }
 """Outcomes that are answered by a NOTICE."""

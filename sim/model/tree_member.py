@@ -17,8 +17,8 @@ import numpy as np
 
 from iswitch.config import Config
 from iswitch.wire import ACK, NO_MEMBER, UDP_PORT, AckRegister, Action, JobState, Outcome, Reason
-from sim.model.decide import random, tree
-from sim.model.decide.job import NO_JOB, Job, Verdict, live_ranks
+from sim.model.decide import tree
+from sim.model.decide.job import Job, Verdict, ended, live_ranks
 from sim.model.decide.ring import new_ring
 from sim.model.decide.slot import Work
 from sim.model.egress import compose
@@ -49,13 +49,16 @@ class Parent(NamedTuple):
 class ParentMembership(NamedTuple):
     """What a leaf is at its parent.
 
-    `running`: the parent has reported that the job runs. `reason`: why the parent refused the leaf's last Join.
+    `nonce`, `token`: those of the Join that created the job here; the leaf has no secrets of its own. `job_token`: that
+    of the parent's job. `challenge`: the parent's, as it said last. `running`: the parent has reported that the job
+    runs. `reason`: why the parent refused the leaf's last Join.
     """
 
     nonce: int
+    token: int
     member: int = NO_MEMBER
-    token: int = 0
     job_token: int = 0
+    challenge: int = 0
     running: bool = False
     reason: Reason = Reason.DONE
 
@@ -96,7 +99,7 @@ class TreeMember(Switch):
     def handle_control(self, message: Message, now_us: int) -> tuple[Outcome, Frames]:
         """Handle a control message. At a leaf, Join and the last Leave go up."""
         number, request = message.job, parse_control(message)
-        if number not in self.parents or request.action not in (Action.JOIN, Action.LEAVE, Action.RESET):
+        if number not in self.parents or request.action not in (Action.JOIN, Action.LEAVE, Action.END):
             return super().handle_control(message, now_us)
         if request.action == Action.LEAVE and self.is_last_leave(message, request, now_us):
             return Outcome.CONTROL, self.request_parent(number, Action.LEAVE)
@@ -113,7 +116,7 @@ class TreeMember(Switch):
         job = self.jobs[message.job]
         return bool(
             message.job in self.above
-            and self.above[message.job].token
+            and self.above[message.job].member != NO_MEMBER
             and job.live == 1 << request.member
             and self.decide(message, request, now_us).job.state == JobState.NONE
         )
@@ -141,6 +144,7 @@ class TreeMember(Switch):
                 key=job.key,
                 nonce=above.nonce,
                 job_token=job.token,
+                challenge=above.challenge,
                 **job.settings._asdict(),
             ),
         )
@@ -156,8 +160,7 @@ class TreeMember(Switch):
         if not leaf or verdict.job.state == JobState.NONE:
             return verdict
         if number not in self.above:
-            self.random = random.step(self.random)
-            self.above[number] = ParentMembership(nonce=self.random)
+            self.above[number] = ParentMembership(request.nonce, request.token)
         above = self.above[number]
         if request.action == Action.JOIN and verdict.reason == Reason.DONE:
             verdict = verdict._replace(reason=above.reason)
@@ -180,8 +183,7 @@ class TreeMember(Switch):
             return Reason.ELEMENTS if settings.elements > self.config.uplink_elements else Reason.DONE
         if action == Action.SET_H and in_tree and settings.threshold != job.settings.world:
             return Reason.THRESHOLD
-        is_member_reset = action == Action.RESET and request.member != NO_MEMBER
-        if leaf and (is_member_reset or action == Action.FBCAST):
+        if leaf and action in (Action.RESET, Action.FBCAST):
             return Reason.ACTION
         return Reason.ACTION if action == Action.HALT and in_tree else Reason.DONE
 
@@ -197,7 +199,8 @@ class TreeMember(Switch):
     def handle_parent_ack(self, message: Message) -> tuple[Outcome, Frames]:
         """Handle the parent's answer to a Join or a Leave.
 
-        A new token is confirmed at once. If the confirmation is lost, the members' retransmissions repeat it.
+        The first Join carries no challenge that the parent has said. The leaf answers a CHALLENGE at once by another
+        Join; if that is lost, the members' retransmissions repeat it.
         """
         number, body = message.job, np.frombuffer(message.payload, ACK, 1)[0]
         above, reason = self.above[number], Reason(min(int(body["reason"]), max(Reason)))
@@ -206,18 +209,23 @@ class TreeMember(Switch):
         if body["action"] == Action.LEAVE:
             self.end_job(number)
             return Outcome.CONTROL, []
-        job_token = int(body["registers"][AckRegister.JOB_TOKEN])
-        is_new_token = message.token != above.token
-        if reason != Reason.DONE:
-            start_over = ParentMembership(above.nonce, reason=Reason.DONE if reason == Reason.TOKEN else reason)
-            self.above[number] = above if above.running else start_over
+        registers = body["registers"]
+        challenge = int(registers[AckRegister.CHALLENGE])
+        if reason == Reason.CHALLENGE:
+            if not above.running and challenge != above.challenge:
+                self.above[number] = above._replace(challenge=challenge)
+                return Outcome.CONTROL, self.request_parent(number)
+        elif reason != Reason.DONE:
+            refused = above._replace(member=NO_MEMBER, reason=reason)
+            self.above[number] = above if above.running else refused
         elif int(body["window"]) != self.config.window:
             self.above[number] = above._replace(reason=Reason.ELEMENTS)
-        elif is_new_token and not above.running:
-            self.above[number] = ParentMembership(above.nonce, message.member, message.token, job_token)
-            return Outcome.CONTROL, self.request_parent(number)
-        elif not is_new_token and body["state"] == JobState.RUNNING:
-            self.adopt_epoch(number, message.epoch, int(body["first_seq"]))
+        else:
+            if not above.running:
+                job_token = int(registers[AckRegister.JOB_TOKEN])
+                self.above[number] = above._replace(member=message.member, job_token=job_token, reason=Reason.DONE)
+            if body["state"] == JobState.RUNNING:
+                self.adopt_epoch(number, message.epoch, int(body["first_seq"]))
         return Outcome.CONTROL, []
 
     def adopt_epoch(self, number: int, epoch: int, first_seq: int) -> None:
@@ -260,5 +268,5 @@ class TreeMember(Switch):
 
     def end_job(self, number: int) -> None:
         """End a job at this switch."""
-        self.jobs[number] = NO_JOB
+        self.jobs[number] = ended(self.jobs[number])
         del self.above[number]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from iswitch.wire import ContributionFlag, Format, Outcome, PortCounter, Reason, Type, port_counter_register
+from iswitch.wire import ContributionFlag, Format, Outcome, PortCounter, Reason, Register, Type, port_counter_register
 from sim.bench.designs import MANY_MEMBERS
 from sim.emulator.engine import Board
 from sim.frames.client import Client, parse
@@ -127,13 +127,15 @@ def test_an_unknown_host_changes_nothing_and_is_counted(fault):
         if change:
             setattr(unknown_host, *change)
         seq = one.first_seq
+        unknown_host.challenge = one.challenge
         if fault == "wrong key":
             attempts = {
                 unknown_host.end_job(key=1): Reason.KEY,
-                unknown_host.join(**unknown_host.settings | {"key": 1}): Reason.KEY,
+                unknown_host.end_job(challenge=one.challenge - 1): Reason.CHALLENGE,
+                unknown_host.join(nonce=6, **unknown_host.settings | {"key": 1}): Reason.KEY,
             }
         elif fault == "wrong nonce":
-            attempts = {unknown_host.join(): Reason.TOKEN, unknown_host.join(token=0): Reason.MEMBER}
+            attempts = {unknown_host.join(): Reason.MEMBER, unknown_host.join(challenge=0): Reason.CHALLENGE}
         else:
             contribution = {"wrong port": Outcome.PORT, "wrong token": Outcome.TOKEN}.get(fault, Outcome.ADDRESS)
             refused = Reason.TOKEN if fault == "wrong token" else Reason.MEMBER
@@ -145,17 +147,17 @@ def test_an_unknown_host_changes_nothing_and_is_counted(fault):
                 unknown_host.set_h(1): refused,
                 unknown_host.halt(): refused,
                 unknown_host.fbcast(seq): refused,
-                unknown_host.join(): Reason.TOKEN,
+                unknown_host.join(nonce=6): Reason.MEMBER,
             }
         for frame, expected in attempts.items():
             outcome = expected if isinstance(expected, Outcome) else Outcome.REFUSED
-            before = counted(board, two, everybody, 8 + 8 * (outcome // 8))[outcome % 8]
+            before = counted(board, two, everybody, Register.OUTCOMES + 8 * (outcome // 8))[outcome % 8]
             board.send(unknown_host.port, frame)
             board.run(100_000)
             answers = [parse(frame.data) for frame in board.receive(unknown_host.port)]
             if isinstance(expected, Reason):
                 assert [reply.reason for reply in answers] == [expected]
-            assert counted(board, two, everybody, 8 + 8 * (outcome // 8))[outcome % 8] == before + 1
+            assert counted(board, two, everybody, Register.OUTCOMES + 8 * (outcome // 8))[outcome % 8] == before + 1
         for client in (one, two):
             found = ask(board, client, client.contribution(seq, np.full(4, 5, np.int32)), everybody)
         assert [reply.numbers.tolist() for _, reply in found] == [[10] * 4] * 2

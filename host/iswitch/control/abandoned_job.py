@@ -1,22 +1,16 @@
-"""Jobs that dead workers left behind: how a worker that wants to join recognises such a job, and ends it.
+"""Jobs that dead workers left behind: how a worker that wants to join recognises such a job, and waits for its end.
 
 A worker that is killed, or loses power, does not leave its job. In a running job, a member that waits for the dead
-worker triggers its eviction. If all members are dead, no member triggers the eviction, and the job blocks a restart of
-the program. The switch has no timers, so a worker that wants to join watches the members. If all of them stay silent
-for longer than the job's `evict_s`, the worker ends the job by its key and joins again. A live member gives several
-signs of life within `evict_s`. After the first such sign, the wait ends and the refusal stands. In a running job the
-worker waits a grace period (`_GRACE_S`), because members that are killed one after another do not die at the same
-moment.
+worker triggers its eviction. If all members are dead, no member triggers the eviction. The switch has no timers: it
+ends such a job when a Join comes that the job refuses, or that waits to be admitted, after all members have been silent
+for the job's `evict_s`. So a worker whose Join is refused watches the members, and joins again when all of them have
+been silent for so long. A live member gives several signs of life within `evict_s`. After the first such sign, the wait
+ends and the refusal stands. In a running job the worker waits a grace period (`_GRACE_S`), because members that are
+killed one after another do not die at the same moment.
 
 Silence counts only while this worker's own exchange with the switch works without a gap. Live members may be silent or
 unheard before the first look, in an outage of the network, and while this worker itself is stopped. After a gap the
-watch therefore begins again. The switch's own count of silence decides nothing by itself.
-
-When a job is started again, several workers do this at the same time. A worker may then end the new job that a
-faster worker has just created, because it read the members before that. This converges: a worker sends its RESET only
-before it joins, a job runs only when all `world` workers have joined, and a worker whose forming job was ended creates
-or joins the next one within the same `Control.join` (its token is refused, and it starts over). So none of these RESETs
-reaches a running job, unless the network delivers a copy of a RESET later than `_SETTLE_S`.
+watch therefore begins again.
 """
 
 import math
@@ -39,9 +33,6 @@ _LOOKS_PER_GAP = 4
 """Looks at the members within the longest gap."""
 _GRACE_S = 2.0
 """A member of a running job is alive if it gives a sign of life later than this after the first look."""
-_SETTLE_S = 0.05
-"""Pause between the end of a job and the next Join, in which copies of the RESET that are still in the network
-arrive."""
 _MAX_RETRIES_JOB_ENDED = 3
 """Retries when the job has ended before the worker reads it. After that, the refusal is raised: the switch cannot grant
 the request."""
@@ -163,11 +154,11 @@ class AbandonedJobWatch:
             raise refusal
         while (job := self.look()).state != JobState.NONE:
             blocking = self._blocking_members(job, reason)
-            if reason != Reason.KEY and self._all_dead(job, blocking):
+            if self._all_dead(job, blocking):
                 if job.state != JobState.FORMING or reason != Reason.MEMBER:
-                    self._end_job(job, refusal)
+                    self._warn(job, blocking)
                 return
-            hopeless = not blocking or not job.evict_us or self._alive.intersection(blocking) or reason == Reason.KEY
+            hopeless = not blocking or not job.evict_us or self._alive.intersection(blocking)
             if hopeless or self.control.transport.now() >= deadline:
                 if self._last_refusal != (job.epoch, reason):  # the refusal may have come from an earlier job
                     self._last_refusal = job.epoch, reason
@@ -179,8 +170,8 @@ class AbandonedJobWatch:
             raise refusal
 
     def check(self, rank_taken: bool) -> None:
-        """Look at the members if a look is due, for an elastic worker that waits to be admitted. End the job if all its
-        live members are dead.
+        """Look at the members if a look is due, for an elastic worker that waits to be admitted. Its repeated Joins
+        make the switch end a job whose live members are all dead.
 
         Parameters
         ----------
@@ -198,32 +189,22 @@ class AbandonedJobWatch:
             return
         job = self.look()
         if job.state > JobState.FORMING and self._all_dead(job, job.live):
-            self._end_job(job, None)
+            self._warn(job, job.live)
         elif rank_taken and self.request.wanted in self._alive:
             refusal = RefusedError(f"rank {self.request.wanted} is taken", Reason.MEMBER)
             raise RefusedError(self._message(job, refusal, [self.request.wanted]), Reason.MEMBER)
 
-    def _end_job(self, job: JobView, refusal: RefusedError | None) -> None:
-        blocking = self._blocking_members(job, refusal.reason if refusal else Reason.MEMBER)
+    def _warn(self, job: JobView, blocking: list[int]) -> None:
+        """Say that the job was left behind, and that the switch ends it when this worker's next Join comes."""
         silent_s = min(self.silent_s(member) for member in blocking)
-        epoch = read_job(self.control, job.job).epoch
-        if self._record_answer() or epoch != job.epoch:
-            return  # the last look is too long ago, or another worker was faster
-        try:
-            self.control.end_job(job.job, self.request.key)
-        except RefusedError as refused:
-            if refused.reason != Reason.JOB:  # JOB: another worker has ended it at the same moment
-                raise (refusal or refused) from None
-        else:
-            warnings.warn(
-                f"job {job.job} at {self.control.address} was left behind: this worker watched its members, "
-                f"{format_ranks(list(self.members))}, for {silent_s:.1f} s, longer than the job's `evict_s` of "
-                f"{job.evict_us / 1e6:g} s, "
-                "and none of them gave a sign of life. This worker has ended that job and joins a new one",
-                AbandonedJobWarning,
-                stacklevel=6,
-            )
-        self.control.transport.sleep(_SETTLE_S)
+        warnings.warn(
+            f"job {job.job} at {self.control.address} was left behind: this worker watched its members, "
+            f"{format_ranks(list(self.members))}, for {silent_s:.1f} s, longer than the job's `evict_s` of "
+            f"{job.evict_us / 1e6:g} s, "
+            "and none of them gave a sign of life. The switch ends that job, and this worker joins a new one",
+            AbandonedJobWarning,
+            stacklevel=6,
+        )
 
     def _message(self, job: JobView, refusal: RefusedError, blocking: list[int]) -> str:
         return refusal_message(

@@ -1,5 +1,6 @@
 """The control client: join and leave a job, reset, halt and end it. Section 4 of `docs/protocol.md`."""
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -15,6 +16,8 @@ __all__ = ["Control", "JobRunningError"]
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05
 """Pauses between two Joins of a worker that waits for other workers or to be admitted."""
+_CHALLENGES = 8
+"""The most Joins in a row. A challenge changes when another worker ends, leaves or replaces something."""
 _CANCEL_TIMEOUT_S = 0.2
 """The longest wait when a Join is taken back."""
 
@@ -48,6 +51,9 @@ class Control(RegisterReader):
         )
         self.joined_running_job = False
         self.granted: Membership | None = None
+        self._challenges: dict[int, tuple[int, JobState]] = {}  # by job number, with the state of that time
+        self._requested: Membership | None = None  # of the Join in progress
+        self._state_before = JobState.NONE  # of the job, when it had the challenge of the last Join
         self._number = 0  # of the last LEAVE, RESET, SET_H or HALT
 
     # Joining
@@ -94,22 +100,20 @@ class Control(RegisterReader):
         """
         deadline, pause_s = self.transport.now() + timeout_s, _FIRST_PAUSE_S
         membership, standing, state = request, Standing.NONE, JobState.NONE
-        self.joined_running_job, self.granted = False, None
+        self.joined_running_job, self.granted, self._requested = False, None, request
         try:
             while standing != Standing.LIVE or state == JobState.FORMING:
                 answer = self._send_join(membership)
                 state, late = JobState(int(answer.body["state"])), self.transport.now() > deadline
-                if answer.reason == Reason.TOKEN and membership.token:
-                    # Another worker got the place before this one confirmed it, or the job ended: start over.
-                    membership, standing, self.granted = replace(membership, token=0), Standing.NONE, None
-                    continue
                 rank_taken = answer.reason == Reason.MEMBER and elastic and state > JobState.FORMING and not late
                 if not rank_taken:  # else its owner may be dead, and is evicted as soon as a member waits for it
                     self._require_done(answer, f"let a worker join job {membership.job}")
-                    self.granted = membership = self._with_grant(membership, answer)
                     standing = Standing(int(answer.body["standing"]))
-                    if standing != Standing.LIVE:  # the first answers show whether the job was running before
-                        self.joined_running_job = state != JobState.FORMING
+                    # The answer that says JOINING may be lost. A running job has a free index only after a departure,
+                    # which has changed the challenge: so the state that came with this challenge says the same.
+                    if standing == Standing.JOINING or not self.granted and self._state_before > JobState.FORMING:
+                        self.joined_running_job = True
+                    self.granted = membership = self._with_grant(membership, answer)
                 if self.joined_running_job and not elastic:
                     raise JobRunningError(
                         f"job {membership.job} at {self.address} is running already: join it with elastic=True, or "
@@ -126,15 +130,43 @@ class Control(RegisterReader):
                     self.transport.sleep(pause_s)
                     pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         except BaseException as error:
-            if membership.token and not isinstance(error, SwitchUnreachableError):
-                self.leave(membership, timeout_s=_CANCEL_TIMEOUT_S)
+            if not isinstance(error, SwitchUnreachableError):
+                self.take_back_join(timeout_s=_CANCEL_TIMEOUT_S)
             raise
+        finally:
+            self._requested = None
         self._number = 0
         return membership
 
+    def take_back_join(self, *, timeout_s: float) -> None:
+        """Leave the job that a Join in progress has entered, also if its acknowledgement has not come.
+
+        Parameters
+        ----------
+        timeout_s : float
+            Seconds to wait for each answer of the switch.
+        """
+        membership = self.granted
+        if self._requested and not membership:
+            with contextlib.suppress(SwitchUnreachableError, OSError):
+                answer = self._request_join(self._requested, timeout_s)  # the same Join again: its answer has the rank
+                membership = self._with_grant(self._requested, answer) if answer.reason == Reason.DONE else None
+        if membership:
+            self.leave(membership, timeout_s=timeout_s)
+
     def _send_join(self, membership: Membership) -> Answer:
+        """Send a Join with the job's challenge, and once more with each new one that the switch answers."""
+        for _ in range(_CHALLENGES):
+            _, self._state_before = self._challenges.get(membership.job, (0, JobState.NONE))
+            answer = self._request_join(membership)
+            if answer.reason != Reason.CHALLENGE:
+                break
+            self.joined_running_job, self.granted = False, None  # a member's Join needs no challenge
+        return answer
+
+    def _request_join(self, membership: Membership, timeout_s: float | None = None) -> Answer:
         m = membership
-        return self.request(
+        answer = self.request(
             Action.JOIN,
             job=m.job,
             member=m.wanted,
@@ -152,7 +184,19 @@ class Control(RegisterReader):
             staleness=m.staleness,
             segments=m.segments,
             job_token=m.job_token,
+            challenge=self._challenge(m.job),
+            timeout_s=timeout_s,
         )
+        self._record_challenge(m.job, answer)
+        return answer
+
+    def _record_challenge(self, job: int, answer: Answer) -> None:
+        challenge, state = int(answer.body["registers"][AckRegister.CHALLENGE]), JobState(int(answer.body["state"]))
+        self._challenges[job] = challenge, state
+
+    def _challenge(self, job: int) -> int:
+        """Return the job's challenge, as the switch has answered last; 0 before its first answer."""
+        return self._challenges.get(job, (0, JobState.NONE))[0]
 
     @staticmethod
     def _with_grant(membership: Membership, answer: Answer) -> Membership:
@@ -161,7 +205,6 @@ class Control(RegisterReader):
         return replace(
             membership,
             member=int(header["member"]),
-            token=int(header["token"]),
             job_token=int(body["registers"][AckRegister.JOB_TOKEN]),
             epoch=int(header["epoch"]),
             window=int(body["window"]),
@@ -193,21 +236,28 @@ class Control(RegisterReader):
         SwitchUnreachableError
             If the switch does not answer.
         """
-        answer = self._send_join(membership)
+        answer = self._request_join(membership)
+        if answer.reason == Reason.CHALLENGE and self._is_running_in(membership.job, membership.epoch):
+            answer = self._request_join(membership)  # if the worker has moved, this binds it to its new address
         if answer.reason != Reason.DONE:
             raise NotAMemberError(
-                f"job {membership.job} at {self.address} has ended, and this worker is no longer a member of it "
+                f"job {membership.job} at {self.address} has ended, or this worker is no longer a member of it "
                 f"({REFUSALS[answer.reason].meaning}): call `rejoin`, then `sync_state`, or make a new Worker"
             )
         renewed = self._with_grant(membership, answer)
-        if (renewed.token, renewed.member) != (membership.token, membership.member):
-            self.leave(renewed, timeout_s=_CANCEL_TIMEOUT_S)  # after the end of the job, the Join was a new one
+        if answer.body["standing"] != Standing.LIVE or renewed.member != membership.member:
+            self.leave(renewed, timeout_s=_CANCEL_TIMEOUT_S)  # after the end of the membership, the Join was a new one
             raise NotAMemberError(
-                f"job {membership.job} at {self.address} has ended, and a new job has its number: call `rejoin`, "
+                f"this worker is no longer a member of job {membership.job} at {self.address}: call `rejoin`, "
                 "then `sync_state`, or make a "
                 "new Worker"
             )
         return renewed
+
+    def _is_running_in(self, job: int, epoch: int) -> bool:
+        """Return whether the job runs in an epoch, so that no Join can create it."""
+        answer = self.request(Action.READ, job=job)
+        return bool(answer.body["state"] > JobState.FORMING and answer.header["epoch"] == epoch)
 
     # Commands of a member
 
@@ -325,7 +375,7 @@ class Control(RegisterReader):
         job : int
             Number of the job.
         key : int
-            The job's key.
+            The job's key, or the operator key of the switch.
 
         Raises
         ------
@@ -334,7 +384,16 @@ class Control(RegisterReader):
         SwitchUnreachableError
             If the switch does not answer.
         """
-        self._require_done(self.request(Action.RESET, job=job, key=key), f"end job {job}")
+        asked = False
+        for _ in range(_CHALLENGES):
+            answer = self.request(Action.END, job=job, key=key, challenge=self._challenge(job))
+            self._record_challenge(job, answer)
+            if answer.reason != Reason.CHALLENGE:
+                break
+            asked = True
+        if answer.reason == Reason.JOB and asked:
+            return  # the job has ended meanwhile: by this message, whose answer was lost, or otherwise
+        self._require_done(answer, f"end job {job}")
 
     def _require_done(self, answer: Answer, request: str) -> None:
         """Raise RefusedError if an answer is a refusal, where `request` completes "the switch refused to"."""

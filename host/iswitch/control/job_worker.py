@@ -145,13 +145,11 @@ class JobWorker(ABC):
         here waits for a lock, or for long."""
         if keepalive := getattr(self, "_keepalive", None):
             keepalive.stop()
+        self._control.on_other_burst = None  # a ring in the middle of a collective cannot handle frames
         if keepalive and self._state["member"]:
-            membership: Membership | None = self._member.membership
+            self._control.leave(self._member.membership, timeout_s=_LEAVE_TIMEOUT_S)
         else:
-            membership = self._control.granted  # by a Join in progress
-        if membership:
-            self._control.on_other_burst = None  # a ring in the middle of a collective cannot handle frames
-            self._control.leave(membership, timeout_s=_LEAVE_TIMEOUT_S)
+            self._control.take_back_join(timeout_s=_LEAVE_TIMEOUT_S)
 
     def _start_keepalive(self, member: Member) -> None:
         """Start the thread that answers the switch, and arrange that `close` runs at the latest at the interpreter's

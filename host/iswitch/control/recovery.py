@@ -70,7 +70,7 @@ class Recovery:
 
     def confirm(self, rejection: MembershipRejectedError) -> None:
         """Check at the switch whether a rejection belongs to the present epoch. The network may have delayed an earlier
-        one.
+        one. A worker that has moved to another port or address is bound to that.
 
         Returns
         -------
@@ -86,7 +86,7 @@ class Recovery:
         SwitchUnreachableError
             If the switch does not answer.
         """
-        if rejection.reason != Reason.EPOCH:
+        if rejection.reason not in (Reason.EPOCH, Reason.PORT, Reason.ADDRESS):
             raise rejection
         try:
             with self.query():
@@ -95,7 +95,7 @@ class Recovery:
             self.failure, self._state["member"] = str(error), False
             raise
         if self._renewed.epoch != self.ring.membership.epoch:
-            raise rejection
+            raise MembershipRejectedError(Reason.EPOCH)
 
     def raise_rejected(self, reason: Reason) -> NoReturn:
         """Raise the error of a confirmed rejection, and be ready for the call that follows it.
@@ -185,6 +185,7 @@ class Recovery:
 
         while self.failure:
             try:
+                transport.reopen()  # the address of this machine may have changed
                 self.control.read(Register.MAGIC, timeout_s=left_s())  # waits until the switch answers
                 self._rejoin_once(join, left_s)
             except SwitchUnreachableError as error:

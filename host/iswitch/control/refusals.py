@@ -26,6 +26,11 @@ class Refusal(NamedTuple):
 
 
 REFUSALS: dict[Reason, Refusal] = {
+    Reason.CHALLENGE: Refusal(
+        "the job has changed since the switch last described it", "try again: other workers join, leave or end it now"
+    ),
+    Reason.PORT: Refusal("this worker is behind another port of the switch now", "call `Worker.rejoin`"),
+    Reason.ADDRESS: Refusal("this worker has another address now", "call `Worker.rejoin`"),
     Reason.JOB: Refusal(
         "there is no such job",
         "check the job number: the job has ended, the switch was restarted, or the switch has fewer `jobs`; if this "

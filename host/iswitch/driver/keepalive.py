@@ -62,7 +62,11 @@ class KeepaliveThread:
 
     def _watch_socket(self, on: bool) -> None:
         if self._epoll and not self._epoll.closed:
-            self._epoll.modify(self._descriptor, select.EPOLLIN if on else 0)
+            events = select.EPOLLIN if on else 0
+            try:
+                self._epoll.modify(self._descriptor, events)
+            except FileNotFoundError:  # the transport has a new socket behind the descriptor
+                self._epoll.register(self._descriptor, events)
 
     def _wait(self, timeout_s: float) -> None:
         if self._epoll:

@@ -44,7 +44,7 @@ class Membership:
     member : int
         Granted: this worker's rank.
     token : int
-        Granted: 32 bits that authenticate this worker's frames; 0 before the switch has granted a place.
+        32 random bits that authenticate this worker's frames, and the switch's answers to it.
     job_token : int
         Requested, then granted: 32 bits that authenticate the switch's results and GRANTs to all members.
     epoch : int

@@ -8,6 +8,7 @@ from iswitch.wire import Collective, Reason, Type, version_type
 __all__ = ["CollectiveConflictError", "MembershipRejectedError", "handle_notice"]
 
 _NOTICE = version_type(Type.NOTICE)
+_REJECTIONS = {Reason.JOB, Reason.EPOCH, Reason.MEMBER, Reason.TOKEN, Reason.PORT, Reason.ADDRESS}
 
 
 class MembershipRejectedError(Exception):
@@ -18,7 +19,7 @@ class MembershipRejectedError(Exception):
     Parameters
     ----------
     reason : Reason
-        JOB, EPOCH, MEMBER or TOKEN.
+        JOB, EPOCH, MEMBER or TOKEN; PORT or ADDRESS if the switch knows the member at another place.
     """
 
     def __init__(self, reason: Reason):
@@ -69,7 +70,7 @@ def handle_notice(header: np.void, membership: Membership) -> bool:
     if (header["version_type"], header["job"], header["token"]) != (_NOTICE, membership.job, membership.token):
         return False
     reason = int(header["count"])
-    if Reason.JOB <= reason <= Reason.TOKEN and (reason != Reason.EPOCH or header["epoch"] != membership.epoch):
+    if reason in _REJECTIONS and (reason != Reason.EPOCH or header["epoch"] != membership.epoch):
         raise MembershipRejectedError(Reason(reason))
     if reason == Reason.COLLECTIVE and header["epoch"] == membership.epoch:
         raise CollectiveConflictError(int(header["seq"]), Collective.from_word(int(header["members"])))

@@ -91,6 +91,9 @@ class Transport(Protocol):
     def randbits(self, bits: int) -> int:
         """Return a number of random bits, which others cannot guess."""
 
+    def reopen(self) -> None:
+        """Send and receive in a new way, after this machine's address has changed."""
+
     def close(self) -> None:
         """Release the transport's resources."""
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import os
 import select
 import socket
 import struct
@@ -71,6 +72,14 @@ class UdpTransport(RealTimeTransport):
             self._socket.close()
             raise
         self._poll = self._new_poll()
+
+    def reopen(self) -> None:
+        """Send and receive by a new socket, for this machine's address may have changed. Its descriptor is the same."""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as fresh:
+            os.dup2(fresh.fileno(), self._socket.fileno(), inheritable=False)
+        self._set_options()
+        self._connect()
+        self.gso, self.gro = self.gso and self._supports(_UDP_SEGMENT, 0), self.gro and self._supports(_UDP_GRO, 1)
 
     def _new_poll(self) -> select.poll:
         poll = select.poll()

@@ -189,6 +189,9 @@ def top(
 def end_job(
     job: Annotated[int, typer.Option("--job", metavar="JOB", min=0, max=255, help="Number of the job to end.")],
     key: Annotated[int, typer.Option("--key", metavar="KEY", help="Key with which its workers joined.")] = 0,
+    operator_key: Annotated[
+        int | None, typer.Option("--operator-key", metavar="KEY", help="Operator key of the switch: it ends any job.")
+    ] = None,
     switch: SwitchOption = DEFAULT_SWITCH,
     timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
 ) -> None:
@@ -199,7 +202,9 @@ def end_job(
     """
     with _connected(switch, timeout) as control:
         require_int("--key", key, 0, 2**64 - 1)
-        control.end_job(job, key)
+        if operator_key is not None:
+            require_int("--operator-key", operator_key, 1, 2**64 - 1)
+        control.end_job(job, key if operator_key is None else operator_key)
     out.print(f"job {job} at {switch} is free", highlight=False)
 
 

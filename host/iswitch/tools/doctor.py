@@ -29,7 +29,7 @@ from iswitch.tools.path_checks import (
     measure_round_trips,
 )
 from iswitch.tools.probe import Probe
-from iswitch.wire import HEADER, TAIL_BYTES, VERSION, Action, Format, JobState, Reason
+from iswitch.wire import HEADER, TAIL_BYTES, VERSION, AckRegister, Action, Format, JobState, Reason
 
 __all__ = ["Socket", "examine"]
 
@@ -37,6 +37,8 @@ _WATCHED_S = 1.0
 """Seconds between the two readings of the counters."""
 _SILENT_S = 5.0
 """A member is reported if a job waits for it and it has been silent for longer."""
+_CHALLENGES = 4
+"""The most Joins to check a key: the challenge of a job may change between two of them."""
 
 
 class Socket(Protocol):
@@ -213,27 +215,35 @@ def _list_ranks(members: list[int]) -> str:
 
 
 def _check_key(control: Control, info: SwitchInfo, job: int, key: int) -> Finding:
-    """Check a key with a Join that the switch never grants, because no member has its token.
+    """Check a key with a Join that the switch never grants, because its `world` is not the job's.
 
-    If the key is right, the switch refuses the Join for its `world`, which it checks after the key.
+    The switch checks the challenge first, then the key, then the `world`.
     """
     world = read_job(control, job).world if job < info.jobs else 0
     if not world:
         return Finding("key", Mark.WARNING, f"job {job} does not exist now", "repeat the check while its workers run")
-    answer = control.request(
-        Action.JOIN,
-        job=job,
-        key=key,
-        token=secrets.randbits(32) | 1,
-        world=world % info.members + 1,
-        threshold=1,
-        format=Format.WINDOW64,
-        elements=1,
-    )
+    challenge = 0
+    for _ in range(_CHALLENGES):
+        answer = control.request(
+            Action.JOIN,
+            job=job,
+            key=key,
+            token=secrets.randbits(32),
+            world=world % info.members + 1,
+            threshold=1,
+            format=Format.WINDOW64,
+            elements=1,
+            challenge=challenge,
+        )
+        challenge = int(answer.body["registers"][AckRegister.CHALLENGE])
+        if answer.reason != Reason.CHALLENGE or answer.body["state"] == JobState.NONE:
+            break
     if answer.reason == Reason.KEY:
         return Finding(
             "key", Mark.BAD, f"{key} is not the key of job {job}", "use the key of its workers, or another job number"
         )
+    if answer.reason == Reason.CHALLENGE or answer.body["state"] == JobState.NONE:
+        return Finding("key", Mark.WARNING, f"job {job} has just ended", "repeat the check while its workers run")
     return Finding("key", Mark.OK, f"{key} is the key of job {job}")
 
 

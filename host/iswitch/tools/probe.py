@@ -101,6 +101,9 @@ class Probe(RealTimeTransport):
     def fileno(self) -> int:
         return self._socket.fileno()
 
+    def reopen(self) -> None:
+        """Keep the socket: a probe is of one moment."""
+
     def close(self) -> None:
         self._socket.close()
 

@@ -55,6 +55,7 @@ class Action(IntEnum):
     READ = 5
     FBCAST = 6
     HALT = 7
+    END = 8
 
 
 class Reason(IntEnum):
@@ -81,6 +82,9 @@ class Reason(IntEnum):
     STALENESS = 18
     SEGMENTS = 19
     COLLECTIVE = 20
+    CHALLENGE = 21
+    PORT = 22
+    ADDRESS = 23
 
 
 CONTROL = np.dtype(

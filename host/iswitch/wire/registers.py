@@ -14,6 +14,7 @@ __all__ = [
     "PORT_COUNTERS",
     "PortCounter",
     "Register",
+    "SILENCE_TICKS_MAX",
     "SILENCE_TICK_US",
     "SLOT_VIEW",
     "Stat",
@@ -34,7 +35,9 @@ VIEWED_JOBS, VIEWED_MEMBERS, VIEWED_SLOTS = 16, 32, 1 << 13
 PORT_COUNTERS = 16
 """The addresses of each port's counters, of which the first ones are used."""
 SILENCE_TICK_US = 1 << 14
-"""Unit of a member's time of silence, which is counted modulo 2^16 (18 minutes)."""
+"""Unit of a member's time of silence."""
+SILENCE_TICKS_MAX = 1 << 15
+"""A member's time of silence is counted up to this (2^29 us)."""
 
 
 class Outcome(IntEnum):

@@ -27,14 +27,12 @@ class JobState(IntEnum):
 class Standing(IntEnum):
     """Standing of the sender of a granted Join.
 
-    The sender is PENDING until it confirms the grant, JOINING until a collective boundary admits it to a running job,
-    and LIVE as soon as sums wait for it.
+    The sender is JOINING until a collective boundary admits it to a running job, and LIVE as soon as sums wait for it.
     """
 
     NONE = 0
-    PENDING = 1
-    JOINING = 2
-    LIVE = 3
+    JOINING = 1
+    LIVE = 2
 
 
 class SlotState(IntEnum):

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.decide.membership.procedure import Request, job_exists
 from hw.interface.layout import layout
-from hw.interface.rows import SEQ_BITS, job_row, member_row
+from hw.interface.rows import CHALLENGE_BITS, SEQ_BITS, job_row, member_row
 from hw.stream.reduction import popcount
 from iswitch.config import Config
 from iswitch.wire import ACK, REGISTERS_PER_READ, AckRegister, Action, Reason, Standing
@@ -31,6 +31,7 @@ class Acknowledgement(wiring.Component):
                 "registers": In(data.ArrayLayout(32, REGISTERS_PER_READ)),
                 "job_row": In(job_row(config)),
                 "member_row": In(member_row(config)),
+                "first_challenge": In(CHALLENGE_BITS),
                 "acknowledged": In(data.ArrayLayout(SEQ_BITS, config.members)),
                 "body": Out(layout(ACK)),
             }
@@ -55,6 +56,9 @@ class Acknowledgement(wiring.Component):
             body.elements.eq(config.elements),
             registers.eq(self.registers),
         ]
+        says_challenge = (request.action == Action.JOIN) | (request.action == Action.END)
+        with m.If(says_challenge & request.job_in_range):
+            m.d.comb += registers[AckRegister.CHALLENGE].eq(job.challenge + self.first_challenge)
         with m.If(exists):
             m.d.comb += [
                 body.state.eq(job.state),
@@ -70,8 +74,7 @@ class Acknowledgement(wiring.Component):
         with m.If(joins):
             m.d.comb += registers[AckRegister.JOB_TOKEN].eq(job.job_token)
             live = (job.live & bit).any()
-            standing = Mux(self.member_row.pending, Standing.PENDING, Mux(live, Standing.LIVE, Standing.JOINING))
-            m.d.comb += body.standing.eq(standing)
+            m.d.comb += body.standing.eq(Mux(live, Standing.LIVE, Standing.JOINING))
             with m.If((job.admitted & bit).any()):
                 m.d.comb += body.first_seq.eq(job.admitted_seq)
             with m.If(job.segments.any() & live):

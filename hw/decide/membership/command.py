@@ -1,4 +1,4 @@
-"""A member's command: Leave, Reset, SET_H, FBCAST or Halt."""
+"""A command: Leave, Reset, SET_H, FBCAST or Halt of a member, or an END by key."""
 
 from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -7,20 +7,20 @@ from hw.decide.membership.procedure import FollowUp, job_exists, procedure_ports
 from hw.decide.rules.sender import matches_sender
 from hw.decide.tables.access import write_back
 from iswitch.config import Config
-from iswitch.wire import NO_MEMBER, Action, JobState, Reason
+from iswitch.wire import Action, JobState, Reason
 
 __all__ = ["COMMANDS", "Command"]
 
-WRITES = {"status": ("state", "epoch", "threshold"), "roster": ("admitted",), "entry": ("number",)}
+WRITES = {"status": ("state", "epoch", "threshold", "challenge"), "roster": ("admitted",), "entry": ("number",)}
 
-COMMANDS = (Action.LEAVE, Action.RESET, Action.SET_H, Action.FBCAST, Action.HALT)
+COMMANDS = (Action.LEAVE, Action.RESET, Action.SET_H, Action.FBCAST, Action.HALT, Action.END)
 
 
 class Command(wiring.Component):
     """Checks a command; the first check that fails refuses it. Writes what a SET_H, a Halt or a Reset changes.
 
     A repeat of the last command is `DONE`, and nothing is done. A Leave is to be followed by the departure, an FBCAST
-    by the forced slot, a Reset by an empty ring, a Reset by key by the end of the job.
+    by the forced slot, a Reset by an empty ring, an END by the end of the job.
 
     Takes 3 cycles: two until the sender's row has been compared, one to decide. Procedure: see `procedure_ports`.
     Source: docs/protocol.md section 4, the order of the checks; `sim/model/decide/command.py`.
@@ -40,26 +40,26 @@ class Command(wiring.Component):
             tables.member.eq(self.member),
             *write_back(tables, "status", "roster", "entry"),
         ]
-        leaves, resets, sets, halts, forces = (
+        leaves, resets, sets, halts, forces, ends = (
             request.action == action
-            for action in (Action.LEAVE, Action.RESET, Action.SET_H, Action.HALT, Action.FBCAST)
+            for action in (Action.LEAVE, Action.RESET, Action.SET_H, Action.HALT, Action.FBCAST, Action.END)
         )
         # What the rows are compared with, a cycle later.
         number_ahead = Signal(32)
-        is_repeat, token_matches, token_set, key_matches, epoch_matches, sender_matches = (
-            Signal(name=name)
-            for name in ("is_repeat", "token_matches", "token_set", "key_matches", "epoch_matches", "sender_matches")
-        )
-        no_job, in_tree, member_out_of_range, by_key, threshold_is_world, threshold_out_of_range = (
+        is_repeat, token_matches, challenge_matches, key_matches, epoch_matches, sender_matches = (
             Signal(name=name)
             for name in (
-                "no_job",
-                "in_tree",
-                "member_out_of_range",
-                "by_key",
-                "threshold_is_world",
-                "threshold_out_of_range",
+                "is_repeat",
+                "token_matches",
+                "challenge_matches",
+                "key_matches",
+                "epoch_matches",
+                "sender_matches",
             )
+        )
+        no_job, in_tree, member_out_of_range, threshold_is_world, threshold_out_of_range = (
+            Signal(name=name)
+            for name in ("no_job", "in_tree", "member_out_of_range", "threshold_is_world", "threshold_out_of_range")
         )
         exists = job_exists(request, job)
         port_same, address_same = matches_sender(request.headers, row)
@@ -67,14 +67,15 @@ class Command(wiring.Component):
             number_ahead.eq(frame.seq - row.number),
             is_repeat.eq(frame.seq == row.number),
             token_matches.eq(frame.token == row.token),
-            token_set.eq(row.token != 0),
-            key_matches.eq(settings.key == job.key),
+            challenge_matches.eq(request.challenge == job.challenge),
+            key_matches.eq(
+                (settings.key == job.key) | (request.operator_key.any() & (settings.key == request.operator_key))
+            ),
             epoch_matches.eq(frame.epoch == job.epoch),
             sender_matches.eq(port_same & address_same),
             no_job.eq(~exists),
             in_tree.eq((is_leaf | (exists & job.tree)) if config.uplinks else 0),
             member_out_of_range.eq(frame.member >= config.members),
-            by_key.eq(resets & (frame.member == NO_MEMBER)),
             threshold_is_world.eq(settings.threshold == job.world),
             threshold_out_of_range.eq((settings.threshold == 0) | (settings.threshold > job.world)),
         ]
@@ -95,16 +96,18 @@ class Command(wiring.Component):
                 m.next = "IDLE"
                 with m.If(sets & in_tree & ~threshold_is_world):
                     refuse(Reason.THRESHOLD)
-                with m.Elif(halts & in_tree | forces & is_leaf | resets & ~by_key & is_leaf):
+                with m.Elif(halts & in_tree | (forces | resets) & is_leaf):
                     refuse(Reason.ACTION)
                 with m.Elif(no_job):
                     refuse(Reason.JOB)
-                with m.Elif(by_key):
-                    with m.If(key_matches):
-                        follow(FollowUp.ERASE_JOB)
-                    with m.Else():
+                with m.Elif(ends):
+                    with m.If(~challenge_matches):
+                        refuse(Reason.CHALLENGE)
+                    with m.Elif(~key_matches):
                         refuse(Reason.KEY)
-                with m.Elif(leaves & ~member_out_of_range & ~row.live & ~row.pending & token_set & token_matches):
+                    with m.Else():
+                        follow(FollowUp.ERASE_JOB)
+                with m.Elif(leaves & ~member_out_of_range & ~row.live & row.left & token_matches):
                     # The member has left already; the answer was lost.
                     refuse(Reason.DONE)
                 with m.Elif(member_out_of_range | ~row.live):
@@ -135,7 +138,11 @@ class Command(wiring.Component):
                             self._write(m, tables.status_next.state.eq(Mux(forming, job.state, halted)))
                         with m.Case(Action.RESET):
                             self._write(m, tables.status_next.epoch.eq(job.epoch + 1))
-                            m.d.comb += [tables.roster_write.eq(1), tables.roster_next.admitted.eq(0)]
+                            m.d.comb += [
+                                tables.status_next.challenge.eq(job.challenge + 1),
+                                tables.roster_write.eq(1),
+                                tables.roster_next.admitted.eq(0),
+                            ]
                             follow(FollowUp.EMPTY_RING)
                         with m.Default():
                             refuse(Reason.ACTION)

@@ -8,6 +8,7 @@ from hw.decide.membership.procedure import FollowUp, procedure_ports, wait_row
 from hw.decide.rules.withdrawal import withdraw_claims
 from hw.decide.tables.access import write_back
 from iswitch.config import Config
+from iswitch.wire import NO_MEMBER
 
 __all__ = ["Departure"]
 
@@ -30,9 +31,8 @@ class Departure(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        writes = {"roster": ("live", "joining"), "entry": ("live",), "claims": ()}
-        if config.uplinks:
-            writes["status"] = ("ranks",)
+        status = ("challenge", "ranks") if config.uplinks else ("challenge",)
+        writes = {"roster": ("live", "joining"), "entry": ("live", "left"), "claims": (), "status": status}
         super().__init__({**procedure_ports(config, writes=writes), "requests_parent": Out(1)})
 
     def elaborate(self, platform):
@@ -45,14 +45,14 @@ class Departure(wiring.Component):
             remaining.eq(job.live & ~bit),
             tables.job.eq(request.headers.frame.job),
             tables.member.eq(self.member),
-            *write_back(tables, "roster", "entry", *(["status"] if uplinks else [])),
+            *write_back(tables, "roster", "entry", "status"),
         ]
         withdraw_claims(m, tables.claims_row, tables.claims_next, bit)
         # Conditions of the job's row, a cycle later.
         last_member, parent_knows = Signal(), Signal()
         m.d.sync += last_member.eq((remaining & ~job.admitted) == 0)
         if uplinks:
-            m.d.sync += parent_knows.eq(request.is_leaf & (job.up_token != 0))
+            m.d.sync += parent_knows.eq(request.is_leaf & (job.up_member != NO_MEMBER))
 
         with m.FSM():
             with m.State("IDLE"):
@@ -66,16 +66,18 @@ class Departure(wiring.Component):
                     m.d.comb += [
                         tables.entry_write.eq(1),
                         tables.entry_next.live.eq(0),
+                        tables.entry_next.left.eq(1),
                         tables.roster_write.eq(1),
                         tables.roster_next.live.eq(remaining),
                         tables.roster_next.joining.eq(job.joining & ~bit),
                         tables.claims_write.eq(1),
                     ]
                     if uplinks:
-                        m.d.comb += [tables.status_write.eq(1), tables.status_next.ranks.eq(job.ranks & ~row.ranks)]
+                        m.d.comb += tables.status_next.ranks.eq(job.ranks & ~row.ranks)
                     with m.If(last_member):
                         m.d.comb += [self.done.eq(1), self.follow_up.eq(FollowUp.ERASE_JOB)]
                     with m.Else():
+                        m.d.comb += [tables.status_write.eq(1), tables.status_next.challenge.eq(job.challenge + 1)]
                         if uplinks:
                             m.next = "WAIT_LOWEST"
                         else:

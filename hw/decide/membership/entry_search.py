@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.decide.membership.procedure import procedure_ports, wait_row
+from hw.decide.membership.procedure import FollowUp, job_exists, procedure_ports, wait_row
 from hw.decide.membership.settings import agreement, limits, limits_in_tree
 from hw.decide.rules.first_failing import first_failing
 from hw.decide.rules.sender import matches_sender
@@ -16,17 +16,22 @@ from iswitch.wire import NO_MEMBER, JobState, Reason
 __all__ = ["EntrySearch"]
 
 
-HOLDER_WRITES = {"status": ("ranks",), "roster": ("live",), "entry": ("pending", "live", "token")}
+HOLDER_WRITES = {"status": ("ranks",), "roster": ("live",), "entry": ("live", "left")}
 """What changes when an entry is cleared."""
 
 
 class EntrySearch(wiring.Component):
-    """Checks a Join's settings, then looks at the job's entries: finds the sender's own, the wanted or the lowest one.
+    """Checks a Join's settings and challenge, and looks at the job's entries: finds the sender's own, the wanted or the
+    lowest one.
 
-    With `done` and the reason DONE, `entry` is the index that the Join gets, and `own` says that the sender has it
-    already. An entry is free, or it yields: a pending one always, and while the job forms that of a `silent` member. In
-    a tree a rank belongs to one member. If an entry that yields has a rank that the Join brings, the entry is cleared,
-    and the search begins again. `tree_closed`: a running tree accepts no Join.
+    With `done` and the reason DONE, `entry` is the index that the Join gets. `own`: the sender is that member already;
+    `moves`: it was, at another port or address. `replaces`: the Join takes the place of a member. While the job forms,
+    the entry of a `stale` member yields. In a tree a rank belongs to one member. If an entry that yields has a rank
+    that the Join brings, the entry is cleared, and the search begins again. `tree_closed`: a running tree accepts no
+    Join.
+
+    If all live members are stale, a Join that does not make its sender live is refused with CHALLENGE, and the end of
+    the job has to follow.
 
     Takes 4 cycles and one for each entry, once more for each entry that is cleared. Procedure: see `procedure_ports`.
     Source: docs/protocol.md section 4, the order of a Join's checks; section 7, ranks.
@@ -37,10 +42,12 @@ class EntrySearch(wiring.Component):
         super().__init__(
             {
                 **procedure_ports(config, writes=HOLDER_WRITES if config.uplinks else {}),
-                "silent": In(config.members),
+                "stale": In(config.members),
                 "tree_closed": In(1),
                 "entry": Out(range(config.members)),
                 "own": Out(1),
+                "moves": Out(1),
+                "replaces": Out(1),
             }
         )
 
@@ -66,29 +73,32 @@ class EntrySearch(wiring.Component):
         wanted, ranks, ranks_below = Signal(8), Signal(32), Signal(32)
         rank_is_taken, rank_not_allowed = Signal(), Signal()
         holder_found, holder = Signal(), Signal.like(index)
-        refusal = Signal(Reason)
+        refusal, limit_fails, cleared = Signal(Reason), Signal(), Signal()
+        exists, challenge_matches, abandoned, waits = Signal(), Signal(), Signal(), Signal()
+        own_moves = Signal()
         every_rank = (1 << settings.world[:6]) - 1
         port_same, address_same = matches_sender(self.request.headers, row)
         m.d.comb += [
             tables.job.eq(frame.job),
             tables.member.eq(index),
-            self.reason.eq(refusal),
             *write_back(tables, *(HOLDER_WRITES if uplinks else ())),
         ]
+        m.d.comb += exists.eq(job_exists(self.request, job))
         m.d.sync += [
+            challenge_matches.eq(self.request.challenge == job.challenge),
+            abandoned.eq(exists & ((job.live & ~self.stale) == 0)),
+            waits.eq(~job.live.bit_select(own, 1)),
             previous.eq(index),
             rank_not_allowed.eq((ranks & ~ranks_below).any()),
             ranks_below.eq(Mux(self.request.is_leaf, self.request.parent.ranks, every_rank) if uplinks else every_rank),
         ]
 
-        rules = [
-            *(limits_in_tree(config, self.request) if uplinks else []),
-            *limits(config, self.request),
-            *agreement(self.request, job),
-        ]
+        limiting = [*(limits_in_tree(config, self.request) if uplinks else []), *limits(config, self.request)]
+        rules = [*limiting, *agreement(self.request, job)]
         holds = Signal(len(rules))
         with m.FSM():
             with m.State("IDLE"):
+                m.d.sync += cleared.eq(0)
                 with m.If(self.start):
                     m.next = "COMPARE_SETTINGS"
             with m.State("COMPARE_SETTINGS"):
@@ -111,19 +121,17 @@ class EntrySearch(wiring.Component):
                 m.next = "CHECK_SETTINGS"
             with m.State("CHECK_SETTINGS"):
                 fails, reason = first_failing(zip(holds, (name for _, name in rules), strict=True))
-                m.d.sync += refusal.eq(Mux(fails, reason, Reason.DONE))
+                m.d.sync += [refusal.eq(Mux(fails, reason, Reason.DONE)), limit_fails.eq(~holds[: len(limiting)].all())]
                 m.next = "SCAN_ENTRIES"
             with m.State("SCAN_ENTRIES"):
                 m.d.sync += [index.eq(index + 1), step.eq(step + 1)]
                 with m.If(step != 0):
-                    taken = row.pending | row.live
+                    taken = row.live
                     # In a job that runs, a silent member is evicted when another one waits for it.
-                    yields = row.pending | (
-                        row.live & (job.state == JobState.FORMING) & self.silent.bit_select(previous, 1)
-                    )
-                    is_own = taken & (row.nonce == settings.nonce) & port_same & address_same
+                    yields = row.live & (job.state == JobState.FORMING) & self.stale.bit_select(previous, 1)
+                    is_own = taken & (row.nonce == settings.nonce) & (row.token == frame.token)
                     with m.If(is_own & ~own_found):
-                        m.d.sync += [own_found.eq(1), own.eq(previous)]
+                        m.d.sync += [own_found.eq(1), own.eq(previous), own_moves.eq(~(port_same & address_same))]
                     with m.If(previous < settings.world):
                         m.d.sync += [
                             free.bit_select(previous, 1).eq(~taken & ranks_below.bit_select(previous, 1)),
@@ -138,47 +146,63 @@ class EntrySearch(wiring.Component):
                                     holder_found.eq(1),
                                     holder.eq(previous),
                                 ]
-                with m.If(refusal != Reason.DONE):
-                    m.d.comb += self.done.eq(1)
+                with m.If(limit_fails):
+                    m.d.comb += [self.done.eq(1), self.reason.eq(refusal)]
                     m.next = "IDLE"
                 with m.Elif(step == config.members):
                     m.next = "CHOOSE_ENTRY"
             with m.State("CHOOSE_ENTRY"):
-                empty = free & ~ranks_taken
-                m.d.comb += [self.done.eq(1), self.own.eq(own_found)]
+                empty, chosen, objection = free & ~ranks_taken, Signal.like(self.entry), Signal(Reason)
+                wanted_fits = (wanted < config.members) & (free | yielding).bit_select(wanted, 1)
+                m.d.comb += [self.done.eq(1), self.own.eq(own_found), self.moves.eq(own_moves)]
                 m.next = "IDLE"
+                with m.If(refusal != Reason.DONE):
+                    m.d.comb += objection.eq(refusal)
+                with m.Elif(self.tree_closed | rank_is_taken | rank_not_allowed):
+                    m.d.comb += objection.eq(Reason.MEMBER)
+                with m.Elif(wanted != NO_MEMBER):
+                    m.d.comb += [chosen.eq(wanted), objection.eq(Mux(wanted_fits, Reason.DONE, Reason.MEMBER))]
+                with m.Else():
+                    choices = Mux(yielding.any(), yielding, empty)
+                    m.d.comb += [
+                        chosen.eq(lowest_set(choices)),
+                        objection.eq(Mux(choices.any(), Reason.DONE, Reason.MEMBER)),
+                    ]
                 with m.If(own_found):
                     m.d.comb += self.entry.eq(own)
-                with m.Elif(self.request.has_token):
-                    # The confirmation names an entry that no longer exists, so it creates none.
-                    m.d.comb += self.reason.eq(Reason.TOKEN)
-                with m.Elif(self.tree_closed | rank_is_taken | rank_not_allowed):
-                    m.d.comb += self.reason.eq(Reason.MEMBER)
-                with m.Elif(wanted != NO_MEMBER):
-                    m.d.comb += self.entry.eq(wanted)
-                    with m.If((wanted >= config.members) | ~(free | yielding).bit_select(wanted, 1)):
-                        m.d.comb += self.reason.eq(Reason.MEMBER)
+                    with m.If(refusal != Reason.DONE):
+                        m.d.comb += self.reason.eq(refusal)
+                    with m.Elif(own_moves):
+                        m.d.comb += self.reason.eq(Mux(challenge_matches, Reason.DONE, Reason.CHALLENGE))
+                    with m.Elif(challenge_matches & waits & abandoned):
+                        m.d.comb += [self.reason.eq(Reason.CHALLENGE), self.follow_up.eq(FollowUp.ERASE_JOB)]
+                with m.Elif(~challenge_matches):
+                    m.d.comb += self.reason.eq(Reason.CHALLENGE)
+                with m.Elif(abandoned & ((objection != Reason.DONE) | (job.state != JobState.FORMING))):
+                    m.d.comb += [self.reason.eq(Reason.CHALLENGE), self.follow_up.eq(FollowUp.ERASE_JOB)]
+                with m.Else():
+                    m.d.comb += [
+                        self.entry.eq(chosen),
+                        self.reason.eq(objection),
+                        self.replaces.eq(cleared | yielding.bit_select(chosen, 1)),
+                    ]
                     if uplinks:
-                        with m.Elif(holder_found):
+                        with m.If((objection == Reason.DONE) & (wanted != NO_MEMBER) & holder_found):
                             m.d.comb += self.done.eq(0)
                             m.d.sync += index.eq(holder)
                             m.next = "READ_HOLDER"
-                with m.Else():
-                    m.d.comb += self.entry.eq(Mux(empty.any(), lowest_set(empty), lowest_set(yielding)))
-                    with m.If(~(empty | yielding).any()):
-                        m.d.comb += self.reason.eq(Reason.MEMBER)
             if uplinks:
                 wait_row(m, "READ_HOLDER", then="CLEAR_HOLDER", cycles=1)
                 with m.State("CLEAR_HOLDER"):
                     m.d.comb += [
                         tables.entry_write.eq(1),
-                        tables.entry_next.pending.eq(0),
                         tables.entry_next.live.eq(0),
-                        tables.entry_next.token.eq(0),
+                        tables.entry_next.left.eq(0),
                         tables.status_write.eq(1),
                         tables.status_next.ranks.eq(job.ranks & ~Mux(row.live, row.ranks, 0)),
                         tables.roster_write.eq(1),
                         tables.roster_next.live.eq(job.live & ~(1 << index)),
                     ]
+                    m.d.sync += cleared.eq(1)
                     m.next = "COMPARE_SETTINGS"
         return m

@@ -12,11 +12,12 @@ __all__ = ["JobErasure"]
 
 class JobErasure(wiring.Component):
     """Erases a job and all its entries. The fields that only a creator and a new member write may stay, because no
-    logic reads them.
+    logic reads them. The job number gets its next challenge.
 
-    After a reset, which clears no memory, it erases all jobs and all slots without a `start`; this takes a cycle for
-    each entry or slot of each job, whichever are more. The end of a job takes a cycle for each entry; its slots vanish
-    with the next incarnation of the ring. Procedure: see `procedure_ports`.
+    The job's row must be here in the cycle after `start`. After a reset, which clears no memory, it erases all jobs and
+    all slots without a `start`; this takes a cycle for each entry or slot of each job, whichever are more. The end of a
+    job takes a cycle for each entry; its slots vanish with the next incarnation of the ring. Procedure: see
+    `procedure_ports`.
     """
 
     def __init__(self, config: Config):
@@ -40,7 +41,8 @@ class JobErasure(wiring.Component):
                     m.next = "ERASE"
             with m.State("ERASE"):
                 m.d.comb += [
-                    tables.status_write.eq(1),
+                    tables.status_write.eq(index == 0),
+                    tables.status_next.challenge.eq(Mux(all_jobs, 0, tables.job_row.challenge + 1)),
                     tables.roster_write.eq(1),
                     tables.entry_write.eq(index < config.members),
                     tables.ring_write.eq(all_jobs),

@@ -1,4 +1,4 @@
-"""A Join: the job is created, an entry taken, and the member confirmed."""
+"""A Join: the job is created, an entry taken, or a member bound to a new address."""
 
 from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -19,18 +19,17 @@ REJECT_BASE = 58 + 127
 
 
 class Join(wiring.Component):
-    """Finds the sender's entry (`EntrySearch`), and creates it or confirms it.
+    """Finds the sender's entry (`EntrySearch`), and if it is not a member, makes it one.
 
-    A sender without an entry gets one, pending, with a random token. The job is created if it does not exist; then the
-    ring has to be emptied. A sender that has an entry receives its token again. If the Join carries that token, a
-    pending member becomes live, or in a job that runs, joining. In the cycle of `grants`, the sender has the entry
-    `entry` and the token `token`.
+    The job is created if it does not exist; then the ring has to be emptied. While the job forms, a new member is live
+    at once, and the last one makes the job run; in a job that runs, it is joining. A member that comes from
+    another port or address is bound to that. In the cycle of `grants`, the sender has the entry `entry`.
 
-    `binding` announces the new member's port and address, and at a leaf that creates a job those of its parent. `draw`
-    takes the number at `random`: for epoch and first seq, for a token, for the nonce at the parent.
+    `binding` announces a member's port and address, and at a leaf that creates a job those of its parent. `draw` takes
+    the number at `random` for epoch and first seq.
 
-    Takes what the search takes, and 3 cycles for an entry of the sender's own, 2 for a new one, 2 more for a new job,
-    and 3 more for that at a leaf. Procedure: see `procedure_ports`. Source: `sim/model/decide/join.py`.
+    Takes what the search takes, and 3 cycles for an entry of the sender's own, 4 for a new one, 2 more for a new job,
+    and 1 more for that at a leaf. Procedure: see `procedure_ports`. Source: `sim/model/decide/join.py`.
     """
 
     def __init__(self, config: Config):
@@ -38,13 +37,12 @@ class Join(wiring.Component):
         super().__init__(
             {
                 **procedure_ports(config, writes=("settings", "status", "roster", "sender", "entry", "heard")),
-                "silent": In(config.members),
+                "stale": In(config.members),
                 "random": In(64),
                 "draw": Out(1),
                 "binding": Out(stream.Signature(Binding(config), always_ready=True)),
                 "grants": Out(1),
                 "entry": Out(range(config.members + 1)),
-                "token": Out(32),
             }
         )
 
@@ -60,7 +58,6 @@ class Join(wiring.Component):
             tables.member.eq(entry),
             *write_back(tables, "status", "roster", "entry"),
             *self._settings_and_sender(),
-            self.token.eq(self.random[32:] | 1),
             self.binding.payload.job.eq(frame.job),
             self.binding.payload.member.eq(entry),
             self.binding.payload.port.eq(tables.sender_next.port),
@@ -75,19 +72,21 @@ class Join(wiring.Component):
         m.d.comb += [
             search.request.eq(request),
             search.member.eq(self.member),
-            search.silent.eq(self.silent),
+            search.stale.eq(self.stale),
             search.tree_closed.eq(tree_closed),
         ]
 
-        # Conditions of the sender's own row, a cycle after the row is valid.
-        other_token, all_joined, live = Signal(), Signal(), Signal(config.members)
-        confirms = request.has_token
+        # The members, and in trees the ranks, after a new member has come; a cycle after the rows.
+        live, all_joined, ranks = Signal(config.members), Signal(), Signal(config.members)
         m.d.comb += live.eq(job.live | bit)
-        m.d.sync += [other_token.eq(confirms & (frame.token != row.token)), all_joined.eq(popcount(live) == job.world)]
         if uplinks:
-            m.d.sync += all_joined.eq(~is_leaf & (popcount(job.ranks | row.ranks) == job.world))
+            own_ranks = Mux(frame.members == 0, bit, frame.members)
+            m.d.comb += ranks.eq((job.ranks & ~Mux(row.live, row.ranks, 0)) | own_ranks)
+            m.d.sync += all_joined.eq(~is_leaf & (popcount(ranks) == request.headers.body.world))
+        else:
+            m.d.sync += all_joined.eq(popcount(live) == request.headers.body.world)
 
-        created = Signal()
+        own, moves, replaces, created = Signal(), Signal(), Signal(), Signal()
         with m.FSM():
             with m.State("IDLE"):
                 m.d.sync += created.eq(0)
@@ -97,45 +96,42 @@ class Join(wiring.Component):
             with m.State("SEARCH"):
                 connect_writes(m, tables, search.tables)
                 with m.If(search.done):
-                    m.d.sync += entry.eq(search.entry)
+                    m.d.sync += [
+                        entry.eq(search.entry),
+                        own.eq(search.own),
+                        moves.eq(search.moves),
+                        replaces.eq(search.replaces),
+                    ]
+                    m.next = "READ_ENTRY"
                     with m.If(search.reason != Reason.DONE):
-                        m.d.comb += [self.done.eq(1), self.reason.eq(search.reason)]
+                        m.d.comb += [
+                            self.done.eq(1),
+                            self.reason.eq(search.reason),
+                            self.follow_up.eq(search.follow_up),
+                        ]
                         m.next = "IDLE"
-                    with m.Elif(search.own):
-                        m.next = "READ_ENTRY"
-                    with m.Else():
-                        m.next = "CREATE_JOB"
-            wait_row(m, "READ_ENTRY", then="CONFIRM")
-            with m.State("CONFIRM"):
-                m.d.comb += self.done.eq(1)
-                m.next = "IDLE"
-                with m.If(other_token):
-                    m.d.comb += self.reason.eq(Reason.TOKEN)
-                with m.Elif(tree_closed & confirms & row.pending):
-                    m.d.comb += self.reason.eq(Reason.MEMBER)
-                with m.Else():
-                    m.d.comb += [self.grants.eq(1), self.token.eq(row.token), tables.heard_write.eq(bit)]
-                    with m.If(confirms & row.pending):
-                        self._confirm(m, bit, live, all_joined)
-            with m.State("CREATE_JOB"):
+            wait_row(m, "READ_ENTRY", then="DECIDE")
+            with m.State("DECIDE"):
                 m.next = "TAKE_ENTRY"
-                with m.If(~exists):
+                with m.If(own):
+                    self._greet_member(m, moves, bit)
+                    m.next = "IDLE"
+                with m.Elif(~exists):
                     m.d.sync += created.eq(1)
                     self._create_job(m)
                     m.next = "READ_JOB"
             wait_row(m, "READ_JOB", then="TAKE_ENTRY")
             with m.State("TAKE_ENTRY"):
-                self._take_entry(m, bit)
+                self._take_entry(m, bit, live, all_joined, ranks, replaces)
                 m.d.comb += [self.done.eq(1), self.follow_up.eq(Mux(created, FollowUp.EMPTY_RING, FollowUp.NONE))]
                 m.next = "IDLE"
                 if uplinks:
                     with m.If(created & is_leaf):
                         m.d.comb += self.done.eq(0)
-                        m.next = "READ_STATUS"
+                        m.next = "BIND_PARENT"
             if uplinks:
-                wait_row(m, "READ_STATUS", then="DRAW_NONCE")
-                with m.State("DRAW_NONCE"):
-                    self._become_member_of_parent(m)
+                with m.State("BIND_PARENT"):
+                    self._bind_parent(m)
                     m.d.comb += [self.done.eq(1), self.follow_up.eq(FollowUp.EMPTY_RING)]
                     m.next = "IDLE"
         return m
@@ -180,50 +176,69 @@ class Join(wiring.Component):
             tables.roster_next.live.eq(0),
         ]
         if self.config.uplinks:
+            frame = self.request.headers.frame
             m.d.comb += [
                 status.tree.eq(0),
                 status.ranks.eq(0),
+                status.up_nonce.eq(self.request.headers.body.nonce),
+                status.up_token.eq(frame.token),
                 status.up_member.eq(NO_MEMBER),
-                status.up_token.eq(0),
                 status.up_job_token.eq(0),
+                status.up_challenge.eq(0),
                 status.up_running.eq(0),
                 status.up_reason.eq(Reason.DONE),
             ]
 
-    def _take_entry(self, m, bit):
-        """Make the sender's entry pending; if another member owned it, that member is no longer live."""
+    def _greet_member(self, m, moves, bit):
+        """Answer a member's Join. If the member has moved, bind it to the port and address from which the Join came."""
+        tables, job = self.tables, self.tables.job_row
+        m.d.comb += [self.done.eq(1), self.grants.eq(1), tables.heard_write.eq(bit)]
+        with m.If(moves):
+            m.d.comb += [
+                tables.sender_write.eq(1),
+                self.binding.valid.eq(1),
+                tables.status_write.eq(1),
+                tables.status_next.challenge.eq(job.challenge + 1),
+            ]
+
+    def _take_entry(self, m, bit, live, all_joined, ranks, replaces):
+        """Make the sender a member: live while the job forms, and afterwards joining."""
         tables, entry, frame = self.tables, self.tables.entry_next, self.request.headers.frame
-        job, row = tables.job_row, tables.member_row
+        job = tables.job_row
         m.d.comb += [
-            self.draw.eq(1),
             self.grants.eq(1),
             tables.entry_write.eq(1),
             tables.sender_write.eq(1),
-            entry.pending.eq(1),
-            entry.live.eq(0),
-            entry.token.eq(self.token),
+            entry.live.eq(1),
+            entry.left.eq(0),
+            entry.token.eq(frame.token),
             entry.number.eq(0),
             tables.heard_write.eq(bit),
             tables.roster_write.eq(1),
-            tables.roster_next.live.eq(job.live & ~bit),
+            tables.status_write.eq(1),
+            tables.status_next.challenge.eq(job.challenge + replaces),
             self.binding.valid.eq(1),
         ]
+        with m.If(job.state == JobState.FORMING):
+            m.d.comb += [
+                tables.roster_next.live.eq(live),
+                tables.status_next.state.eq(Mux(all_joined, JobState.RUNNING, JobState.FORMING)),
+            ]
+        with m.Else():
+            m.d.comb += tables.roster_next.joining.eq(job.joining | bit)
         if self.config.uplinks:
             m.d.comb += [
                 entry.ranks.eq(Mux(frame.members == 0, bit, frame.members)),
                 entry.sends_uplinks.eq(frame.members != 0),
-                tables.status_write.eq(1),
                 tables.status_next.tree.eq(job.tree | (frame.members != 0)),
-                tables.status_next.ranks.eq(job.ranks & ~Mux(row.live, row.ranks, 0)),
             ]
+            with m.If(job.state == JobState.FORMING):
+                m.d.comb += tables.status_next.ranks.eq(ranks)
 
-    def _become_member_of_parent(self, m):
-        """Draw a nonce for the switch. The parent is bound as members are, with the index behind theirs."""
-        tables, parent, bound = self.tables, self.request.parent, self.binding.payload
+    def _bind_parent(self, m):
+        """Bind the parent as members are, with the index behind theirs."""
+        parent, bound = self.request.parent, self.binding.payload
         m.d.comb += [
-            self.draw.eq(1),
-            tables.status_write.eq(1),
-            tables.status_next.up_nonce.eq(self.random),
             self.binding.valid.eq(1),
             bound.member.eq(self.config.members),
             bound.port.eq(parent.port),
@@ -231,23 +246,3 @@ class Join(wiring.Component):
             bound.address.ip.eq(parent.ip),
             bound.address.udp.eq(SWITCH_UDP),
         ]
-
-    def _confirm(self, m, bit, live, all_joined):
-        """Make a pending member live while the job forms, and afterwards joining."""
-        tables, job, row = self.tables, self.tables.job_row, self.tables.member_row
-        m.d.comb += [
-            tables.entry_write.eq(1),
-            tables.entry_next.pending.eq(0),
-            tables.entry_next.live.eq(1),
-            tables.roster_write.eq(1),
-        ]
-        with m.If(job.state == JobState.FORMING):
-            m.d.comb += [
-                tables.roster_next.live.eq(live),
-                tables.status_write.eq(1),
-                tables.status_next.state.eq(Mux(all_joined, JobState.RUNNING, JobState.FORMING)),
-            ]
-            if self.config.uplinks:
-                m.d.comb += tables.status_next.ranks.eq(job.ranks | row.ranks)
-        with m.Else():
-            m.d.comb += tables.roster_next.joining.eq(job.joining | bit)

@@ -19,7 +19,7 @@ from hw.decide.tables.tables import MEMBERSHIP_WRITES
 from hw.interface.address import Binding, Parent
 from hw.interface.headers import Headers, type_of
 from hw.interface.layout import layout
-from hw.interface.rows import TICK_BITS, slot_row
+from hw.interface.rows import CHALLENGE_BITS, TICK_BITS, slot_row
 from iswitch.config import Config
 from iswitch.wire import ACK, Action, Reason, Type
 
@@ -39,7 +39,7 @@ class Membership(wiring.Component):
     `victim`. Membership has the tables meanwhile, and after a reset until it has `erased` all jobs. `completed` offers
     each slot that completes without a frame, which the tables point at then, and with it `admitted` joins.
 
-    The answer: `member` and `token` for the header of an acknowledgement, its `body`, and the `reason` in that. In a
+    The answer: `member` for the header of an acknowledgement, its `body`, and the `reason` in that. In a
     tree a leaf sends no acknowledgement if not `answers`. `unknown`: the parent's reply changed nothing.
     `requests_parent`: a Join has to go to the `parent`, or a Leave if `requests_leave`.
 
@@ -57,7 +57,9 @@ class Membership(wiring.Component):
                 "active": In(1),
                 "evicts": In(1),
                 "victim": In(range(config.members)),
-                "silent": In(config.members),
+                "stale": In(config.members),
+                "operator_key": In(64),
+                "offered_challenge": In(CHALLENGE_BITS),
                 "tick": In(TICK_BITS),
                 "headers": In(Headers),
                 "tables": Out(Access(config, writes=MEMBERSHIP_WRITES)),
@@ -72,7 +74,6 @@ class Membership(wiring.Component):
                 "done": Out(1),
                 "reason": Out(Reason),
                 "member": Out(8),
-                "token": Out(32),
                 "body": Out(layout(ACK)),
                 "parent": In(Parent),
                 "is_leaf": In(1),
@@ -86,7 +87,7 @@ class Membership(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config, tables, frame = self.config, self.tables, self.headers.frame
-        request = self._request(m)
+        request, first_challenge = self._request(m)
         m.submodules.join = join = Join(config)
         m.submodules.command = command = Command(config)
         m.submodules.departure = departure = Departure(config)
@@ -110,7 +111,7 @@ class Membership(wiring.Component):
             tables.job.eq(frame.job),
             tables.member.eq(self.member),
             *write_back(tables, *KEPT),
-            join.silent.eq(self.silent),
+            join.stale.eq(self.stale),
             join.random.eq(self.random),
             self.draw.eq(join.draw),
             self.admitted.eq(slot_completion.admitted),
@@ -145,7 +146,6 @@ class Membership(wiring.Component):
                 m.d.sync += [
                     reason.eq(Reason.DONE),
                     self.member.eq(frame.member),
-                    self.token.eq(frame.token),
                     suppresses_ack.eq(0),
                     requests_parent.eq(0),
                     self.requests_leave.eq(0),
@@ -175,7 +175,8 @@ class Membership(wiring.Component):
                 with m.State(state):
                     connect_writes(m, tables, procedure.tables)
                     with m.If(procedure.done):
-                        m.d.sync += reason.eq(procedure.reason)
+                        with m.If(procedure.reason != Reason.DONE):
+                            m.d.sync += reason.eq(procedure.reason)
                         m.next = "READ_ROWS"
                         with m.Switch(procedure.follow_up):
                             with m.Case(FollowUp.NONE):
@@ -197,7 +198,7 @@ class Membership(wiring.Component):
                     m.next = "IDLE"
 
         with m.If(join.grants):
-            m.d.sync += [self.member.eq(join.entry), self.token.eq(join.token)]
+            m.d.sync += self.member.eq(join.entry)
         job = tables.job_row
         m.d.comb += self.answers.eq(1)
         if config.uplinks:
@@ -221,6 +222,7 @@ class Membership(wiring.Component):
             acknowledgement.member.eq(self.member),
             acknowledgement.reason.eq(reason),
             acknowledgement.registers.eq(register_read.registers),
+            acknowledgement.first_challenge.eq(first_challenge),
             acknowledgement.job_row.eq(job),
             acknowledgement.member_row.eq(tables.member_row),
             acknowledgement.acknowledged.eq(tables.acknowledged),
@@ -230,19 +232,25 @@ class Membership(wiring.Component):
         return m
 
     def _request(self, m):
-        """Return the request. The fields that depend on the headers alone are registered before a procedure starts."""
+        """Return the request, and the first challenge. The fields that depend on the headers alone are registered
+        before a procedure starts."""
         request, frame, action = Signal(Request(self.config)), self.headers.frame, self.headers.body.action
-        known, job_in_range, has_token = Signal(request.action.shape(), reset_less=True), Signal(), Signal()
+        known, job_in_range = Signal(request.action.shape(), reset_less=True), Signal()
+        # After a reset all challenges begin at a number that follows from the time of the first request.
+        started, first_challenge, challenge = Signal(), Signal(CHALLENGE_BITS), Signal(CHALLENGE_BITS)
+        with m.If(self.active & ~started):
+            m.d.sync += [started.eq(1), first_challenge.eq(self.offered_challenge)]
         m.d.sync += [
             known.eq(Mux(action > max(Action), 0, action)),
             job_in_range.eq(frame.job < self.config.jobs),
-            has_token.eq(frame.token != 0),
+            challenge.eq(self.headers.body.challenge - first_challenge),
         ]
         m.d.comb += [
             request.headers.eq(self.headers),
             request.action.eq(known),
             request.job_in_range.eq(job_in_range),
-            request.has_token.eq(has_token),
+            request.challenge.eq(challenge),
+            request.operator_key.eq(self.operator_key),
         ]
         if self.config.uplinks:
             from_parent = Signal()
@@ -252,4 +260,4 @@ class Membership(wiring.Component):
                 request.is_leaf.eq(self.is_leaf),
                 request.parent.eq(self.parent),
             ]
-        return request
+        return request, first_challenge

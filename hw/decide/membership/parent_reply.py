@@ -15,7 +15,7 @@ __all__ = ["ParentReply"]
 
 
 WRITES = {
-    "status": ("epoch", "first_seq", "state", "up_member", "up_token", "up_job_token", "up_running", "up_reason"),
+    "status": ("epoch", "first_seq", "state", "up_member", "up_job_token", "up_challenge", "up_running", "up_reason"),
     "roster": ("joining", "admitted"),
 }
 
@@ -23,11 +23,12 @@ WRITES = {
 class ParentReply(wiring.Component):
     """Handles an acknowledgement or a notice from the parent of a leaf's job.
 
-    The acknowledgement of a Join has an index and a token for the switch, or a refusal, which the leaf then returns to
-    its members. Or it says that the job runs: then the leaf takes over epoch and first seq, and its ring has to be
-    emptied. The acknowledgement of a Leave ends the job here. So does a notice that the parent has no such member. In
-    the cycle of `done`, `unknown` means that the frame does not match the job's present state and changes nothing;
-    `requests_parent` means that the switch sends a Join to the parent.
+    The acknowledgement of a Join has an index for the switch and the token of the parent's job, or the parent's
+    challenge, which the leaf's next Join carries, or a refusal, which the leaf then returns to its members. Or it says
+    that the job runs: then the leaf takes over epoch and first seq, and its ring has to be emptied. The acknowledgement
+    of a Leave ends the job here. So does a notice that the parent has no such member. In the cycle of `done`, `unknown`
+    means that the frame does not match the job's present state and changes nothing; `requests_parent` means that the
+    switch sends a Join to the parent.
 
     The job's row must be here in the cycle of `start`. Takes 1 cycle, or 3 if the job runs from now on. Procedure: see
     `procedure_ports`. Source: `handle_parent_ack` and `handle_parent_notice` of `sim/model/tree_member.py`.
@@ -47,13 +48,27 @@ class ParentReply(wiring.Component):
         registers = data.View(data.ArrayLayout(32, REGISTERS_PER_READ), ack.registers.as_value())
         m.d.comb += [tables.job.eq(frame.job), *write_back(tables, "status", "roster")]
         # Conditions of the frame and the row, a cycle later.
-        acknowledges, of_leave, runs, refused, other_window, other_nonce, other_token, other_epoch, later_epoch = (
+        (
+            acknowledges,
+            of_leave,
+            runs,
+            refused,
+            challenged,
+            other_challenge,
+            other_window,
+            other_nonce,
+            other_token,
+            other_epoch,
+            later_epoch,
+        ) = (
             Signal(name=name)
             for name in (
                 "acknowledges",
                 "of_leave",
                 "runs",
                 "refused",
+                "challenged",
+                "other_challenge",
                 "other_window",
                 "other_nonce",
                 "other_token",
@@ -68,6 +83,8 @@ class ParentReply(wiring.Component):
             of_leave.eq(ack.action == Action.LEAVE),
             runs.eq(ack.state == JobState.RUNNING),
             refused.eq(ack.reason != Reason.DONE),
+            challenged.eq(ack.reason == Reason.CHALLENGE),
+            other_challenge.eq(registers[AckRegister.CHALLENGE] != job.up_challenge),
             other_window.eq(ack.window != self.config.window),
             other_nonce.eq(ack.nonce != job.up_nonce),
             other_token.eq(frame.token != job.up_token),
@@ -86,40 +103,43 @@ class ParentReply(wiring.Component):
                         m.d.comb += self.unknown.eq(1)
                     with m.Elif(of_leave):
                         m.d.comb += self.follow_up.eq(FollowUp.ERASE_JOB)
+                    with m.Elif(challenged):
+                        with m.If(~job.up_running & other_challenge):
+                            m.d.comb += [
+                                tables.status_write.eq(1),
+                                status.up_challenge.eq(registers[AckRegister.CHALLENGE]),
+                                self.requests_parent.eq(1),
+                            ]
                     with m.Elif(refused):
                         m.d.comb += [
                             tables.status_write.eq(~job.up_running),
                             status.up_member.eq(NO_MEMBER),
-                            status.up_token.eq(0),
                             status.up_reason.eq(Mux(ack.reason > max(Reason), max(Reason), ack.reason)),
                         ]
-                        with m.If(ack.reason == Reason.TOKEN):
-                            m.d.comb += status.up_reason.eq(Reason.DONE)
                     with m.Elif(other_window):
                         m.d.comb += [tables.status_write.eq(1), status.up_reason.eq(Reason.ELEMENTS)]
-                    with m.Elif(other_token & ~job.up_running):
-                        m.d.comb += [
-                            tables.status_write.eq(1),
-                            status.up_member.eq(frame.member),
-                            status.up_token.eq(frame.token),
-                            status.up_job_token.eq(registers[AckRegister.JOB_TOKEN]),
-                            status.up_reason.eq(Reason.DONE),
-                            self.requests_parent.eq(1),
-                        ]
-                    # The answer to an earlier Join may arrive late. Epochs only rise, by one at a Reset.
-                    with m.Elif(~other_token & runs & (~job.up_running | later_epoch)):
-                        m.d.comb += [
-                            tables.status_write.eq(1),
-                            status.epoch.eq(frame.epoch),
-                            status.first_seq.eq(ack.first_seq),
-                            status.state.eq(JobState.RUNNING),
-                            status.up_running.eq(1),
-                            tables.roster_write.eq(1),
-                            tables.roster_next.joining.eq(0),
-                            tables.roster_next.admitted.eq(0),
-                            self.done.eq(0),
-                        ]
-                        m.next = "READ_JOB"
+                    with m.Else():
+                        with m.If(~job.up_running):
+                            m.d.comb += [
+                                tables.status_write.eq(1),
+                                status.up_member.eq(frame.member),
+                                status.up_job_token.eq(registers[AckRegister.JOB_TOKEN]),
+                                status.up_reason.eq(Reason.DONE),
+                            ]
+                        # The answer to an earlier Join may arrive late. Epochs only rise, by one at a Reset.
+                        with m.If(runs & (~job.up_running | later_epoch)):
+                            m.d.comb += [
+                                tables.status_write.eq(1),
+                                status.epoch.eq(frame.epoch),
+                                status.first_seq.eq(ack.first_seq),
+                                status.state.eq(JobState.RUNNING),
+                                status.up_running.eq(1),
+                                tables.roster_write.eq(1),
+                                tables.roster_next.joining.eq(0),
+                                tables.roster_next.admitted.eq(0),
+                                self.done.eq(0),
+                            ]
+                            m.next = "READ_JOB"
                 with m.Elif(other_token | ~job.up_running):
                     m.d.comb += self.unknown.eq(1)
                 with m.Elif(frame.count == Reason.EPOCH):

@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out
 from hw.decide.tables.access import Access
 from hw.interface.address import Parent
 from hw.interface.headers import Headers
+from hw.interface.rows import CHALLENGE_BITS
 from iswitch.config import Config
 from iswitch.wire import Action, JobState, Reason
 
@@ -23,8 +24,9 @@ class Request(data.StructLayout):
     """A frame that membership handles, with what its headers alone say.
 
     `action` is 0 if the switch knows no action of that number. `job_in_range`: the switch has a job of that number.
-    `has_token`: the token is not 0. In trees, `is_leaf`: the job has a parent here, `parent`; `from_parent`: the frame
-    is an acknowledgement or a notice, not a control message.
+    `challenge`: that of the frame, as the job rows count it. `operator_key`: ends any job, 0 is none. In trees,
+    `is_leaf`: the job has a parent here, `parent`; `from_parent`: the frame is an acknowledgement or a notice, not a
+    control message.
     """
 
     def __init__(self, config: Config):
@@ -33,7 +35,8 @@ class Request(data.StructLayout):
                 "headers": Headers,
                 "action": unsigned(max(Action).bit_length()),
                 "job_in_range": 1,
-                "has_token": 1,
+                "operator_key": 64,
+                "challenge": CHALLENGE_BITS,
                 **({"is_leaf": 1, "from_parent": 1, "parent": Parent} if config.uplinks else {}),
             }
         )

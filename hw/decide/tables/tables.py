@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In
 from hw.decide.tables.access import BY_MEMBER, Access, records
 from hw.interface.rows import SEQ_BITS, TICK_BITS
 from iswitch.config import Config
-from iswitch.wire import SlotState
+from iswitch.wire import SILENCE_TICKS_MAX, SlotState
 
 __all__ = ["FRAME_WRITES", "MEMBERSHIP_WRITES", "Tables"]
 
@@ -25,9 +25,10 @@ class Tables(wiring.Component):
     `control` selects whose pointers and writes count: those of `frames` if 0, of `membership` if 1. Rows follow the
     pointers by 1 cycle; one row of each table per cycle, without stalls. A read in the cycle after a write by `frames`
     sees what was written. A write by `membership` passes a register first, so the cycle after that is the first to see
-    it, and in the cycle after `control` falls `frames` must write nothing. `tick` counts in the cycle in which a memory
-    is written. The state of a slot that belongs to another incarnation of its job's ring reads as EMPTY, so a new
-    incarnation empties a ring. Source: docs/protocol.md sections 3 and 4.
+    it, and in the cycle after `control` falls `frames` must write nothing. `pins`: members of the job that `frames`
+    points at, which were last heard `SILENCE_TICKS_MAX` ago from now on, so that their silence does not wrap. `tick`
+    counts in the cycle in which a memory is written. The state of a slot that belongs to another incarnation of its
+    job's ring reads as EMPTY, so a new incarnation empties a ring. Source: docs/protocol.md sections 3 and 4.
     """
 
     def __init__(self, config: Config):
@@ -36,6 +37,7 @@ class Tables(wiring.Component):
             {
                 "control": In(1),
                 "tick": In(TICK_BITS),
+                "pins": In(config.members),
                 "frames": In(Access(config, writes=FRAME_WRITES)),
                 "membership": In(Access(config, writes=MEMBERSHIP_WRITES)),
             }
@@ -102,7 +104,8 @@ class Tables(wiring.Component):
         m.d.comb += [write.data[k].eq(Mux(admitted[k], admitted_seq, acknowledged)) for k in members]
         show("acknowledged", members, row)
         write, row = memory("heard", "job", data.ArrayLayout(TICK_BITS, config.members), granularity=1)
-        m.d.comb += [write.en.eq(enable("heard")), *(write.data[k].eq(self.tick) for k in members)]
+        m.d.comb += write.en.eq(enable("heard") | self.pins)
+        m.d.comb += [write.data[k].eq(self.tick - Mux(self.pins[k], SILENCE_TICKS_MAX, 0)) for k in members]
         show("heard", members, row)
         return m
 

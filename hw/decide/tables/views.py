@@ -15,6 +15,7 @@ from iswitch.wire import (
     JOB_VIEW,
     MEMBER_VIEW,
     REGISTERS_PER_READ,
+    SILENCE_TICKS_MAX,
     SLOT_VIEW,
     VIEWED_JOBS,
     VIEWED_MEMBERS,
@@ -124,14 +125,15 @@ class Views(wiring.Component):
     def _member(self, m, index):
         shown, row = Signal(layout(MEMBER_VIEW)), self.member_row
         live = self.job_row.live.bit_select(index, 1)
-        with m.If(row.pending | row.live):
+        silence = (self.tick - self.heard[index])[:TICK_BITS]
+        with m.If(row.live):
             m.d.comb += [
-                shown.standing.eq(Mux(row.pending, Standing.PENDING, Mux(live, Standing.LIVE, Standing.JOINING))),
+                shown.standing.eq(Mux(live, Standing.LIVE, Standing.JOINING)),
                 shown.port.eq(row.port),
                 shown.udp.as_value().eq(row.address.udp),
                 shown.ip.as_value().eq(row.address.ip),
                 shown.mac.as_value().eq(row.address.mac),
-                shown.silent.eq(self.tick - self.heard[index]),
+                shown.silent.eq(Mux(silence > SILENCE_TICKS_MAX, SILENCE_TICKS_MAX, silence)),
             ]
         return shown
 

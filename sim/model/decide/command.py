@@ -1,22 +1,23 @@
-"""What members' commands do to one job: LEAVE, RESET, SET_H, FBCAST and HALT. Section 4 of `docs/protocol.md`.
+"""What commands do to one job: LEAVE, RESET, SET_H, FBCAST and HALT of its members, and END. Section 4 of
+`docs/protocol.md`.
 
 Pure functions from a job and a request to a verdict. A refused command changes nothing.
 """
 
 from iswitch.config import Config
-from iswitch.wire import NO_MEMBER, Action, JobState, Reason, SlotState
+from iswitch.wire import Action, JobState, Reason, SlotState
 from sim.model.decide import claims as claims_of
-from sim.model.decide.job import NO_JOB, Entry, EntryState, Job, Verdict, new_claims, with_entry
+from sim.model.decide.job import Entry, EntryState, Job, Verdict, ended, new_claims, with_entry, with_next_challenge
 from sim.model.decide.ring import force, leave, new_ring
 from sim.model.decide.slot import Work
 from sim.model.interface.message import Request, Source
 from sim.model.interface.serial import ahead
 
-__all__ = ["carry_out", "execute", "remove_member"]
+__all__ = ["carry_out", "end", "execute", "remove_member"]
 
 
 def execute(config: Config, job: Job, request: Request, source: Source) -> Verdict:
-    """Execute a command of a live member, or a RESET by key.
+    """Execute a command of a member.
 
     Invariant: a member numbers its commands, and the last one is executed once. A retransmission of it is acknowledged
     again and changes nothing, because only the acknowledgement was lost.
@@ -24,9 +25,6 @@ def execute(config: Config, job: Job, request: Request, source: Source) -> Verdi
     verdict = Verdict(job, Reason.DONE, request.member, request.token)
     if job.state == JobState.NONE:
         return verdict._replace(reason=Reason.JOB)
-    if request.action == Action.RESET and request.member == NO_MEMBER:
-        # A worker that is no member may end a job whose key it knows, because its members may all be dead.
-        return verdict._replace(job=NO_JOB) if request.key == job.key else verdict._replace(reason=Reason.KEY)
     entry = job.entries[request.member] if request.member < len(job.entries) else Entry()
     if request.action == Action.LEAVE and entry.state == EntryState.LEFT and request.token == entry.token:
         return verdict
@@ -36,6 +34,21 @@ def execute(config: Config, job: Job, request: Request, source: Source) -> Verdi
     job = with_entry(job, request.member, entry._replace(number=request.number))
     job, works = carry_out(config, job, request)
     return verdict._replace(job=job, works=works)
+
+
+def end(job: Job, request: Request, operator_key: int) -> Verdict:
+    """End a job. The sender need not be a member: it knows the job's key, or the switch's operator key.
+
+    Invariant: an END changes something only if it carries the job's present challenge, so a captured one is worthless.
+    """
+    verdict = Verdict(job, Reason.DONE, request.member, request.token)
+    if job.state == JobState.NONE:
+        return verdict._replace(reason=Reason.JOB)
+    if request.challenge != job.challenge:
+        return verdict._replace(reason=Reason.CHALLENGE)
+    if request.key != job.key and not (operator_key and request.key == operator_key):
+        return verdict._replace(reason=Reason.KEY)
+    return verdict._replace(job=ended(job))
 
 
 def objection(config: Config, job: Job, request: Request, source: Source, entry: Entry) -> Reason:
@@ -85,10 +98,10 @@ def remove_member(job: Job, member: int) -> tuple[Job, tuple[Work, ...]]:
     """
     ring, works = leave(job.ring, member)
     if not ring.live:
-        return NO_JOB, ()
+        return ended(job), ()
     entry = job.entries[member]._replace(state=EntryState.LEFT)
     claims = claims_of.leave(job.claims, member) if job.claims else None
-    return with_entry(job._replace(ring=ring, claims=claims), member, entry), tuple(works)
+    return with_next_challenge(with_entry(job._replace(ring=ring, claims=claims), member, entry)), tuple(works)
 
 
 def force_segment(config: Config, job: Job, seq: int) -> tuple[Job, tuple[Work, ...]] | None:
@@ -109,7 +122,7 @@ def reset(config: Config, job: Job) -> Job:
     ring = new_ring(
         job.first_seq, config.window, config.members, job.live, job.ring.threshold, job.settings.deadline_us
     )
-    return job._replace(
+    return with_next_challenge(job)._replace(
         ring=ring._replace(joining=job.ring.joining),
         epoch=(job.epoch + 1) % 2**16,
         claims=new_claims(job.settings, job.first_seq),

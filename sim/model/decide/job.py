@@ -1,13 +1,12 @@
 """One job: its settings, its members' entries, its ring and its claims.
 
-A member is *pending* from the Join that gave it an entry until a Join with the granted token comes back; only then is
-it *live*. Section 4 of `docs/protocol.md`.
+Section 4 of `docs/protocol.md`.
 """
 
 from enum import IntEnum
 from typing import NamedTuple
 
-from iswitch.wire import SILENCE_TICK_US, JobState, Reason, Standing
+from iswitch.wire import SILENCE_TICK_US, SILENCE_TICKS_MAX, JobState, Reason, Standing
 from sim.model.decide import claims as claims_of
 from sim.model.decide.claims import Claims
 from sim.model.decide.slot import Ring, Work
@@ -21,26 +20,30 @@ __all__ = [
     "Job",
     "Verdict",
     "admit_at_boundary",
+    "ended",
+    "is_abandoned",
     "is_silent",
+    "is_stale",
     "live_ranks",
     "new_claims",
     "record_activity",
+    "silence",
     "silence_tick",
     "with_entry",
+    "with_next_challenge",
 ]
 
 
 class EntryState(IntEnum):
     """State of an entry.
 
-    LIVE: confirmed; a member of the ring, or waiting to be admitted at the next boundary. LEFT: free, but remembers its
+    LIVE: a member of the ring, or waiting to be admitted at the next boundary. LEFT: free, but remembers its
     last owner, whose repeated Leave is acknowledged once more.
     """
 
     FREE = 0
-    PENDING = 1
-    LIVE = 2
-    LEFT = 3
+    LIVE = 1
+    LEFT = 2
 
 
 class Entry(NamedTuple):
@@ -62,6 +65,7 @@ class Job(NamedTuple):
     `settings.threshold` follows SET_H. `last_heard`: per member, the tick in which a valid frame of it last came.
     `claims`: those of an asynchronous job. `ranks`: the ranks that join here. `tree`: a member has stated its ranks;
     once such a job runs, no member joins it. `token`: proves to members that a result or a GRANT comes from the switch.
+    `challenge`: of the job's number, also when it has no job; a Join of no member and an END must carry it.
     """
 
     state: JobState
@@ -76,6 +80,7 @@ class Job(NamedTuple):
     ranks: int = 0
     tree: bool = False
     token: int = 0
+    challenge: int = 0
 
     @property
     def live(self) -> int:
@@ -84,8 +89,6 @@ class Job(NamedTuple):
 
     def standing(self, member: int) -> Standing:
         """Return the standing of the owner of an entry that is not free."""
-        if self.entries[member].state == EntryState.PENDING:
-            return Standing.PENDING
         return Standing.LIVE if self.live >> member & 1 else Standing.JOINING
 
     def member_first_seq(self, member: int) -> int:
@@ -105,8 +108,8 @@ NO_JOB = Job(JobState.NONE, 0, 0, Settings(*(0,) * 8), 0, Ring((), (), 0, 0), ()
 class Verdict(NamedTuple):
     """What a control message does.
 
-    `member` and `token` go into the acknowledgement's header. `entry_index`: the entry of an accepted Join.
-    `accepts_offer`: the offered token was granted. `works`: operations on the accumulators.
+    `member` and `token` go into the acknowledgement's header. `entry_index`: the entry of an accepted Join. `works`:
+    operations on the accumulators.
     """
 
     job: Job
@@ -114,13 +117,21 @@ class Verdict(NamedTuple):
     member: int
     token: int
     entry_index: int | None = None
-    accepts_offer: bool = False
     works: tuple[Work, ...] = ()
 
 
 def silence_tick(now_us: int) -> int:
     """Return the tick of a time, as silences are counted."""
-    return now_us // SILENCE_TICK_US % 2**16
+    return now_us // SILENCE_TICK_US
+
+
+def silence(job: Job, member: int, now_us: int) -> int:
+    """Return for how many ticks a member has been silent, at most `SILENCE_TICKS_MAX`.
+
+    The clock may be that of the switch, whose microseconds wrap at 2^32.
+    """
+    elapsed = silence_tick(now_us) - job.last_heard[member]
+    return min(elapsed if elapsed >= 0 else elapsed + silence_tick(2**32), SILENCE_TICKS_MAX)
 
 
 def record_activity(job: Job, member: int, now_us: int) -> Job:
@@ -131,7 +142,27 @@ def record_activity(job: Job, member: int, now_us: int) -> Job:
 def is_silent(job: Job, member: int, now_us: int) -> bool:
     """Return whether a member has been silent for longer than the job allows."""
     allowed = job.settings.evict_us // SILENCE_TICK_US
-    return bool(allowed) and (silence_tick(now_us) - job.last_heard[member]) % 2**16 > allowed
+    return bool(allowed) and silence(job, member, now_us) > allowed
+
+
+def is_stale(job: Job, member: int, now_us: int) -> bool:
+    """Return whether a member is silent, or in a job that evicts no member, whether it has been for 2^29 us."""
+    return is_silent(job, member, now_us) or silence(job, member, now_us) == SILENCE_TICKS_MAX
+
+
+def is_abandoned(job: Job, now_us: int) -> bool:
+    """Return whether no live member of a job has been heard of for so long that the job may end."""
+    return all(is_stale(job, member, now_us) for member in range(len(job.entries)) if job.live >> member & 1)
+
+
+def with_next_challenge(job: Job) -> Job:
+    """Return the job with the next challenge, so that Joins and ends sent before are worthless."""
+    return job._replace(challenge=(job.challenge + 1) % 2**32)
+
+
+def ended(job: Job) -> Job:
+    """Return what is left when a job ends: its number's next challenge."""
+    return NO_JOB._replace(challenge=with_next_challenge(job).challenge)
 
 
 def with_entry(job: Job, index: int, entry: Entry) -> Job:

@@ -21,22 +21,23 @@ from sim.model.decide.job import (
     EntryState,
     Job,
     Verdict,
-    is_silent,
+    ended,
+    is_abandoned,
+    is_stale,
     live_ranks,
     new_claims,
     record_activity,
     with_entry,
+    with_next_challenge,
 )
 from sim.model.decide.random import Offer
 from sim.model.decide.ring import new_ring
 from sim.model.interface.message import Request, Settings, Source
 
-__all__ = ["assign_index", "confirm", "join"]
+__all__ = ["assign_index", "join"]
 
 REASONS = {"deadline_us": Reason.DEADLINE, "evict_us": Reason.EVICT}
 """Reasons that are not named as the setting is."""
-
-OWNED = (EntryState.PENDING, EntryState.LIVE)
 
 
 def join(
@@ -44,63 +45,97 @@ def join(
 ) -> Verdict:
     """Handle a Join.
 
-    Invariant: the same Join, by nonce and source, may come any number of times, at any time and in any order. The first
-    one gets an entry and its token, and the one that brings the token back makes its sender live; so a delayed Join
-    makes no dead worker a member.
+    Invariant: a Join of a member, which its nonce and its token identify, changes nothing, and may come any number of
+    times. Every other Join changes something only if it carries the job's present challenge: so a captured or delayed
+    one is worthless after the job has ended, or the member has left, moved or been replaced.
 
     Parameters
     ----------
     ranks : int
         The ranks that are to join here if this Join creates the job; 0 for all of its world.
     """
-    is_closed = (job.tree or bool(ranks)) and job.state != JobState.FORMING
     refused = Verdict(job, Reason.DONE, request.member, request.token)
     reason = unsupported_setting(config, request.settings)
-    if reason == Reason.DONE and job.state != JobState.NONE:
-        reason = differing_setting(job, request)
     if reason != Reason.DONE:
         return refused._replace(reason=reason)
-    for index, entry in enumerate(job.entries):
-        if entry.state in OWNED and entry.nonce == request.nonce and entry.source == source:
-            return rejoin(job, index, request, now_us, is_closed)
-    if request.token:  # confirms an entry that no longer exists, and possibly its job; a first Join has no token
-        return refused._replace(reason=Reason.TOKEN)
+    own = own_index(job, request)
+    if own is not None:
+        return rejoin(job, own, request, source, now_us)
+    if request.challenge != job.challenge:
+        return refused._replace(reason=Reason.CHALLENGE)
     if job.state == JobState.NONE:
-        job = create_job(config, request, offer, ranks)
-    elif is_closed:
-        return refused._replace(reason=Reason.MEMBER)
+        verdict = enter(create_job(config, request, offer, ranks), request, source, now_us)
+        return verdict if verdict.reason == Reason.DONE else refused._replace(reason=verdict.reason)
+    reason = differing_setting(job, request)
+    if reason == Reason.DONE and job.state != JobState.FORMING and (job.tree or ranks):
+        reason = Reason.MEMBER  # a tree that runs accepts no member
+    verdict = enter(job, request, source, now_us) if reason == Reason.DONE else refused._replace(reason=reason)
+    if (verdict.reason != Reason.DONE or job.state != JobState.FORMING) and is_abandoned(job, now_us):
+        return refused._replace(job=ended(job), reason=Reason.CHALLENGE)
+    return verdict
+
+
+def own_index(job: Job, request: Request) -> int | None:
+    """Return the index of the member that sends this Join, or None if it is not a member."""
+    return next(
+        (
+            index
+            for index, entry in enumerate(job.entries)
+            if (entry.state, entry.nonce, entry.token) == (EntryState.LIVE, request.nonce, request.token)
+        ),
+        None,
+    )
+
+
+def rejoin(job: Job, index: int, request: Request, source: Source, now_us: int) -> Verdict:
+    """Handle a Join of a member: from another port or address, it binds the member to that.
+
+    A member that waits for a boundary of a job whose live members are all silent waits in vain: that job ends.
+    """
+    refused = Verdict(job, Reason.DONE, request.member, request.token)
+    reason, is_current = differing_setting(job, request), request.challenge == job.challenge
+    if reason != Reason.DONE:
+        return refused._replace(reason=reason)
+    if source != job.entries[index].source:
+        if not is_current:
+            return refused._replace(reason=Reason.CHALLENGE)
+        job = with_next_challenge(with_entry(job, index, job.entries[index]._replace(source=source)))
+    elif is_current and not job.live >> index & 1 and is_abandoned(job, now_us):
+        return refused._replace(job=ended(job), reason=Reason.CHALLENGE)
+    return Verdict(record_activity(job, index, now_us), Reason.DONE, index, request.token, entry_index=index)
+
+
+def enter(job: Job, request: Request, source: Source, now_us: int) -> Verdict:
+    """Make the sender a member: live while the job forms, otherwise waiting for the next boundary."""
     assigned = assign_index(job, request.member, request.ranks, now_us)
     if assigned is None:
-        return refused._replace(reason=Reason.MEMBER)
+        return Verdict(job, Reason.MEMBER, request.member, request.token)
     index, replaced = assigned
+    bit = 1 << index
     entry = Entry(
-        EntryState.PENDING,
+        EntryState.LIVE,
         source,
         request.nonce,
-        offer.token,
-        ranks=request.ranks or 1 << index,
+        request.token,
+        ranks=request.ranks or bit,
         sends_uplinks=bool(request.ranks),
     )
-    job = job._replace(
-        ring=job.ring._replace(live=job.live & ~replaced),
-        entries=tuple(Entry() if replaced >> k & 1 else old for k, old in enumerate(job.entries)),
-        tree=job.tree or bool(request.ranks),
-    )
+    entries = tuple(Entry() if replaced >> k & 1 else old for k, old in enumerate(job.entries))
+    if any(replaced >> k & 1 for k, old in enumerate(job.entries) if old.state == EntryState.LIVE):
+        job = with_next_challenge(job)
+    job = job._replace(entries=entries, tree=job.tree or bool(request.ranks))
     job = record_activity(with_entry(job, index, entry), index, now_us)
-    return Verdict(job, Reason.DONE, index, offer.token, entry_index=index, accepts_offer=True)
-
-
-def rejoin(job: Job, index: int, request: Request, now_us: int, is_closed: bool) -> Verdict:
-    """Handle a Join of a worker that owns an entry; with the entry's token it confirms."""
-    entry = job.entries[index]
-    refused = Verdict(job, Reason.DONE, request.member, request.token)
-    if request.token not in (0, entry.token):
-        return refused._replace(reason=Reason.TOKEN)
-    if request.token and entry.state == EntryState.PENDING:
-        if is_closed:
-            return refused._replace(reason=Reason.MEMBER)
-        job = confirm(job, index)
-    return Verdict(record_activity(job, index, now_us), Reason.DONE, index, entry.token, entry_index=index)
+    if job.state != JobState.FORMING:
+        return Verdict(
+            job._replace(ring=job.ring._replace(joining=job.ring.joining | bit)),
+            Reason.DONE,
+            index,
+            request.token,
+            entry_index=index,
+        )
+    job = job._replace(ring=job.ring._replace(live=job.live & ~replaced | bit))
+    state = JobState.RUNNING if live_ranks(job) == job.ranks else job.state
+    return Verdict(job._replace(state=state), Reason.DONE, index, request.token, entry_index=index)
 
 
 def unsupported_setting(config: Config, settings: Settings) -> Reason:
@@ -134,7 +169,7 @@ def differing_setting(job: Job, request: Request) -> Reason:
 
 
 def create_job(config: Config, request: Request, offer: Offer, ranks: int) -> Job:
-    """Return the job that its creator's Join creates: forming, without a live member."""
+    """Return the job that a Join creates: forming, without a member."""
     settings = request.settings
     return Job(
         state=JobState.FORMING,
@@ -148,6 +183,7 @@ def create_job(config: Config, request: Request, offer: Offer, ranks: int) -> Jo
         claims=new_claims(settings, offer.first_seq),
         ranks=ranks or (1 << settings.world) - 1,
         token=request.job_token,
+        challenge=request.challenge,
     )
 
 
@@ -155,16 +191,12 @@ def assign_index(job: Job, wanted: int, ranks: int, now_us: int) -> tuple[int, i
     """Return the index that a new worker gets and the entries that it replaces, or None.
 
     Invariant: an index is the lowest of the worker's ranks, so all indices are ranks that belong here, and a worker
-    that requests its rank finds it free. A rank belongs to one member. A pending entry yields, because a worker that
-    died before it confirmed must not keep the job from forming. So does a silent one while the job forms; in a running
-    job silent members are evicted when others wait for them.
+    that requests its rank finds it free. A rank belongs to one member. While the job forms, the entry of a silent
+    member yields, because a worker that died must not keep the job from forming; in a running job silent members are
+    evicted when others wait for them.
     """
-    owned = {k: entry for k, entry in enumerate(job.entries) if entry.state in OWNED}
-    yielding = [
-        k
-        for k, entry in owned.items()
-        if entry.state == EntryState.PENDING or job.state == JobState.FORMING and is_silent(job, k, now_us)
-    ]
+    owned = {k: entry for k, entry in enumerate(job.entries) if entry.state == EntryState.LIVE}
+    yielding = [k for k in owned if job.state == JobState.FORMING and is_stale(job, k, now_us)]
     wanted = lowest_rank(ranks) if ranks else wanted
     if wanted == NO_MEMBER:
         free = [
@@ -172,7 +204,7 @@ def assign_index(job: Job, wanted: int, ranks: int, now_us: int) -> tuple[int, i
             for k in range(len(job.entries))
             if job.ranks >> k & 1 and not any(entry.ranks >> k & 1 for entry in owned.values())
         ]
-        return next(((k, 1 << k) for k in free + yielding), None)
+        return next(((k, 1 << k) for k in yielding + free), None)
     ranks = ranks or 1 << wanted
     clashing = [k for k, entry in owned.items() if entry.ranks & ranks]
     if wanted >= len(job.entries) or ranks & ~job.ranks or not set(clashing) <= set(yielding):
@@ -182,13 +214,3 @@ def assign_index(job: Job, wanted: int, ranks: int, now_us: int) -> tuple[int, i
 
 def lowest_rank(ranks: int) -> int:
     return (ranks & -ranks).bit_length() - 1
-
-
-def confirm(job: Job, index: int) -> Job:
-    """Make a member live, because it knows its token. In a running job it waits for the next boundary."""
-    bit = 1 << index
-    job = with_entry(job, index, job.entries[index]._replace(state=EntryState.LIVE))
-    if job.state != JobState.FORMING:
-        return job._replace(ring=job.ring._replace(joining=job.ring.joining | bit))
-    job = job._replace(ring=job.ring._replace(live=job.ring.live | bit))
-    return job._replace(state=JobState.RUNNING if live_ranks(job) == job.ranks else job.state)

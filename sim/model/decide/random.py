@@ -1,12 +1,14 @@
-"""The generator of epochs, first sequence numbers and tokens: xorshift64 (Marsaglia, 2003), one step per number.
+"""The generator of epochs, first sequence numbers and the first challenge: xorshift64 (Marsaglia, 2003), one step per
+number.
 
-It is not cryptographic. Each of its three shifts is invertible, so a test can choose the seed that makes the switch
-draw what the test needs, for instance a first seq just below 2^32.
+It is not cryptographic, and nothing that it draws is secret: the members themselves choose the tokens. Each of its
+three shifts is invertible, so a test can choose the seed that makes the switch draw what the test needs, for instance a
+first seq just below 2^32.
 """
 
 from typing import NamedTuple
 
-__all__ = ["DEFAULT_SEED", "Offer", "initial", "offer", "seed_before", "seed_for_first_seq", "step"]
+__all__ = ["DEFAULT_SEED", "Offer", "first_challenge", "initial", "offer", "seed_before", "seed_for_first_seq", "step"]
 
 MASK = (1 << 64) - 1
 DEFAULT_SEED = 0x9E3779B97F4A7C15
@@ -14,11 +16,10 @@ DEFAULT_SEED = 0x9E3779B97F4A7C15
 
 
 class Offer(NamedTuple):
-    """What the next Join gets if it needs it: `epoch` and `first_seq` to create the job, `token` for an entry."""
+    """The epoch and first seq of the next job."""
 
     epoch: int
     first_seq: int
-    token: int
 
 
 def initial(seed: int) -> int:
@@ -51,11 +52,12 @@ def seed_for_first_seq(first_seq: int, epoch: int = 0) -> int:
     return seed_before(first_seq % 2**32 << 32 | epoch)
 
 
-def offer(state: int, slots: int, *, new_job: bool) -> tuple[int, Offer]:
-    """Return the state after the draws and the offer: for a new job one draw for the job, then one for the token."""
-    epoch = first_seq = 0
-    if new_job:
-        state = step(state)
-        epoch, first_seq = state & 0xFFFF, state >> 32 & ~(slots - 1)
+def offer(state: int, slots: int) -> tuple[int, Offer]:
+    """Return the state after the draw for a new job, and its epoch and first seq."""
     state = step(state)
-    return state, Offer(epoch, first_seq, state >> 32 | 1)
+    return state, Offer(state & 0xFFFF, state >> 32 & ~(slots - 1))
+
+
+def first_challenge(seed: int) -> int:
+    """Return the challenge of every job number after a start."""
+    return (step(initial(seed)) ^ DEFAULT_SEED) >> 32

@@ -7,7 +7,7 @@ import numpy as np
 
 from iswitch.config import Config
 from iswitch.wire import JOB_VIEW, MEMBER_VIEW, SLOT_VIEW, VIEWED_JOBS, VIEWED_MEMBERS, VIEWED_SLOTS, JobState, Register
-from sim.model.decide.job import EntryState, Job, silence_tick
+from sim.model.decide.job import EntryState, Job, silence
 
 __all__ = ["register"]
 
@@ -63,7 +63,7 @@ def job_fields(job: Job, _: int, __: int) -> Fields:
 
 def member_fields(job: Job, member: int, now_us: int) -> Fields:
     """Return the fields of a member's row; none if the entry is free."""
-    if member >= len(job.entries) or job.entries[member].state not in (EntryState.PENDING, EntryState.LIVE):
+    if member >= len(job.entries) or job.entries[member].state != EntryState.LIVE:
         return {}
     source = job.entries[member].source
     return {
@@ -72,7 +72,7 @@ def member_fields(job: Job, member: int, now_us: int) -> Fields:
         "udp": source.udp_port,
         "ip": source.ip,
         "mac": np.frombuffer(source.mac, np.uint8),
-        "silent": (silence_tick(now_us) - job.last_heard[member]) % 2**16,
+        "silent": silence(job, member, now_us),
     }
 
 

@@ -179,11 +179,7 @@ def test_a_worker_that_is_not_elastic_does_not_wait_for_a_running_job(lost):
     wire = Wire(bench.switch, 2, lost=lost)
     with pytest.raises(RefusedError, match="is running already"):
         bench.join(wire, elastic=False)
-    assert (
-        {standing for standing, _ in wire.joins} == {Standing.PENDING}
-        and not bench.job.ring.joining
-        and bench.job.live == 1
-    )
+    assert not bench.job.ring.joining and bench.job.live == 1
 
 
 def test_an_unreachable_switch_is_reported_with_the_fault_of_this_machine():

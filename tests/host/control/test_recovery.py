@@ -53,6 +53,9 @@ class Control:
         self.time += timeout_s / 2
         return self._answer("read")
 
+    def reopen(self):
+        self.calls.append("reopen")
+
     def now(self):
         return self.time
 
@@ -100,7 +103,7 @@ def test_other_rejections_end_the_membership(reason):
 def test_rejoin_resets_the_job_if_the_worker_is_a_member():
     recovery = recovery_with(failure="it failed", read=None, renew=MEMBERSHIP, reset=NEXT_EPOCH)
     recovery.rejoin(lambda seconds: pytest.fail("joined"), timeout_s=5)
-    assert recovery.control.calls == ["read", "renew", "reset"]
+    assert recovery.control.calls == ["reopen", "read", "renew", "reset"]
     assert recovery.ring.restarts == [NEXT_EPOCH] and recovery.needs_sync and not recovery.failure
 
 
@@ -125,7 +128,7 @@ def test_rejoin_waits_for_the_switch_and_names_its_time_limit():
     silent = SwitchUnreachableError("no answer")
     recovery = recovery_with(member=False, failure="it failed", read=[silent, silent, None])
     recovery.rejoin(lambda seconds: MEMBERSHIP, timeout_s=60)
-    assert recovery.control.calls == ["read"] * 3
+    assert recovery.control.calls == ["reopen", "read"] * 3
     recovery = recovery_with(failure="it failed", read=SwitchUnreachableError("no answer"))
     with pytest.raises(SwitchUnreachableError, match=r"no answer.*`timeout_s` of 2 s"):
         recovery.rejoin(lambda seconds: MEMBERSHIP, timeout_s=2)

@@ -377,8 +377,8 @@ def test_seq_wraps_in_the_middle_of_an_update(monkeypatch):
     network = Network(**BAD)
     real = chance_of_switch.offer
 
-    def offer(state, slots, *, new_job):
-        after, made = real(state, slots, new_job=new_job)
+    def offer(state, slots):
+        after, made = real(state, slots)
         return after, made._replace(first_seq=2**32 - 40)
 
     monkeypatch.setattr(chance_of_switch, "offer", offer)

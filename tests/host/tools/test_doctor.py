@@ -115,12 +115,12 @@ def only(found, check, mark):
     return found[check]
 
 
-def joined(switch, count, world=None):
+def joined(switch, count, world=None, at_us=0):
     """Return `count` workers of job 0 that have joined and confirmed."""
     workers = [Client.numbered(k, port=k % 2) for k in range(count)]
     for _ in range(2):
         for worker in workers:
-            for _, frame in switch.receive(worker.port, worker.join(world=world or count, elements=8), 0):
+            for _, frame in switch.receive(worker.port, worker.join(world=world or count, elements=8), at_us):
                 worker.take(frame)
     return workers
 
@@ -277,10 +277,11 @@ def test_a_halted_job_is_reported():
 def test_checking_a_key_does_not_change_the_job(world, confirmed):
     transport = FaultyTransport()
     if confirmed:
-        joined(transport.switch, world)
+        joined(transport.switch, world, at_us=now_us())
     else:
         worker = Client.numbered(0)
-        transport.switch.receive(0, worker.join(world=world, elements=8), 0)
+        worker.challenge = transport.switch.jobs[0].challenge
+        transport.switch.receive(0, worker.join(world=max(world, 2), elements=8), now_us())
     before = transport.switch.jobs
     assert findings(transport, job=0, key=0x6B6579)["key"].mark == Mark.OK
     assert findings(FaultyTransport(transport.switch), job=0, key=1)["key"].mark == Mark.BAD

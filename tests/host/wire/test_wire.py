@@ -68,7 +68,7 @@ HEADERS = {
     "receipt": header(Type.RECEIPT, format_flags=0x80, behind=2),
     "notice": header(Type.NOTICE, epoch=0x1235, count=Reason.EPOCH, behind=0x0F4C),
     "join": header(Type.CONTROL, epoch=0, seq=7),
-    "ack": header(Type.ACK, seq=7, behind=0xFEE9),
+    "ack": header(Type.ACK, seq=7, behind=0xFFE9),
     "claim": header(Type.CLAIM, seq=5, members=0x89ABCD80),
     "grant": header(Type.GRANT, seq=0x89ABCD90, member=255, count=2, behind=0x7D48, members=5, token=JOB_TOKEN),
     "refuse": header(Type.REFUSE, seq=5, behind=0x0F91, members=0x89ABCDA0),

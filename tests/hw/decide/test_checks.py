@@ -87,7 +87,7 @@ FAULTS = [
     (Outcome.EPOCH, "epoch", spoil("frame", epoch=0x1235)),
     (Outcome.MEMBER, "index", spoil("frame", member=5)),
     (Outcome.MEMBER, "255", spoil("frame", member=255)),
-    (Outcome.MEMBER, "pending", spoil("member", live=0, pending=1)),
+    (Outcome.MEMBER, "left", spoil("member", live=0, left=1)),
     (Outcome.TOKEN, "token", spoil("frame", token=0xDEADBEEE)),
     (Outcome.PORT, "port", attribute(port=2)),
     (Outcome.ADDRESS, "mac", spoil("override", eth_src=np.frombuffer(b"\2\0\0\0\0\6", "u1"))),

@@ -18,7 +18,18 @@ from hw.decide.membership import (
     slot_completion,
 )
 from iswitch.config import Config
-from iswitch.wire import NO_MEMBER, UDP_PORT, UPLINK_TAIL, Action, ContributionFlag, Format, Reason, Type
+from iswitch.wire import (
+    NO_MEMBER,
+    SILENCE_TICK_US,
+    UDP_PORT,
+    UPLINK_TAIL,
+    Action,
+    ContributionFlag,
+    Format,
+    JobState,
+    Reason,
+    Type,
+)
 from sim.bench.core import CoreBench
 from sim.bench.traffic import adverse_numbers
 from sim.bench.tree import BAD, TREES, Tree, address, rebuilt, spoilt, with_fields
@@ -53,6 +64,7 @@ def lives(shape="three levels", format=Format.WINDOW64):
         tree.send(0, client[0].join(**{"world": 8, "elements": 16} | settings))
     other = Client.numbered(50, port=1)
     other.switch_mac, other.switch_ip = address(0)
+    other.challenge = tree.switches[0].model.jobs[0].challenge
     tree.switches[0].receive(3, other.join(world=2, elements=16))  # the parent has another job of this number
     for _ in range(8):
         for rank in range(8):
@@ -60,6 +72,7 @@ def lives(shape="three levels", format=Format.WINDOW64):
     tree.switches[0].receive(3, other.end_job())
     for bench in tree.switches[1:]:
         other.switch_mac, other.switch_ip = bench.model.own
+        other.challenge = bench.model.jobs[0].challenge
         bench.receive(1, other.end_job())
     for one in client:
         one.forget(one.nonce + 1)
@@ -67,9 +80,11 @@ def lives(shape="three levels", format=Format.WINDOW64):
     leaf = (
         next(bench for bench in tree.switches[1:] if bench.model.parents[0].mac == address(0)[0]).model.parents[0].ranks
     )
-    early = Client.numbered(59, port=1)  # takes one of a leaf's ranks at the root, and is not heard of again
+    early = Client.numbered(59, port=1)  # takes one of a leaf's ranks at the root, and gives it back
     early.switch_mac, early.switch_ip = address(0)
-    tree.switches[0].receive(1, early.join(member=leaf.bit_length() - 1, world=8, elements=16, format=format))
+    early.challenge = tree.switches[0].model.jobs[0].challenge
+    settings = {"world": 8, "elements": 16, "format": format}
+    enter(tree.switches[0], early, member=leaf.bit_length() - 1, **settings)
     beside = tree.homes.index(tree.homes[0], 1)
     for _ in range(2):
         tree.send(beside, client[beside].join(world=8, elements=16, format=format))
@@ -80,8 +95,10 @@ def lives(shape="three levels", format=Format.WINDOW64):
         1 << 8,
         1,
     ):  # no rank of these, not disjoint, one that yields, refused
-        other.ranks = ranks
-        tree.switches[tree.homes[0]].receive(1, other.join(world=8, elements=16, format=format, nonce=len(tree.log[0])))
+        other.ranks, other.challenge = ranks, tree.switches[tree.homes[0]].model.jobs[0].challenge
+        other.forget(1000 + len(tree.log[0]))
+        enter(tree.switches[tree.homes[0]], other, **settings)
+        leave(tree.switches[tree.homes[0]], other)
         for _ in range(20):
             tree.send(0, client[0].join(world=8, elements=16, format=format))
     for _ in range(4):  # leaves what is not there yet, and comes back
@@ -91,6 +108,7 @@ def lives(shape="three levels", format=Format.WINDOW64):
     client[7].forget(777)
     for rank in [rank for rank in range(8) if leaf >> rank & 1] * 12:
         tree.send(rank, client[rank].join(world=8, elements=16, format=format))
+    leave(tree.switches[0], early)
     for switch, wanted in (
         (tree.homes[0], NO_MEMBER),
         (0, NO_MEMBER),
@@ -98,9 +116,11 @@ def lives(shape="three levels", format=Format.WINDOW64):
     ):  # any rank, and one that a leaf has brought
         unknown_host = Client.numbered(60 + switch + wanted % 255, port=1)
         unknown_host.switch_mac, unknown_host.switch_ip = address(switch)
-        tree.switches[switch].receive(1, unknown_host.join(member=wanted, world=8, elements=16, format=format))
+        unknown_host.challenge = tree.switches[switch].model.jobs[0].challenge
+        enter(tree.switches[switch], unknown_host, member=wanted, **settings)
+        leave(tree.switches[switch], unknown_host)
     tree.join(format=format, world=8, elements=16)
-    other.ranks = 1
+    other.ranks, other.challenge = 1, tree.switches[tree.homes[0]].model.jobs[0].challenge
     tree.switches[tree.homes[0]].receive(1, other.join(world=8, elements=16, format=format, nonce=4711))
     numbers = adverse_numbers(rng, 8 * 8 * 16, 0.02).reshape(8, 8, 16)
     tree.reduce(numbers[:, :4])
@@ -152,6 +172,7 @@ def lives(shape="three levels", format=Format.WINDOW64):
         for at in rng.integers(0, len(seen), 150):
             bench.receive(seen[at][0], spoilt(seen[at][1], rng))
     if root is not None:
+        client[root].challenge = tree.switches[0].model.jobs[0].challenge
         tree.send(root, client[root].end_job())
     for rank in range(8):
         for _ in range(4):
@@ -161,6 +182,44 @@ def lives(shape="three levels", format=Format.WINDOW64):
         for port, frame in frames[-40:]:
             bench.receive(port, frame)  # of a job that is gone
     return tree.switches
+
+
+def enter(bench, client, **settings):
+    """Send a host's Join, and again with the challenge."""
+    for _ in range(2):
+        for _, frame in bench.receive(1, client.join(**settings)):
+            if frame[:6] == client.mac:
+                client.take(frame)
+
+
+def leave(bench, client):
+    """Send the Leave of a host that has been let in."""
+    if client.is_member:
+        bench.receive(1, client.leave())
+
+
+@cache
+def yielding():
+    """The bench of a root where silent hosts have ranks that a leaf's Join brings: all of them yield."""
+    bench = CoreBench(CONFIG)
+    settings = {"world": 8, "elements": 16, "evict_us": SILENCE_TICK_US}
+    dead = [Client.numbered(70 + k, port=1) for k in range(4)]
+    for client, ranks in zip(dead, (1 << 1 | 1 << 6, 1 << 3, 1 << 4, 1 << 5), strict=True):
+        client.ranks, client.key = ranks, dead[0].key
+        enter(bench, client, **settings)
+    for _ in range(64):
+        bench.receive(1, dead[0].read(0))
+    for number, ranks in enumerate((0b1010, 0b0101, 1 << 4, 1 << 5, 1 << 6, 1 << 7)):
+        client = Client.numbered(80 + number, port=2)
+        client.ranks, client.key = ranks, dead[0].key
+        enter(bench, client, **settings)
+        assert client.is_member
+    assert bench.model.jobs[0].state == JobState.RUNNING
+    return bench
+
+
+def test_silent_members_yield_each_of_their_ranks():
+    yielding().check()
 
 
 @cache
@@ -235,7 +294,7 @@ MUTANTS = {
         "(row.ranks & ranks).any()",
         "(row.ranks & frame.members).any()",
     ),
-    "a Join for any rank gets another's": (entry_search, "empty = free & ~ranks_taken", "empty = free"),
+    "a Join for any rank gets another's": (entry_search, "= free & ~ranks_taken,", "= free,"),
     "an index is not the lowest rank": (
         entry_search,
         "wanted.eq(lowest_set(frame.members))",
@@ -272,7 +331,7 @@ MUTANTS = {
     "any notice is ours": (parent_reply, "m.Elif(other_token | ~job.up_running)", "m.Elif(0)"),
     "halted by a leaf's worker": (command, "halts & in_tree | ", ""),
     "fewer than all in a tree": (command, "sets & in_tree & ", "0 & "),
-    "a Reset at a leaf": (command, "resets & ~by_key & is_leaf", "0"),
+    "a Reset at a leaf": (command, "(forces | resets) & is_leaf", "forces & is_leaf"),
     "a refusal by the parent is kept to oneself": (acknowledgement, "joins & request.is_leaf & exists", "joins & 0"),
     "no time for the lowest": (departure, 'm.next = "WAIT_LOWEST"', 'm.next = "SWEEP"'),
 }
@@ -284,6 +343,7 @@ def test_mutant_is_killed(name, mutated_core):
     wrong = mutated_core(*MUTANTS[name])
     benches = [
         departed(),
+        yielding(),
         *(bench for shape in ("uneven, a worker at the root", "chain", "three levels") for bench in lives(shape)),
     ]
     with pytest.raises((AssertionError, TimeoutError)):

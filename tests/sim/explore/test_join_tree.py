@@ -10,11 +10,11 @@ from sim.model.decide.job import EntryState
 from sim.model.tree_switch import TreeSwitch
 
 RIGHT = {
-    "a leaf and a worker at the root": (189, (-1, 0), (0, 1)),
-    "two at a leaf": (328, (-1, 0), (1, 1)),
-    "two at a leaf and one at the root": (6588, (-1, 0), (0, 1, 1)),
-    "two leaves": (300, (-1, 0, 0), (1, 2)),
-    "three levels": (257, (-1, 0, 1), (2, 0)),
+    "a leaf and a worker at the root": (396, (-1, 0), (0, 1)),
+    "two at a leaf": (561, (-1, 0), (1, 1)),
+    "two at a leaf and one at the root": (14007, (-1, 0), (0, 1, 1)),
+    "two leaves": (1273, (-1, 0, 0), (1, 2)),
+    "three levels": (1349, (-1, 0, 1), (2, 0)),
 }
 
 
@@ -57,10 +57,10 @@ class Hasty(TreeSwitch):
 
 
 class AsksOnce(TreeSwitch):
-    """A leaf that sends its Join up only once, without a token."""
+    """A leaf that sends its Join up only once, without a challenge."""
 
     def request_parent(self, number, *action):
-        return [] if self.above[number].token else super().request_parent(number, *action)
+        return [] if self.above[number].challenge else super().request_parent(number, *action)
 
 
 class Gullible(TreeSwitch):

@@ -482,6 +482,7 @@ def test_a_join_is_refused_with_the_setting_that_differs_from_the_jobs(settings,
     new = Client.numbered(7, port=3)
     bench.clients.append(new)
     bench.log[new.mac] = []
+    new.challenge = bench.clients[0].challenge
     bench.send(new, new.join(**bench.settings | settings))
     assert parse(bench.heard(new)[0]).reason == reason
 
@@ -490,6 +491,7 @@ def test_switch_built_without_claims_refuses_asynchronous_jobs():
     bare = Switch(Config(staleness=0), mac=SWITCH_MAC, ip=SWITCH_IP, seed=1)
     new = Client.numbered(7, port=0)
     settings = {"world": 1, "elements": 8}
+    new.challenge = bare.jobs[0].challenge
     for staleness in (0, 3):
         [(_, frame)] = bare.receive(0, new.join(**settings, staleness=staleness, segments=1), 0)
         assert parse(frame).reason == Reason.SEGMENTS

@@ -75,7 +75,7 @@ def test_a_joining_member_is_admitted_when_a_collective_ends_and_not_before():
     first = one.first_seq
     bench.send(gone, gone.leave())
     new = bench.newcomer(9)
-    assert [int(reply.ack["standing"]) for reply in bench.heard(new)] == [Standing.PENDING, Standing.JOINING]
+    assert [int(reply.ack["standing"]) for reply in bench.heard(new)] == [Standing.NONE, Standing.JOINING]
     assert (new.member, new.token != gone.token) == (gone.member, True)
     bench.add(one, first), bench.add(two, first)
     assert bench.add(new, first) == Outcome.FORMING
@@ -189,7 +189,7 @@ def test_a_job_ends_when_only_newly_admitted_members_remain():
     assert bench.switch.jobs[0].state == JobState.NONE
     bench.heard(new)
     assert bench.send(new, new.join()) == Outcome.REFUSED
-    assert bench.heard(new)[0].reason == Reason.TOKEN
+    assert bench.heard(new)[0].reason == Reason.CHALLENGE
 
 
 def test_after_its_first_collective_an_admitted_member_is_like_the_others():
@@ -214,11 +214,13 @@ def test_while_a_job_forms_silent_members_yield_their_indices():
     for frame in (dead.join(member=0, **settings), None):
         for _, copy in switch.receive(1, frame or dead.join(member=0), 0):
             dead.take(copy)
+    restarted.challenge = dead.challenge
     asked = restarted.join(member=0, **settings)
     for now_us, reason in ((EVICT_US, Reason.MEMBER), (EVICT_US + 2 * SILENCE_TICK_US, Reason.DONE)):
         ((_, copy),) = switch.receive(2, asked, now_us)
         assert restarted.take(copy).reason == reason
-    assert switch.jobs[1].live == 0
+    assert (switch.jobs[1].live, switch.jobs[1].entries[0].nonce) == (1, restarted.nonce)
+    assert switch.jobs[1].challenge == dead.challenge + 1
 
 
 @pytest.mark.parametrize("ends", ["repeat", "contribution"])
@@ -308,7 +310,7 @@ def test_a_halted_job_admits_members_at_the_first_boundary_after_it_resumes():
     bench.send(gone, gone.leave())
     bench.send(one, one.halt())
     new = bench.newcomer(9)
-    assert [int(reply.ack["standing"]) for reply in bench.heard(new)] == [Standing.PENDING, Standing.JOINING]
+    assert [int(reply.ack["standing"]) for reply in bench.heard(new)] == [Standing.NONE, Standing.JOINING]
     bench.send(one, one.halt(False))
     bench.add(one, one.first_seq, flags=BOUNDARY)
     assert bench.switch.jobs[0].live == 0b11

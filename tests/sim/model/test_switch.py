@@ -9,6 +9,7 @@ from iswitch.config import Config
 from iswitch.wire import (
     MAGIC,
     NO_MEMBER,
+    SILENCE_TICK_US,
     UDP_PORT,
     VERSION,
     Action,
@@ -87,17 +88,19 @@ def test_a_job_runs_when_all_have_joined():
     for client in bench.clients * 2:
         bench.send(client, client.join(**bench.settings))
         answers += bench.replies(client)
+    assert [reply.reason for reply in answers] == [Reason.CHALLENGE] * 3 + [Reason.DONE] * 3
     assert [int(reply.ack["live"]) for reply in answers] == [0, 0, 0, 1, 2, 3]
-    assert [int(reply.ack["state"]) for reply in answers] == [JobState.FORMING] * 5 + [JobState.RUNNING]
+    states = [JobState.NONE] * 3 + [JobState.FORMING] * 2 + [JobState.RUNNING]
+    assert [int(reply.ack["state"]) for reply in answers] == states
     assert [client.member for client in bench.clients] == [0, 1, 2]
-    assert len({client.token for client in bench.clients}) == 3
-    assert all(client.token & 1 for client in bench.clients)
+    assert {client.job_token for client in bench.clients} == {bench.clients[0].proposed_job_token}
     last = answers[-1].ack
     assert (last["window"], last["elements"], last["members"], last["threshold"]) == (2, 16, 4, 3)
     assert last["first_seq"] % CONFIG.slots == 0
     zeros = dict.fromkeys(bench.switch.counters(), 0)
     assert bench.switch.counters() == zeros | {
-        "outcome.CONTROL": 6,
+        "outcome.REFUSED": 3,
+        "outcome.CONTROL": 3,
         "port0.RX_FRAMES": 2,
         "port0.TX_FRAMES": 2,
         "port1.RX_FRAMES": 4,
@@ -321,15 +324,101 @@ def test_a_reset_empties_slots_and_is_announced_by_notices():
     assert list(bench.replies(one)[0].numbers) == [2]
 
 
-def test_a_reset_with_the_key_ends_a_job():
+@pytest.mark.parametrize("operator_key", [0, 0x6F7065726174], ids=["job's key", "operator's key"])
+def test_a_key_and_the_present_challenge_end_a_job(operator_key):
     bench = Bench(2).join()
+    bench.switch.operator_key = operator_key
     unknown_host = Client.numbered(3)
     bench.clients.append(unknown_host)
     bench.log[unknown_host.mac] = []
-    bench.send(unknown_host, unknown_host.end_job(key=1))
     bench.send(unknown_host, unknown_host.end_job())
-    bench.send(unknown_host, unknown_host.end_job())
-    assert [r.reason for r in bench.replies(unknown_host)] == [Reason.KEY, Reason.DONE, Reason.JOB]
+    for key in (1, 0, operator_key or unknown_host.key):
+        bench.send(unknown_host, end := unknown_host.end_job(key=key))
+    assert bench.switch.jobs[0].state == JobState.NONE
+    bench.send(unknown_host, end)
+    assert [r.reason for r in bench.replies(unknown_host)] == [
+        Reason.CHALLENGE,
+        Reason.KEY,
+        Reason.KEY,
+        Reason.DONE,
+        Reason.JOB,
+    ]
+
+
+def test_a_captured_end_does_not_end_the_next_job_with_the_key():
+    bench = Bench(2).join()
+    operator = bench.clients[1]
+    captured = operator.end_job()
+    bench.send(operator, captured)
+    assert bench.switch.jobs[0].state == JobState.NONE
+    for client in bench.clients:
+        client.forget(client.nonce + 1)
+    bench.join()
+    bench.send(operator, captured)
+    assert bench.switch.jobs[0].state == JobState.RUNNING
+
+
+def test_a_captured_first_join_creates_nothing_after_the_job_has_ended():
+    bench = Bench(1)
+    (one,) = bench.clients
+    one.challenge = bench.switch.jobs[0].challenge
+    captured = one.join(**bench.settings)
+    bench.send(one, captured)
+    bench.send(one, captured)
+    assert [int(reply.ack["state"]) for reply in bench.replies(one)] == [JobState.RUNNING] * 2
+    bench.send(one, one.leave())
+    bench.send(one, captured)
+    assert bench.replies(one)[-1].reason == Reason.CHALLENGE
+    assert bench.switch.jobs[0].state == JobState.NONE
+
+
+@pytest.mark.parametrize("evict_us", [0, 10 * SILENCE_TICK_US])
+@pytest.mark.parametrize("world", [1, 2, 3], ids=["running", "running, two of them", "half formed"])
+def test_a_job_whose_members_are_all_silent_yields_to_a_join_that_it_refuses(world, evict_us):
+    """A host that wanted nothing, programs that were killed: after `evict_us`, or 2^29 us, or an hour."""
+    for key, settings in ((0x6B6579, {}), (1, {}), (0x6B6579, {"elements": 8}), (0x6B6579, {"member": 0})):
+        bench = Bench(min(world, 2), world=world, evict_us=evict_us).join()
+        new = Client.numbered(3, key=key)
+        bench.clients.append(new)
+        bench.log[new.mac] = []
+        bench.now_us = 1000
+        new.challenge = bench.switch.jobs[0].challenge
+        asked = new.join(**bench.settings | settings)
+        if world == 3 and not settings and key == 0x6B6579:
+            continue  # such a Join is granted
+        bench.send(new, asked)
+        first = bench.replies(new)[-1].reason
+        assert first not in (Reason.DONE, Reason.CHALLENGE)
+        bench.now_us = 3_600_000_000 if evict_us == 0 else evict_us + 2 * SILENCE_TICK_US
+        bench.send(new, asked)
+        if world == 3 and settings == {"member": 0}:
+            assert bench.replies(new)[-1].reason == Reason.DONE  # the silent member's entry yields
+            continue
+        assert bench.replies(new)[-1].reason == Reason.CHALLENGE
+        assert bench.switch.jobs[0].state == JobState.NONE
+        bench.send(new, new.join())
+        assert bench.replies(new)[-1].reason == Reason.DONE
+
+
+@pytest.mark.parametrize("change", [{"port": 2}, {"ip": bytes([10, 0, 0, 7])}, {"udp_port": 5}])
+def test_a_member_that_moves_is_told_and_its_join_binds_it_to_the_new_address(change):
+    bench = Bench(2).join()
+    one, other = bench.clients
+    challenge = one.challenge
+    for name, value in change.items():
+        setattr(other, name, value)
+    bench.send(other, other.contribution(other.first_seq, ONE))
+    (notice,) = bench.replies(other)
+    assert notice.type == Type.NOTICE and notice.reason in (Reason.PORT, Reason.ADDRESS)
+    other.challenge = 0
+    bench.send(other, other.join())
+    assert bench.replies(other)[-1].reason == Reason.CHALLENGE
+    bench.send(other, other.join())
+    assert bench.replies(other)[-1].reason == Reason.DONE
+    for client in bench.clients:
+        bench.send(client, client.contribution(client.first_seq, ONE))
+    assert [bench.replies(client)[-1].type for client in bench.clients] == [Type.RESULT] * 2
+    assert bench.switch.jobs[0].challenge == challenge + 1
 
 
 def test_set_h_acts_on_the_next_contribution():
@@ -392,18 +481,20 @@ def test_after_set_h_a_retransmission_completes_a_slot_that_has_enough():
         ({"evict_us": 2**14 - 1}, Reason.EVICT),
         ({"evict_us": 2**29}, Reason.EVICT),
         ({"key": 1}, Reason.KEY),
-        ({"member": 0}, Reason.DONE),
+        ({"member": 0}, Reason.MEMBER),
+        ({"member": 1}, Reason.DONE),
         ({"member": 2}, Reason.MEMBER),
-        ({"token": 9}, Reason.TOKEN),
+        ({"challenge": 9}, Reason.CHALLENGE),
     ],
 )
 def test_a_join_is_refused_with_the_reason(change, reason):
     bench = Bench(2)
     one, other = bench.clients
+    one.challenge = other.challenge = bench.switch.jobs[0].challenge
     bench.send(one, one.join(**bench.settings))
     settings = dict(bench.settings)
-    head = {"member": change.get("member", NO_MEMBER), "token": change.get("token", 0)}
-    settings |= {name: value for name, value in change.items() if name not in ("member", "token", "job")}
+    head = {"member": change.get("member", NO_MEMBER)}
+    settings |= {name: value for name, value in change.items() if name not in ("member", "job")}
     other.job = change.get("job", 0)
     bench.forget()
     bench.send(other, other.join(**settings, **head))
@@ -415,7 +506,7 @@ def test_a_join_is_refused_with_the_reason(change, reason):
         "outcome.REFUSED" if reason else "outcome.CONTROL": 1,
     }
     if reason:
-        assert (reply.header["member"], reply.header["token"]) == (head["member"], head["token"])
+        assert (reply.header["member"], reply.header["token"]) == (head["member"], other.token)
 
 
 def test_other_refusals():
@@ -424,16 +515,19 @@ def test_other_refusals():
     late = Client.numbered(3)
     bench.clients.append(late)
     bench.log[late.mac] = []
+    late.challenge = one.challenge
     cases = [
         (late, late.join(**bench.settings), Reason.MEMBER),
-        (one, one.join(token=one.token ^ 2), Reason.TOKEN),
+        (late, late.join(challenge=late.challenge + 1, **bench.settings), Reason.CHALLENGE),
+        (one, one.join(token=one.token ^ 2, **bench.settings), Reason.MEMBER),
         (one, one.leave(job=1), Reason.JOB),
         (one, one.leave(member=3), Reason.MEMBER),
         (one, one.leave(member=77), Reason.MEMBER),
         (one, one.leave(token=0), Reason.TOKEN),
         (other, other.leave(member=one.member, token=one.token), Reason.MEMBER),
         (one, one.control(0), Reason.ACTION),
-        (one, one.control(8), Reason.ACTION),
+        (one, one.control(9), Reason.ACTION),
+        (one, one.reset(member=NO_MEMBER), Reason.MEMBER),
         (one, one.fbcast(one.first_seq), Reason.SEQ),
         (one, one.reset(epoch=one.epoch + 1), Reason.EPOCH),
         (one, one.set_h(1, seq=2**31 + 1), Reason.NUMBER),
@@ -443,7 +537,7 @@ def test_other_refusals():
         bench.send(client, frame)
         assert bench.replies(client)[-1].reason == reason
     assert {k: v for k, v in bench.changes().items() if k.startswith(("outcome", "stat"))} == {
-        "outcome.REFUSED": 12,
+        "outcome.REFUSED": 14,
         "outcome.CONTROL": 1,
     }
 
@@ -514,21 +608,24 @@ def test_forming_port_and_address():
     bench = Bench(2)
     one = bench.clients[0]
     bench.send(one, one.join(**bench.settings))
-    bench.forget()
     bench.send(one, one.contribution(one.first_seq, ONE))
+    assert bench.replies(one)[-1].reason == Reason.JOB
+    bench.forget()
+    bench.now_us = 1000
     bench.send(one, one.join())
     bench.send(one, one.contribution(one.first_seq, ONE))
     bench.send(one, one.receipt(one.first_seq))
-    bench.send(one, one.receipt(one.first_seq), port=3)
-    one.udp_port += 1
-    bench.send(one, one.receipt(one.first_seq))
+    for bench.now_us, port, udp_port in ((2000, 3, one.udp_port), (3000, one.port, one.udp_port + 1)):
+        one.port, one.udp_port = port, udp_port
+        bench.send(one, one.receipt(one.first_seq))
+        assert bench.replies(one)[-1].reason == (Reason.PORT if bench.now_us == 2000 else Reason.ADDRESS)
+        one.port = 0
     assert {k: v for k, v in bench.changes().items() if k.startswith(("outcome", "stat"))} == {
-        "outcome.MEMBER": 1,
-        "stat.NOTICES": 1,
         "outcome.CONTROL": 1,
         "outcome.FORMING": 2,
         "outcome.PORT": 1,
         "outcome.ADDRESS": 1,
+        "stat.NOTICES": 2,
     }
 
 
@@ -667,7 +764,7 @@ def test_read_returns_the_registers():
         return [int(value) for value in reply.ack["registers"]]
 
     assert read(Register.MAGIC) == [MAGIC, VERSION, 4, 256, 4, 2, 2, 16]
-    assert read(Register.OUTCOMES)[:5] == [0, 0, 0, 0, 5]
+    assert read(Register.OUTCOMES)[:6] == [0, 0, 0, 0, 3, 2]
     assert read(Register.PORT_COUNTERS) == [0, 0, 0, 0, 0, 0, 4, 5]
     assert read(40) == read(2**32 - 8) == read(256 + 16 * 4) == [0] * 8
     assert read(2**32 - 1)[1] == MAGIC

@@ -11,6 +11,7 @@ from iswitch.wire import (
     HEADER,
     NO_MEMBER,
     SILENCE_TICK_US,
+    SILENCE_TICKS_MAX,
     UDP_PORT,
     UPLINK_TAIL,
     VERSION,
@@ -225,7 +226,8 @@ def test_a_rank_has_one_place(rank, ranks, reason):
     for _ in range(2):
         tree.send(0, tree.clients[0].join(world=8, elements=16))
     tree.clients[rank].ranks = ranks
-    tree.send(rank, tree.clients[rank].join(world=8, elements=16))
+    for _ in range(2):
+        tree.send(rank, tree.clients[rank].join(world=8, elements=16))
     assert tree.log[rank][-1].reason == reason
 
 
@@ -258,18 +260,22 @@ def test_a_rank_below_a_leaf_is_given_to_no_other_member(member):
             tree.send(rank, tree.clients[rank].join(world=8, elements=16))
     client = tree.clients[3]
     client.ranks = 0
-    tree.send(3, client.join(member=member, world=8, elements=16))
+    for _ in range(2):
+        tree.send(3, client.join(member=member, world=8, elements=16))
     assert tree.log[3][-1].reason == (Reason.DONE if member == NO_MEMBER else Reason.MEMBER)
     assert client.member == (1 if member == NO_MEMBER else NO_MEMBER)
 
 
-def test_a_member_that_never_confirmed_yields_each_of_its_ranks():
-    """Unknown hosts that join the root with ranks of both leaves and never confirm do not keep the tree from
-    forming."""
+def test_a_silent_member_yields_each_of_its_ranks():
+    """Unknown hosts that join the root with ranks of both leaves and fall silent do not keep the tree from forming."""
     tree = Tree()
     for number, member in enumerate((1, 3, 6)):
         tree.network.hosts[0, 3] = lambda frame: None
-        tree.network.send((0, 3), Client.numbered(90 + number, port=3).join(member=member, world=8, elements=16))
+        unknown_host = Client.numbered(90 + number, port=3)
+        unknown_host.challenge = tree.switches[0].jobs[0].challenge
+        tree.network.send((0, 3), unknown_host.join(member=member, world=8, elements=16))
+    assert tree.switches[0].jobs[0].live == 0b1001010
+    tree.network.now_us += SILENCE_TICKS_MAX * SILENCE_TICK_US
     tree.join()
     assert {client.epoch for client in tree.clients} == {tree.switches[0].jobs[0].epoch}
 
@@ -289,6 +295,7 @@ def test_what_the_parent_refuses_the_leaf_refuses():
     tree = Tree()
     other = Client.numbered(99, port=2)
     tree.network.hosts[0, 2] = lambda frame: None
+    other.challenge = tree.switches[0].jobs[0].challenge
     tree.network.send(
         (0, 2), other.join(world=2, elements=16)
     )  # a job of this number is there already, with another world
@@ -341,6 +348,7 @@ def test_a_leaf_that_its_parent_does_not_know_tells_its_members():
     tree = Tree().join()
     root = Client.numbered(99, port=2)
     tree.network.hosts[0, 2] = lambda frame: None
+    root.challenge = tree.switches[0].jobs[0].challenge
     tree.network.send((0, 2), root.end_job())
     for rank in range(8):
         tree.network.now_us += 1000
@@ -448,10 +456,12 @@ def test_no_worker_joins_a_running_tree(rank, where):
     tree.network.hosts[tree.homes[rank], 1 + rank % 2] = lambda frame: (
         seen.append(again.take(frame)) if frame[:6] == again.mac else tree.take(frame)
     )
-    tree.send(rank, again.join(world=8, elements=16))
+    for _ in range(2):
+        tree.send(rank, again.join(world=8, elements=16))
     tree.send(rank, client.leave())
-    tree.send(rank, again.join(world=8, elements=16))
-    assert [reply.reason for reply in seen] == [Reason.MEMBER] * 2
+    for _ in range(2):
+        tree.send(rank, again.join(world=8, elements=16))
+    assert [reply.reason for reply in seen] == [Reason.CHALLENGE, Reason.MEMBER] * 2
     assert not any(job.ring.joining for switch in tree.switches for job in switch.jobs)
 
 

@@ -54,8 +54,7 @@ def test_without_a_job_it_says_what_the_switch_can_do():
 
 
 @pytest.mark.parametrize(
-    ("member", "entry", "standing"),
-    [(1, {"pending": 1}, Standing.PENDING), (1, {"live": 1}, Standing.LIVE), (2, {"live": 1}, Standing.JOINING)],
+    ("member", "entry", "standing"), [(1, {"live": 1}, Standing.LIVE), (2, {"live": 1}, Standing.JOINING)]
 )
 def test_a_granted_join_has_a_standing(member, entry, standing):
     assert body(member=member, entry=entry)["standing"] == standing

@@ -63,7 +63,7 @@ def test_halt_writes_the_state_but_not_while_the_job_forms(mode, state):
 def test_reset_raises_the_epoch_and_asks_for_an_empty_ring():
     bench, client = joined()
     assert answer(bench, client, client.reset())[:2] == (Reason.DONE, FollowUp.EMPTY_RING)
-    assert bench.jobs[1]["epoch"] == 8
+    assert (bench.jobs[1]["epoch"], bench.jobs[1]["challenge"]) == (8, 1)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +76,24 @@ def test_others_write_nothing_and_say_what_has_to_follow(command, follow_up):
     frame = client.fbcast(0) if command == "fbcast" else getattr(client, command)()
     assert answer(bench, client, frame)[:2] == (Reason.DONE, follow_up)
     assert (bench.jobs[1], bench.entries[1][1]) == before
+
+
+@pytest.mark.parametrize(
+    ("key", "operator_key", "challenge", "reason"),
+    [
+        (None, 0, 5, Reason.DONE),
+        (77, 77, 5, Reason.DONE),
+        (77, 0, 5, Reason.KEY),
+        (0, 0, 5, Reason.KEY),
+        (None, 0, 4, Reason.CHALLENGE),
+        (77, 77, 6, Reason.CHALLENGE),
+    ],
+)
+def test_an_end_needs_a_key_and_the_present_challenge(key, operator_key, challenge, reason):
+    bench, client = joined()
+    bench.jobs[1]["challenge"] = 5
+    outcome = answer(bench, client, client.end_job(key, challenge), operator_key=operator_key)
+    assert outcome[:2] == (reason, FollowUp.NONE if reason else FollowUp.ERASE_JOB)
 
 
 def test_a_repeat_is_done_again_without_effect():

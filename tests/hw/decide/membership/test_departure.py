@@ -7,7 +7,7 @@ import pytest
 from hw.decide.membership.departure import Departure
 from hw.decide.membership.procedure import FollowUp
 from iswitch.config import Config
-from iswitch.wire import Reason
+from iswitch.wire import NO_MEMBER, Reason
 from sim.bench.procedure import ProcedureBench
 from sim.frames.client import Client
 
@@ -31,7 +31,7 @@ def test_a_member_leaves_and_the_slots_have_to_be_swept(config, cycles):
     bench, outcome = depart(config, live=0b111, joining=0b010)
     assert outcome[:3] == (Reason.DONE, FollowUp.SWEEP_SLOTS, cycles)
     assert (bench.jobs[0]["live"], bench.jobs[0]["joining"], bench.entries[0][1]["live"]) == (0b101, 0, 0)
-    assert bench.claims[0]["waiting"] == 0b101
+    assert (bench.claims[0]["waiting"], bench.jobs[0]["challenge"]) == (0b101, 1)
 
 
 def test_a_member_that_leaves_owns_no_rank():
@@ -46,8 +46,8 @@ def test_the_last_member_that_has_the_state_ends_the_job(admitted):
 
 
 def test_the_last_member_of_a_leaf_leaves_when_the_parent_has_released_the_switch():
-    bench, outcome = depart(live=0b010, is_leaf=1, up_token=5)
+    bench, outcome = depart(live=0b010, is_leaf=1, up_member=5)
     assert outcome == (Reason.DONE, FollowUp.NONE, 1, {"requests_parent": [1]})
     assert (bench.jobs[0]["live"], bench.entries[0][1]["live"]) == (0b010, 1)
-    _, outcome = depart(live=0b010, is_leaf=1, up_token=0)
+    _, outcome = depart(live=0b010, is_leaf=1, up_member=NO_MEMBER)
     assert outcome[1:] == (FollowUp.ERASE_JOB, 1, {"requests_parent": [0]})

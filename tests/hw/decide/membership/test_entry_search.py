@@ -3,6 +3,7 @@
 import pytest
 
 from hw.decide.membership.entry_search import EntrySearch
+from hw.decide.membership.procedure import FollowUp
 from iswitch.config import Config
 from iswitch.wire import JobState, Reason
 from sim.bench.procedure import ProcedureBench, address
@@ -16,21 +17,22 @@ class Search(ProcedureBench):
     """A bench in which job 0 may have members; `find` returns reason, index and whether that is the sender's own."""
 
     def __init__(self):
-        super().__init__(EntrySearch(CONFIG), strobes=("entry", "own"))
+        super().__init__(EntrySearch(CONFIG), strobes=("entry", "own", "moves", "replaces"))
 
     def seat(self, index, client, **entry):
         self.entries[0][index] |= {
             "live": 1,
             "nonce": client.nonce,
+            "token": client.token,
             "port": client.port,
             "address": address(client),
             "ranks": 1 << index,
         } | entry
 
-    def find(self, client, *, silent=0, tree_closed=0, **options):
+    def find(self, client, *, stale=0, tree_closed=0, **options):
         frame = client.join(**SETTINGS | options)
         [self.outcome] = self.run(
-            self.request(frame, port=client.port), inputs={"silent": silent, "tree_closed": tree_closed}
+            self.request(frame, port=client.port), inputs={"stale": stale, "tree_closed": tree_closed}
         )
         strobes = self.outcome.strobes
         return self.outcome.reason, strobes["entry"][-1], strobes["own"][-1]
@@ -71,7 +73,7 @@ def sharing_key(number):
 
 
 def test_the_senders_own_entry_is_found_whatever_it_wants():
-    bench, client = with_job(), sharing_key(2)
+    bench, client = with_job(live=0b0010), sharing_key(2)
     bench.seat(1, client)
     assert bench.find(client, member=3) == (Reason.DONE, 1, 1)
 
@@ -83,34 +85,67 @@ def test_the_settings_of_the_job_are_compared_before_entries():
     assert bench.find(client, world=9)[0] == Reason.WORLD
 
 
-def test_a_pending_entry_yields_and_a_silent_one_while_the_job_forms():
-    bench = with_job()
+def test_a_silent_members_entry_yields_while_the_job_forms():
+    bench = with_job(live=0b1111)
     for index in range(4):
         bench.seat(index, Client.numbered(10 + index))
     assert bench.find(sharing_key(2))[0] == Reason.MEMBER
-    assert bench.find(sharing_key(2), silent=0b0100) == (Reason.DONE, 2, 0)
-    bench.entries[0][1] |= {"live": 0, "pending": 1}
-    assert bench.find(sharing_key(2)) == (Reason.DONE, 1, 0)
+    assert bench.find(sharing_key(2), stale=0b0100) == (Reason.DONE, 2, 0)
+    assert bench.outcome.strobes["replaces"][-1]
     bench.jobs[0]["state"] = JobState.RUNNING
-    bench.entries[0][1] |= {"live": 1, "pending": 0}
-    assert bench.find(sharing_key(2), silent=0b0100)[0] == Reason.MEMBER
+    assert bench.find(sharing_key(2), stale=0b0100)[0] == Reason.MEMBER
 
 
-def test_the_confirmation_of_an_entry_that_is_gone_creates_nothing():
-    assert with_job().find(sharing_key(2), token=5)[0] == Reason.TOKEN
+@pytest.mark.parametrize("state", [JobState.FORMING, JobState.RUNNING])
+def test_a_job_whose_live_members_are_all_silent_ends_when_it_refuses_a_join(state):
+    bench = with_job(live=0b0011, state=state)
+    for index in range(2):
+        bench.seat(index, Client.numbered(10 + index))
+    refused = sharing_key(2)
+    assert bench.find(refused, elements=7, stale=0b0001)[0] == Reason.ELEMENTS
+    assert bench.find(refused, elements=7, stale=0b0011)[0] == Reason.CHALLENGE
+    assert bench.outcome.follow_up == FollowUp.ERASE_JOB
+    assert bench.find(refused, elements=7, stale=0b0011, challenge=1) == (Reason.CHALLENGE, 0, 0)
+    assert bench.outcome.follow_up == FollowUp.NONE
+    granted = bench.find(refused, stale=0b0011)[0]
+    assert granted == (Reason.DONE if state == JobState.FORMING else Reason.CHALLENGE)
+
+
+def test_a_member_that_waits_for_a_boundary_of_dead_members_ends_the_job():
+    bench, client = with_job(live=0b0001, joining=0b0010, state=JobState.RUNNING), sharing_key(2)
+    bench.seat(0, Client.numbered(10))
+    bench.seat(1, client)
+    assert bench.find(client) == (Reason.DONE, 1, 1)
+    assert bench.find(client, stale=1, challenge=1) == (Reason.DONE, 1, 1)
+    assert bench.find(client, stale=1)[0] == Reason.CHALLENGE
+    assert bench.outcome.follow_up == FollowUp.ERASE_JOB
+
+
+def test_a_member_that_moves_needs_the_challenge():
+    bench, client = with_job(live=0b0010), sharing_key(2)
+    bench.seat(1, client)
+    client.udp_port += 1
+    assert bench.find(client, challenge=1)[0] == Reason.CHALLENGE
+    assert bench.find(client) == (Reason.DONE, 1, 1) and bench.outcome.strobes["moves"][-1]
+
+
+def test_a_join_with_another_challenge_is_refused():
+    assert with_job(challenge=9, live=1).find(sharing_key(2), challenge=8)[0] == Reason.CHALLENGE
+    assert with_job(challenge=9, live=1).find(sharing_key(2), challenge=9) == (Reason.DONE, 0, 0)
 
 
 def test_no_host_joins_a_running_tree():
-    assert with_job().find(sharing_key(2), tree_closed=1)[0] == Reason.MEMBER
+    assert with_job(live=1).find(sharing_key(2), tree_closed=1)[0] == Reason.MEMBER
 
 
-@pytest.mark.parametrize("pending", [0, 1])
-def test_an_entry_that_holds_the_wanted_rank_is_cleared_if_it_yields(pending):
+@pytest.mark.parametrize("stale", [0, 0b1000])
+def test_an_entry_that_holds_the_wanted_rank_is_cleared_if_it_yields(stale):
     bench = with_job(live=0b1000, ranks=0b0001)
-    bench.seat(3, Client.numbered(10), ranks=0b0001, pending=pending, live=1 - pending)
-    reason, index, _ = bench.find(sharing_key(2), member=0)
-    if not pending:
+    bench.seat(3, Client.numbered(10), ranks=0b0001)
+    reason, index, _ = bench.find(sharing_key(2), member=0, stale=stale)
+    if not stale:
         assert reason == Reason.MEMBER
         return
     assert (reason, index, bench.outcome.cycles) == (Reason.DONE, 0, 2 * (CONFIG.members + 4) + 2)
-    assert (bench.entries[0][3]["pending"], bench.jobs[0]["live"]) == (0, 0)
+    assert (bench.entries[0][3]["live"], bench.jobs[0]["live"]) == (0, 0)
+    assert bench.outcome.strobes["replaces"][-1]

@@ -13,13 +13,16 @@ CONFIG = Config(ports=4, bus_bits=64, members=3, jobs=4, window=2, elements=16, 
 
 
 def test_after_a_reset_every_entry_and_every_slot_of_every_job_is_erased():
-    part, erased, emptied = JobErasure(CONFIG), [], []
+    part, begun, erased, emptied = JobErasure(CONFIG), [], [], []
 
     async def bench(ctx):
         while True:
             tables = part.tables
-            assert ctx.get(tables.status_write) and ctx.get(tables.roster_write) and ctx.get(tables.ring_write)
+            assert ctx.get(tables.roster_write) and ctx.get(tables.ring_write)
             job = ctx.get(tables.job)
+            if ctx.get(tables.status_write):
+                assert ctx.get(tables.status_next.challenge) == 0
+                begun.append(job)
             if ctx.get(tables.entry_write):
                 erased.append((job, ctx.get(tables.member)))
             if ctx.get(tables.slot_write):
@@ -31,6 +34,7 @@ def test_after_a_reset_every_entry_and_every_slot_of_every_job_is_erased():
         assert not ctx.get(part.tables.status_write)
 
     Bench(part).drive(bench)
+    assert begun == list(range(CONFIG.jobs))
     assert erased == [(job, member) for job in range(CONFIG.jobs) for member in range(CONFIG.members)]
     assert emptied == [(job, job * CONFIG.slots + slot) for job in range(CONFIG.jobs) for slot in range(CONFIG.slots)]
 
@@ -44,6 +48,7 @@ def test_a_job_ends_with_all_its_entries_and_no_other_does():
     assert outcome[:3] == (Reason.DONE, FollowUp.NONE, CONFIG.members)
     for job in range(CONFIG.jobs):
         kept = {name for name, value in bench.jobs[job].items() if value}
-        assert kept == ({*SETTINGS_FIELDS, *RING_FIELDS} if job == 2 else set(bench.jobs[job]))
+        assert kept == ({*SETTINGS_FIELDS, *RING_FIELDS, "challenge"} if job == 2 else set(bench.jobs[job]))
+        assert bench.jobs[job]["challenge"] == (2 if job == 2 else 1)
         for entry in bench.entries[job]:
             assert {name for name, value in entry.items() if value} == (set(SENDER_FIELDS) if job == 2 else set(entry))

@@ -1,4 +1,4 @@
-"""A Join alone: what a creator, a new member and a confirmed one find in the tables."""
+"""A Join alone: what a creator, a new member and one that has moved find in the tables."""
 
 import dataclasses
 
@@ -11,7 +11,6 @@ from sim.frames.client import Client
 
 CONFIG = Config(ports=4, bus_bits=64, members=3, jobs=2, window=2, elements=16, queue_bytes=4096)
 RANDOM = 0x89ABCDEF_76543210
-TOKEN = RANDOM >> 32 | 1
 SETTINGS = {"world": 2, "elements": 8, "threshold": 2}
 SEARCH_CYCLES = CONFIG.members + 4
 
@@ -20,75 +19,69 @@ class Joining(ProcedureBench):
     """A bench whose random number is always the same."""
 
     def __init__(self, config=CONFIG):
-        super().__init__(
-            Join(config), strobes=("draw", "grants", "entry", "token", "binding.valid", "binding.payload.member")
-        )
+        super().__init__(Join(config), strobes=("draw", "grants", "entry", "binding.valid", "binding.payload.member"))
 
     def join(self, client, *, at_leaf=False, **options):
         request = self.request(client.join(**SETTINGS | options), port=client.port)
         if at_leaf:
             request |= {"is_leaf": 1, "parent": {"mac": 1, "ip": 2, "port": 3, "ranks": 0b11, "valid": 1}}
         [outcome] = self.run(request, inputs={"random": RANDOM})
-        granted = [k for k, grants in enumerate(outcome.strobes["grants"]) if grants]
-        self.granted = [(outcome.strobes["entry"][k], outcome.strobes["token"][k]) for k in granted]
+        self.granted = [outcome.strobes["entry"][k] for k, grants in enumerate(outcome.strobes["grants"]) if grants]
         return outcome
 
-    def confirm(self, client, **options):
-        return self.join(client, token=TOKEN, **options)
 
-
-def test_the_first_join_creates_the_job_and_takes_an_entry():
+def test_the_first_join_creates_the_job_and_is_its_first_member():
     bench, client = Joining(), Client.numbered(7, port=2)
     outcome = bench.join(client)
-    assert outcome[:3] == (Reason.DONE, FollowUp.EMPTY_RING, SEARCH_CYCLES + 4)
-    assert bench.granted == [(0, TOKEN)] and sum(outcome.strobes["draw"]) == 2
+    assert outcome[:3] == (Reason.DONE, FollowUp.EMPTY_RING, SEARCH_CYCLES + 6)
+    assert bench.granted == [0] and sum(outcome.strobes["draw"]) == 1
     job, entry = bench.jobs[0], bench.entries[0][0]
     assert (job["state"], job["world"], job["elements"]) == (JobState.FORMING, 2, 8)
     assert (job["epoch"], job["first_seq"]) == (RANDOM & 0xFFFF, (RANDOM >> 32) & ~(CONFIG.slots - 1))
-    assert (job["live"], job["up_member"]) == (0, NO_MEMBER)
-    assert (entry["pending"], entry["live"], entry["token"], entry["nonce"]) == (1, 0, TOKEN, client.nonce)
+    assert (job["live"], job["up_member"], job["job_token"]) == (1, NO_MEMBER, client.job_token)
+    assert (entry["live"], entry["token"], entry["nonce"]) == (1, client.token, client.nonce)
     assert (entry["port"], entry["address"]) == (2, address(client))
 
 
-def test_the_next_join_takes_the_next_entry_of_the_job():
-    bench, first, second = Joining(), Client.numbered(7), Client.numbered(8)
-    second.key = first.key
-    bench.join(first)
-    assert bench.join(second)[:3] == (Reason.DONE, FollowUp.NONE, SEARCH_CYCLES + 2)
-    assert bench.granted == [(1, TOKEN)]
-
-
-def test_a_confirmed_member_is_live_and_the_last_one_lets_the_job_run():
+def test_the_last_member_makes_the_job_run_and_a_repeat_changes_nothing():
     bench, clients = Joining(), [Client.numbered(7), Client.numbered(8)]
     clients[1].key = clients[0].key
-    for client in clients:
-        bench.join(client)
-    for live, state, client in ((0b01, JobState.FORMING, clients[0]), (0b11, JobState.RUNNING, clients[1])):
-        assert bench.confirm(client)[:3] == (Reason.DONE, FollowUp.NONE, SEARCH_CYCLES + 3)
-        assert (bench.jobs[0]["live"], bench.jobs[0]["state"]) == (live, state)
-    assert [entry["pending"] for entry in bench.entries[0]] == [0, 0, 0]
+    bench.join(clients[0])
+    assert bench.join(clients[1])[:3] == (Reason.DONE, FollowUp.NONE, SEARCH_CYCLES + 4)
+    assert bench.granted == [1]
+    assert (bench.jobs[0]["live"], bench.jobs[0]["state"]) == (0b11, JobState.RUNNING)
+    before = dict(bench.jobs[0])
+    for index, client in enumerate(clients):
+        assert bench.join(client)[:3] == (Reason.DONE, FollowUp.NONE, SEARCH_CYCLES + 3)
+        assert bench.granted == [index] and bench.jobs[0] == before
 
 
-def test_a_member_confirmed_in_a_job_that_runs_is_joining():
-    bench, client = Joining(dataclasses.replace(CONFIG, uplinks=False)), Client.numbered(7)
-    bench.join(client)
+def test_a_new_member_of_a_job_that_runs_is_joining():
+    bench, clients = Joining(dataclasses.replace(CONFIG, uplinks=False)), [Client.numbered(7), Client.numbered(8)]
+    clients[1].key = clients[0].key
+    bench.join(clients[0])
     bench.jobs[0]["state"] = JobState.RUNNING
-    bench.confirm(client)
-    assert (bench.jobs[0]["live"], bench.jobs[0]["joining"]) == (0, 0b001)
+    bench.join(clients[1])
+    assert (bench.jobs[0]["live"], bench.jobs[0]["joining"]) == (0b001, 0b010)
 
 
-def test_a_wrong_token_is_refused():
-    bench, client = Joining(), Client.numbered(7)
+def test_a_member_that_moves_is_bound_to_its_new_place_and_the_challenge_changes():
+    bench, client = Joining(), Client.numbered(7, port=1)
     bench.join(client)
-    assert bench.join(client, token=TOKEN ^ 2).reason == Reason.TOKEN
-    assert bench.granted == [] and bench.entries[0][0]["pending"]
+    client.port, client.udp_port = 3, 5
+    outcome = bench.join(client)
+    assert outcome.reason == Reason.DONE and sum(outcome.strobes["binding.valid"]) == 1
+    assert (bench.entries[0][0]["port"], bench.entries[0][0]["address"]) == (3, address(client))
+    assert bench.jobs[0]["challenge"] == 1
+    client.port = 2
+    assert bench.join(client).reason == Reason.CHALLENGE and bench.entries[0][0]["port"] == 3
 
 
-def test_at_a_leaf_the_creator_makes_the_switch_a_member_of_the_parent():
-    bench = Joining()
-    outcome = bench.join(Client.numbered(7), at_leaf=True)
+def test_at_a_leaf_the_creators_secrets_are_the_switchs_own_at_the_parent():
+    bench, client = Joining(), Client.numbered(7)
+    outcome = bench.join(client, at_leaf=True)
     assert outcome[:3] == (Reason.DONE, FollowUp.EMPTY_RING, SEARCH_CYCLES + 7)
-    assert bench.jobs[0]["up_nonce"] == RANDOM
+    assert (bench.jobs[0]["up_nonce"], bench.jobs[0]["up_token"]) == (client.nonce, client.token)
     bound = [
         member
         for valid, member in zip(

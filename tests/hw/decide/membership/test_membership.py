@@ -40,22 +40,18 @@ class Conversation(CoreBench):
         return clients
 
 
-def test_join_is_asked_confirmed_and_repeated_at_will():
+def test_join_is_challenged_granted_and_repeated_at_will():
     talk = Conversation()
-    a, b = Client.numbered(0), Client.numbered(1)
+    a, b, c = (Client.numbered(k) for k in range(3))
     first = talk.ask(a, a.join(**WORLD))
-    assert (first.reason, first.header["member"], first.ack["live"]) == (Reason.DONE, 0, 0)
-    assert int(first.header["token"]) & 1
-    for live in (1, 1):
+    assert (first.reason, first.header["member"], first.ack["live"]) == (Reason.CHALLENGE, 255, 0)
+    for _ in range(3):
         again = talk.ask(a, a.join())
-        assert (again.header["token"], again.ack["live"], again.ack["state"]) == (
-            first.header["token"],
-            live,
-            JobState.FORMING,
-        )
-    talk.ask(b, b.join(**WORLD))
-    assert talk.ask(b, b.join()).ack["state"] == JobState.RUNNING
-    assert talk.reason(Client.numbered(2), Client.numbered(2).join(**WORLD)) == Reason.MEMBER
+        assert (again.reason, again.ack["live"], again.ack["state"]) == (Reason.DONE, 1, JobState.FORMING)
+    b.challenge = c.challenge = a.challenge
+    assert talk.ask(b, b.join(**WORLD)).ack["state"] == JobState.RUNNING
+    assert talk.reason(c, c.join(**WORLD)) == Reason.MEMBER
+    assert talk.reason(a, a.join(challenge=0)) == Reason.DONE
     talk.check()
 
 
@@ -95,16 +91,18 @@ DIFFERENCES = [
 def test_join_is_refused_with_the_first_reason_in_the_documented_order():
     talk = Conversation()
     a, b = Client.numbered(0), Client.numbered(1)
-    plain_join = a.join(**WORLD)
+    a.join(**WORLD)
     assert talk.reason(a, a.control(Action.JOIN, a.settings | {"nonce": a.nonce}, job=2)) == Reason.JOB
     for k, (reason, settings) in enumerate(LIMITS):
         assert talk.reason(a, a.join(**WORLD | settings)) == reason
         later = dict(pair for wrong in LIMITS[k + 1 :] if wrong[0] > reason for pair in wrong[1].items())
         assert talk.reason(a, a.join(**WORLD | later | settings)) == reason
+    assert talk.reason(a, a.join(challenge=0, **WORLD)) == Reason.CHALLENGE
     for fraction in (-126, 149):
-        assert talk.reason(a, a.join(token=0, **WORLD | {"fraction": fraction})) == Reason.DONE
+        assert talk.reason(a, a.join(**WORLD | {"fraction": fraction})) == Reason.DONE
         assert talk.reason(a, a.end_job()) == Reason.DONE
-    assert talk.reason(a, plain_join) == Reason.DONE
+    assert talk.reason(a, a.join(**WORLD)) == Reason.DONE
+    assert talk.reason(b, b.join(**WORLD | {"key": 1})) == Reason.CHALLENGE
     for k, (reason, settings) in enumerate(DIFFERENCES):
         assert talk.reason(b, b.join(**WORLD | settings)) == reason
         later = dict(pair for wrong in DIFFERENCES[k + 1 :] for pair in wrong[1].items())
@@ -112,22 +110,35 @@ def test_join_is_refused_with_the_first_reason_in_the_documented_order():
     talk.check()
 
 
-def test_index_is_the_wanted_or_the_lowest_free_or_the_lowest_pending_one():
+def test_index_is_the_wanted_or_the_lowest_free_one():
     talk = Conversation()
     a, b, c, d = (Client.numbered(k) for k in range(4))
     settings = {"world": 3, "elements": 8}
+    for client in (a, b, c, d):
+        assert talk.reason(client, client.join(**settings)) == Reason.CHALLENGE
     assert talk.ask(a, a.join(member=1, **settings)).header["member"] == 1
-    talk.ask(a, a.join())
     assert talk.reason(b, b.join(member=1, **settings)) == Reason.MEMBER
     assert talk.reason(b, b.join(member=3, **settings)) == Reason.MEMBER
     assert talk.ask(b, b.join(**settings)).header["member"] == 0
     assert talk.ask(c, c.join(**settings)).header["member"] == 2
-    assert talk.ask(d, d.join(**settings)).header["member"] == 0  # b never confirmed
-    assert talk.ask(d, d.join()).ack["live"] == 2
-    assert talk.reason(c, c.join(token=c.token ^ 2)) == Reason.TOKEN
-    assert (
-        talk.reason(c, c.join(token=0), port=1) == Reason.DONE
-    )  # from another port it is another host's Join, and c is pending
+    assert talk.reason(d, d.join(**settings)) == Reason.MEMBER
+    assert talk.reason(c, c.join(token=c.token ^ 2)) == Reason.MEMBER
+    talk.check()
+
+
+def test_a_member_that_moves_is_bound_to_its_new_port_and_address():
+    talk = Conversation()
+    a, b = talk.running()
+    talk.exchange(a.port, a.contribution(a.first_seq, np.ones(3, np.float32)))
+    b.port = 3
+    assert talk.ask(b, b.contribution(b.first_seq, np.ones(3, np.float32))).reason == Reason.PORT
+    assert talk.reason(b, b.join(challenge=0)) == Reason.CHALLENGE
+    assert talk.reason(b, b.join()) == Reason.DONE
+    assert talk.reason(a, a.join()) == Reason.DONE
+    talk.exchange(b.port, b.contribution(b.first_seq, np.ones(3, np.float32)))
+    assert talk.model.works[-1].emit
+    b.udp_port += 1
+    assert talk.ask(b, b.receipt(b.first_seq)).reason == Reason.ADDRESS
     talk.check()
 
 
@@ -138,6 +149,8 @@ def test_other_actions_are_refused_in_the_documented_order():
         assert talk.reason(a, frame) == Reason.JOB
     a, _ = talk.running()
     assert talk.reason(a, a.end_job(key=1)) == Reason.KEY
+    assert talk.reason(a, a.end_job(challenge=0)) == Reason.CHALLENGE
+    assert talk.reason(a, a.reset(member=255)) == Reason.MEMBER
     assert talk.reason(a, a.control(9)) == Reason.ACTION
     for member in (2, 3, 255):
         assert talk.reason(a, a.set_h(1, member=member, token=0)) == Reason.MEMBER
@@ -173,6 +186,7 @@ ASYNCHRONOUS = {"segments": 2, "staleness": 1}
 @pytest.mark.parametrize("staleness", [0, 1, 7])
 def test_settings_of_an_asynchronous_job_are_within_what_the_switch_is_built_for(staleness):
     talk, a = Conversation(dataclasses.replace(CONFIG, staleness=staleness)), Client.numbered(0)
+    talk.ask(a, a.join(**WORLD))
     for asked, segments in product((0, 1, 2, 7, 8, 255), (0, 1, 2**24 - 1, 2**24, 2**32 - 1)):
         reason = talk.reason(a, a.join(**WORLD | {"staleness": asked, "segments": segments}))
         if asked > (0 if segments == 0 else staleness or 7):
@@ -267,7 +281,7 @@ def test_reset_empties_the_ring_and_wraps_the_epoch():
     talk.exchange(a.port, a.contribution(8, np.ones(3, np.float32)))
     talk.ask(a, a.join())
     talk.exchange(a.port, a.contribution(8, np.ones(3, np.float32)))
-    assert [fate for fate in talk.model.fates if fate not in (Outcome.CONTROL,)] == [
+    assert [fate for fate in talk.model.fates if fate not in (Outcome.CONTROL, Outcome.REFUSED)] == [
         Outcome.ADDED,
         Outcome.EPOCH,
         Outcome.ADDED,
@@ -280,7 +294,7 @@ def test_cycles_of_each_action():
     talk = Conversation()
     a, b = talk.running()
     for client, frame in (
-        (a, a.join(token=0)),
+        (a, a.join()),
         (a, a.read(0)),
         (a, a.set_h(2)),
         (a, a.control(9)),
@@ -291,10 +305,10 @@ def test_cycles_of_each_action():
         talk.ask(client, frame)
     source, _, replies = talk.check()
     cycles = [shown - taken - 3 for taken, shown in zip(source.times, replies.times, strict=True)]
-    creation, *joins = cycles[:5]
+    challenged, creation, *joins = [cycles[k] for k in (0, 2, 1, 3, 4)]
     read, set_h, unknown, leave, reset, end = cycles[5:]
     members, slots = CONFIG.members, CONFIG.slots
-    assert max(creation, *joins, set_h, unknown, end) <= members + 13
+    assert max(challenged, creation, *joins, set_h, unknown, end) <= members + 14
     assert read == 13
     assert slots < leave <= slots + 14
     assert reset <= 12

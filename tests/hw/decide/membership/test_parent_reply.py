@@ -31,11 +31,23 @@ def reply(body=None, kind=Type.ACK, job=None, **header):
     return bench, outcome
 
 
-def test_a_granted_join_gives_the_switch_its_place_and_a_join_goes_up_to_confirm_it():
-    bench, outcome = reply(token=5)
+def registers(challenge, job_token):
+    return challenge | job_token << 32
+
+
+def test_a_granted_join_gives_the_switch_its_place_and_the_token_of_the_parents_job():
+    bench, outcome = reply({"registers": registers(3, 0xCAFE)})
     job = bench.jobs[0]
-    assert (job["up_member"], job["up_token"], job["up_reason"], job["up_running"]) == (2, 5, Reason.DONE, 0)
-    assert outcome == (Reason.DONE, FollowUp.NONE, 1, {"unknown": [0], "requests_parent": [1]})
+    assert (job["up_member"], job["up_job_token"], job["up_reason"], job["up_running"]) == (2, 0xCAFE, Reason.DONE, 0)
+    assert outcome == (Reason.DONE, FollowUp.NONE, 1, {"unknown": [0], "requests_parent": [0]})
+
+
+@pytest.mark.parametrize(("running", "known", "requests"), [(0, 0, 1), (0, 3, 0), (1, 0, 0)])
+def test_the_parents_challenge_is_carried_by_the_next_join_which_goes_up_at_once(running, known, requests):
+    job = {"up_running": running, "up_challenge": known}
+    bench, outcome = reply({"reason": Reason.CHALLENGE, "registers": registers(3, 0)}, job=job)
+    assert outcome == (Reason.DONE, FollowUp.NONE, 1, {"unknown": [0], "requests_parent": [requests]})
+    assert bench.jobs[0]["up_challenge"] == (0 if running else 3)
 
 
 def test_a_job_that_runs_takes_over_epoch_and_first_seq_and_needs_an_empty_ring():
@@ -53,12 +65,12 @@ def test_only_a_later_epoch_is_taken_over_by_a_job_that_runs(epoch, taken):
 
 
 @pytest.mark.parametrize(
-    ("reason", "kept"), [(Reason.MEMBER, Reason.MEMBER), (Reason.TOKEN, Reason.DONE), (200, max(Reason))]
+    ("reason", "kept"), [(Reason.MEMBER, Reason.MEMBER), (Reason.TOKEN, Reason.TOKEN), (200, max(Reason))]
 )
 def test_a_refusal_is_kept_for_the_members(reason, kept):
     bench, outcome = reply({"reason": reason})
     job = bench.jobs[0]
-    assert (job["up_member"], job["up_token"], job["up_reason"]) == (NO_MEMBER, 0, kept)
+    assert (job["up_member"], job["up_token"], job["up_reason"]) == (NO_MEMBER, TOKEN, kept)
     assert outcome.follow_up == FollowUp.NONE
 
 

@@ -143,7 +143,7 @@ def test_members_that_come_and_go_show_their_standing():
     assert talk.view(MEMBER_VIEW, member_view_register(0, b.member))["standing"] == Standing.NONE
     new.settings, new.key = dict(a.settings), a.key
     talk.ask(new, new.join())
-    assert talk.view(MEMBER_VIEW, member_view_register(0, new.member))["standing"] == Standing.PENDING
+    assert talk.view(MEMBER_VIEW, member_view_register(0, new.member))["standing"] == Standing.NONE
     talk.ask(new, new.join())
     assert talk.view(MEMBER_VIEW, member_view_register(0, new.member))["standing"] == Standing.JOINING
     assert talk.view(JOB_VIEW, job_view_register(0))["joining"] == 1 << new.member
