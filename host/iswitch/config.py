@@ -48,6 +48,9 @@ class Replay:
         Memory of an item, a power of two from 64 to 1024.
     log_bytes : int
         Memory of a session's log, a power of two from 4096 to 2^30.
+    request_bytes : int
+        Memory of the queue of requests, a power of two from 4096 to 2^20. It is rounded up to whole bus words for each
+        request.
     single_copy : bool
         If True, the service stores priorities once instead of twice, and an update waits for the samples before it.
 
@@ -66,6 +69,7 @@ class Replay:
     samples_per_request: int = 512
     record_bytes: int = 64
     log_bytes: int = 1 << 20
+    request_bytes: int = 32768
     single_copy: bool = False
 
     def __post_init__(self) -> None:
@@ -87,6 +91,7 @@ class Replay:
             is_power(self.record_bytes, UNIT_BYTES, 1024), "record_bytes", f"a power of two from {UNIT_BYTES} to 1024"
         )
         require(is_power(self.log_bytes, 4096, 1 << 30), "log_bytes", "a power of two from 4096 to 2^30")
+        require(is_power(self.request_bytes, 4096, 1 << 20), "request_bytes", "a power of two from 4096 to 2^20")
         require(isinstance(self.single_copy, bool), "single_copy", "True or False")
 
     @property

@@ -56,7 +56,7 @@ COMPONENTS: dict[str, Callable[[Any], Component]] = {
     "sessions": lambda c: Sessions(sessions=c.replay.sessions, cached_answers=c.replay.cached_answers),
     "reply cache": lambda c: ReplyCache(c.replay),
     "answer sender": lambda c: AnswerSender(c.replay),
-    "receiver": lambda c: RequestReceiver(bus_bits=c.bus_bits, depth=c.queue_words),
+    "receiver": lambda c: RequestReceiver(bus_bits=c.bus_bits, depth=c.replay.request_bytes // c.bus_bytes),
     "framer": lambda c: ReplyFramer(bus_bits=c.bus_bits),
     "store-and-forward": lambda c: StoreAndForward(bus_bits=c.bus_bits, depth=queue_words(c.bus_bits), meta=ReplyRoute),
     "unit reader": lambda c: UnitReader(address_bits_of(c.replay.memory_bytes)),

@@ -83,7 +83,7 @@ class Engine(wiring.Component):
             }
         )
         replay = self.replay
-        self.receiver = RequestReceiver(bus_bits=config.bus_bits, depth=config.queue_words)
+        self.receiver = RequestReceiver(bus_bits=config.bus_bits, depth=replay.request_bytes // config.bus_bytes)
         self.reader, self.admission = RequestReader(replay), Admission(replay)
         self.bookkeeping, self.execution, self.acknowledgement = (
             Bookkeeping(replay),

@@ -66,6 +66,8 @@ WRONG_REPLAY = [
     ("record_bytes", 32, "a power of two from 64 to 1024"),
     ("record_bytes", 96, "a power of two from 64 to 1024"),
     ("log_bytes", 2048, "a power of two from 4096 to 2^30"),
+    ("request_bytes", 2048, "a power of two from 4096 to 2^20"),
+    ("request_bytes", 5000, "a power of two from 4096 to 2^20"),
     ("single_copy", 2, "True or False"),
 ]
 

@@ -26,6 +26,7 @@ __all__ = [
     "ORDERED",
     "PAYLOAD_BYTES",
     "PUBLISH",
+    "QUEUED_REQUESTS",
     "REPLAY_FRAME",
     "REPLAY_HEADER",
     "ROW_BYTES",
@@ -53,6 +54,8 @@ SAMPLES_PER_FRAGMENT = 160
 """Sampled items in one ANSWER to a SAMPLE."""
 ALL_FRAGMENTS = 0xFFFF
 """The set of all fragments of an answer."""
+QUEUED_REQUESTS = 64
+"""The most requests in the switch's queue, however short they are."""
 SESSION_SILENT_US = 10_000_000
 """If all sessions are in use, the switch gives a new client a session that has been silent for this time, in
 microseconds."""
@@ -120,6 +123,7 @@ class ReplayRegister(IntEnum):
     RECORD_BYTES = 6
     LOG_BYTES = 7
     SAMPLE_COUNT_BITS = 8
+    REQUEST_BYTES = 9
 
 
 # Offsets in the comments count from the first byte after the UDP header.

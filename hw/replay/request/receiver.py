@@ -8,6 +8,7 @@ from hw.interface.replay_request import RequestOrigin
 from hw.stream.cut_through_queue import CutThroughQueue
 from hw.stream.packet import Packet, word_of
 from hw.stream.skid_buffer import SkidBuffer
+from iswitch.wire.replay import QUEUED_REQUESTS
 
 __all__ = ["RequestReceiver", "RequestRow"]
 
@@ -24,10 +25,10 @@ class RequestRow(data.Struct):
 class RequestReceiver(wiring.Component):
     """Queues complete frames, and offers them row by row.
 
-    `words` come with `first` and, constant over a frame, `arrived`. A frame without room is dropped, and
-    `stat_drop` is 1 for one cycle: the entry never stalls. `arrived_o` belongs to the frame in `rows`, from its first
-    row to its last. A frame's length must be a multiple of a row. `busy`: from the cycle after a frame began until its
-    last row was taken.
+    The queue holds `depth` words, and at most `QUEUED_REQUESTS` frames. `words` come with `first` and, constant over a
+    frame, `arrived`. A frame without room is dropped, and `stat_drop` is 1 for one cycle: the entry never stalls.
+    `arrived_o` belongs to the frame in `rows`, from its first row to its last. A frame's length must be a multiple of a
+    row. `busy`: from the cycle after a frame began until its last row was taken.
 
     Latency: a row is offered 4 cycles after its word was taken. One row in each cycle; `rows` may stall, and its
     `ready` ends at registers.
@@ -35,7 +36,7 @@ class RequestReceiver(wiring.Component):
 
     def __init__(self, *, bus_bits: int, depth: int):
         self.bus_bits = bus_bits
-        self.queue = CutThroughQueue(bus_bits=bus_bits, depth=depth, meta=RequestOrigin, packets=64)
+        self.queue = CutThroughQueue(bus_bits=bus_bits, depth=depth, meta=RequestOrigin, packets=QUEUED_REQUESTS)
         super().__init__(
             {
                 "words": In(stream.Signature(Packet(bus_bits), always_ready=True)),

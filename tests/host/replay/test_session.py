@@ -6,6 +6,7 @@ import pytest
 from iswitch.config import Config, Replay
 from iswitch.replay import Field, ReplayClient, SessionLostError
 from iswitch.replay.request import Request
+from iswitch.wire import Type, version_type
 from iswitch.wire.replay import Kind, ReplayOutcome
 from sim.bench.replay_network import Network
 
@@ -70,7 +71,9 @@ def with_its_opening(net):
     """Return a client with session 0 and the OPEN that it sent. The other session is in use."""
     openings = []
     net.lose = lambda payload, there: (
-        bool(openings.append(payload)) if there and payload[:2] == bytes([0x1A, Kind.OPEN]) else False
+        bool(openings.append(payload))
+        if there and payload[:2] == bytes([version_type(Type.REQUEST), Kind.OPEN])
+        else False
     )
     client = opened(net)
     net.lose = lambda payload, there: False

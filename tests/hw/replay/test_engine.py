@@ -214,6 +214,18 @@ def test_cycles_of_a_request(bus_bits):
     alone.bench.drive(ask)
 
 
+@pytest.mark.parametrize("bus_bits", [64, 512])
+def test_no_request_is_dropped_while_one_session_has_16_of_the_longest_in_flight(bus_bits):
+    alone, client = Alone(replace(CONFIG, bus_bits=bus_bits)), ReplayClient(1, port=1)
+
+    async def ask(ctx):
+        await alone.quiet(ctx)
+        await alone.exchange(ctx, 5, [(1, client.update(0, [(0, 0)] * 177))] * 16)
+        assert alone.outcomes == {ReplayOutcome.SESSION: 16} and not alone.bench.strobes["stat_drop"]
+
+    alone.bench.drive(ask)
+
+
 def test_requests_without_room_are_dropped_and_counted_and_those_after_them_answered():
     alone, scenario = Alone(replace(CONFIG, bus_bits=512)), Scenario(CONFIG, 1)
     client = ReplayClient(1, port=1, nonce=1)
