@@ -148,7 +148,8 @@ class TaintWarning(UserWarning):
 
 
 class HaltedWarning(UserWarning):
-    """The job is halted: a collective, or `push`, waits until a worker of the job calls `resume`."""
+    """The job is halted: a collective, or `push`, waits until a worker of the job calls `resume`, or an operator runs
+    `iswitch resume`."""
 
 
 class MissingWarning(UserWarning):

@@ -230,6 +230,7 @@ class Traffic:
             ),
             lambda: client.fbcast(base + int(rng.integers(-1, 3))),
             lambda: client.halt(bool(rng.random() < 0.3)),
+            lambda: client.resume(challenge=client.challenge - int(rng.integers(0, 2)) & 0xFFFFFFFF),
             lambda: client.read(int(rng.integers(0, 110))),
             lambda: client.join(),
             lambda: client.join(token=7),

@@ -224,7 +224,7 @@ class JoinExplorer(Explorer[JoinState]):
                 return state._replace(sent=state.sent | {end})
             case EndArrives(challenge, generation):
                 request = Request(Action.END, 0, NO_MEMBER, 0, 0, 0, 99, self.settings, challenge=challenge)
-                return self._with_job(state, command.end(state.job, request, 0).job, generation)
+                return self._with_job(state, command.execute_by_key(state.job, request, 0).job, generation)
             case Moves(actor):
                 moved = state.actors[actor]._replace(address=state.actors[actor].address + 10)
                 return self._sending_join(self._knowing(state, actor, moved), actor)

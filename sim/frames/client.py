@@ -306,9 +306,17 @@ class Client:
 
     def end_job(self, key: int | None = None, challenge: int | None = None, **fields: Any) -> bytes:
         """Return the END of the job by its key. The sender need not be a member."""
+        return self.by_key(Action.END, key, challenge, **fields)
+
+    def resume(self, key: int | None = None, challenge: int | None = None, **fields: Any) -> bytes:
+        """Return the RESUME of the job by its key. The sender need not be a member."""
+        return self.by_key(Action.RESUME, key, challenge, **fields)
+
+    def by_key(self, action: Action, key: int | None, challenge: int | None, **fields: Any) -> bytes:
+        """Return an END or a RESUME; by default with the job's key and the last challenge."""
         body = {"key": self.key if key is None else key, "nonce": self.nonce}
         return self.control(
-            Action.END,
+            action,
             body | {"challenge": self.challenge if challenge is None else challenge},
             **({"member": NO_MEMBER, "token": 0} | fields),
         )
@@ -330,7 +338,7 @@ class Client:
         """`parse` a frame, and learn from the answer to a Join or an END: the challenge, and if the Join is granted,
         member, epoch, first_seq, window, elements and the job's token. A new grant starts the control numbers anew."""
         reply = parse(frame)
-        if reply.ack is None or reply.ack["action"] not in (Action.JOIN, Action.END):
+        if reply.ack is None or reply.ack["action"] not in (Action.JOIN, Action.END, Action.RESUME):
             return reply
         if int(reply.ack["nonce"]) != self.nonce:
             return reply

@@ -4,7 +4,7 @@ from iswitch.config import Config
 from iswitch.wire import REGISTERS_PER_READ, AckRegister, Action, JobState, Outcome, Reason, Standing
 from sim.model.decide import claims as claims_of
 from sim.model.decide import random, views
-from sim.model.decide.command import end, execute
+from sim.model.decide.command import execute, execute_by_key
 from sim.model.decide.job import Verdict
 from sim.model.decide.join import join
 from sim.model.egress import compose
@@ -58,8 +58,8 @@ class ControlPlane(JobTable):
             return unchanged._replace(reason=Reason.ACTION)
         if message.job >= self.config.jobs:
             return unchanged._replace(reason=Reason.JOB)
-        if request.action == Action.END:
-            return end(job, request, self.operator_key)
+        if request.action in (Action.END, Action.RESUME):
+            return execute_by_key(job, request, self.operator_key)
         if request.action != Action.JOIN:
             return execute(self.config, job, request, message.source)
         after, offer = random.offer(self.random, self.config.slots)
@@ -78,7 +78,7 @@ class ControlPlane(JobTable):
         registers = [0] * REGISTERS_PER_READ
         if request.action == Action.READ:
             registers = self.registers(request.address, now_us)
-        elif request.action in (Action.JOIN, Action.END):
+        elif request.action in (Action.JOIN, Action.END, Action.RESUME):
             registers[AckRegister.CHALLENGE] = job.challenge
             registers[AckRegister.JOB_TOKEN] = job.token if verdict.entry_index is not None else 0
         return compose.ack(

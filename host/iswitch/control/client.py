@@ -384,16 +384,41 @@ class Control(RegisterReader):
         SwitchUnreachableError
             If the switch does not answer.
         """
+        answer, asked = self._command_by_key(Action.END, job, key)
+        if answer.reason == Reason.JOB and asked:
+            return  # the job has ended meanwhile: by this message, whose answer was lost, or otherwise
+        self._require_done(answer, f"end job {job}")
+
+    def resume_job(self, job: int, key: int) -> None:
+        """Let a halted job go on. The caller need not be a member.
+
+        Parameters
+        ----------
+        job : int
+            Number of the job.
+        key : int
+            The job's key, or the operator key of the switch.
+
+        Raises
+        ------
+        RefusedError
+            If the switch refuses the command.
+        SwitchUnreachableError
+            If the switch does not answer.
+        """
+        answer, _ = self._command_by_key(Action.RESUME, job, key)
+        self._require_done(answer, f"resume job {job}")
+
+    def _command_by_key(self, action: Action, job: int, key: int) -> tuple[Answer, bool]:
+        """Send a command by key. Return the answer, and whether the switch had another challenge than the first one."""
         asked = False
         for _ in range(_CHALLENGES):
-            answer = self.request(Action.END, job=job, key=key, challenge=self._challenge(job))
+            answer = self.request(action, job=job, key=key, challenge=self._challenge(job))
             self._record_challenge(job, answer)
             if answer.reason != Reason.CHALLENGE:
                 break
             asked = True
-        if answer.reason == Reason.JOB and asked:
-            return  # the job has ended meanwhile: by this message, whose answer was lost, or otherwise
-        self._require_done(answer, f"end job {job}")
+        return answer, asked
 
     def _require_done(self, answer: Answer, request: str) -> None:
         """Raise RefusedError if an answer is a refusal, where `request` completes "the switch refused to"."""

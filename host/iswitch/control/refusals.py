@@ -6,7 +6,7 @@ from iswitch.wire import Reason
 
 __all__ = ["REFUSALS", "RESUME", "Refusal"]
 
-RESUME = "call `resume` in one of its workers"
+RESUME = "call `resume` in one of its workers, or run `iswitch resume`"
 """The remedy for a halted job."""
 
 

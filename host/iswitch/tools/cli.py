@@ -1,4 +1,4 @@
-"""The command `iswitch`: inspect and diagnose a switch, end a job whose workers died, plan a fabric of switches.
+"""The command `iswitch`: inspect and diagnose a switch, end or resume a job, plan a fabric of switches.
 
 This file declares the commands and their options. The modules beside it do the work.
 """
@@ -206,6 +206,20 @@ def end_job(
             require_int("--operator-key", operator_key, 1, 2**64 - 1)
         control.end_job(job, key if operator_key is None else operator_key)
     out.print(f"job {job} at {switch} is free", highlight=False)
+
+
+@app.command()
+def resume(
+    job: Annotated[int, typer.Option("--job", metavar="JOB", min=0, max=255, help="Number of the halted job.")],
+    key: Annotated[int, typer.Option("--key", metavar="KEY", help="Key with which its workers joined.")] = 0,
+    switch: SwitchOption = DEFAULT_SWITCH,
+    timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Let a halted job go on, as `resume` does in one of its workers."""
+    with _connected(switch, timeout) as control:
+        require_int("--key", key, 0, 2**64 - 1)
+        control.resume_job(job, key)
+    out.print(f"job {job} at {switch} goes on", highlight=False)
 
 
 if missing := missing_from("plan"):

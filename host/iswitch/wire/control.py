@@ -56,6 +56,7 @@ class Action(IntEnum):
     FBCAST = 6
     HALT = 7
     END = 8
+    RESUME = 9
 
 
 class Reason(IntEnum):

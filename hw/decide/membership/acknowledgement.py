@@ -56,7 +56,7 @@ class Acknowledgement(wiring.Component):
             body.elements.eq(config.elements),
             registers.eq(self.registers),
         ]
-        says_challenge = (request.action == Action.JOIN) | (request.action == Action.END)
+        says_challenge = request.action.matches(Action.JOIN, Action.END, Action.RESUME)
         with m.If(says_challenge & request.job_in_range):
             m.d.comb += registers[AckRegister.CHALLENGE].eq(job.challenge + self.first_challenge)
         with m.If(exists):

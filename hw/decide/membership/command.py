@@ -1,4 +1,4 @@
-"""A command: Leave, Reset, SET_H, FBCAST or Halt of a member, or an END by key."""
+"""A command: Leave, Reset, SET_H, FBCAST or Halt of a member; END or RESUME by key."""
 
 from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -13,11 +13,12 @@ __all__ = ["COMMANDS", "Command"]
 
 WRITES = {"status": ("state", "epoch", "threshold", "challenge"), "roster": ("admitted",), "entry": ("number",)}
 
-COMMANDS = (Action.LEAVE, Action.RESET, Action.SET_H, Action.FBCAST, Action.HALT, Action.END)
+COMMANDS = (Action.LEAVE, Action.RESET, Action.SET_H, Action.FBCAST, Action.HALT, Action.END, Action.RESUME)
 
 
 class Command(wiring.Component):
-    """Checks a command; the first check that fails refuses it. Writes what a SET_H, a Halt or a Reset changes.
+    """Checks a command; the first check that fails refuses it. Writes what a SET_H, a Halt, a RESUME or a Reset
+    changes.
 
     A repeat of the last command is `DONE`, and nothing is done. A Leave is to be followed by the departure, an FBCAST
     by the forced slot, a Reset by an empty ring, an END by the end of the job.
@@ -40,9 +41,17 @@ class Command(wiring.Component):
             tables.member.eq(self.member),
             *write_back(tables, "status", "roster", "entry"),
         ]
-        leaves, resets, sets, halts, forces, ends = (
+        leaves, resets, sets, halts, forces, ends, resumes = (
             request.action == action
-            for action in (Action.LEAVE, Action.RESET, Action.SET_H, Action.HALT, Action.FBCAST, Action.END)
+            for action in (
+                Action.LEAVE,
+                Action.RESET,
+                Action.SET_H,
+                Action.HALT,
+                Action.FBCAST,
+                Action.END,
+                Action.RESUME,
+            )
         )
         # What the rows are compared with, a cycle later.
         number_ahead = Signal(32)
@@ -100,13 +109,19 @@ class Command(wiring.Component):
                     refuse(Reason.ACTION)
                 with m.Elif(no_job):
                     refuse(Reason.JOB)
-                with m.Elif(ends):
+                with m.Elif(ends | resumes):
                     with m.If(~challenge_matches):
                         refuse(Reason.CHALLENGE)
                     with m.Elif(~key_matches):
                         refuse(Reason.KEY)
-                    with m.Else():
+                    with m.Elif(ends):
                         follow(FollowUp.ERASE_JOB)
+                    with m.Elif(job.state == JobState.HALTED):
+                        m.d.comb += [
+                            tables.status_write.eq(1),
+                            tables.status_next.state.eq(JobState.RUNNING),
+                            tables.status_next.challenge.eq(job.challenge + 1),
+                        ]
                 with m.Elif(leaves & ~member_out_of_range & ~row.live & row.left & token_matches):
                     # The member has left already; the answer was lost.
                     refuse(Reason.DONE)

@@ -1,5 +1,5 @@
-"""What commands do to one job: LEAVE, RESET, SET_H, FBCAST and HALT of its members, and END. Section 4 of
-`docs/protocol.md`.
+"""What commands do to one job: LEAVE, RESET, SET_H, FBCAST and HALT of its members; END and RESUME.
+Section 4 of `docs/protocol.md`.
 
 Pure functions from a job and a request to a verdict. A refused command changes nothing.
 """
@@ -13,7 +13,7 @@ from sim.model.decide.slot import Work
 from sim.model.interface.message import Request, Source
 from sim.model.interface.serial import ahead
 
-__all__ = ["carry_out", "end", "execute", "remove_member"]
+__all__ = ["carry_out", "execute", "execute_by_key", "remove_member"]
 
 
 def execute(config: Config, job: Job, request: Request, source: Source) -> Verdict:
@@ -36,10 +36,10 @@ def execute(config: Config, job: Job, request: Request, source: Source) -> Verdi
     return verdict._replace(job=job, works=works)
 
 
-def end(job: Job, request: Request, operator_key: int) -> Verdict:
-    """End a job. The sender need not be a member: it knows the job's key, or the switch's operator key.
+def execute_by_key(job: Job, request: Request, operator_key: int) -> Verdict:
+    """Execute an END or a RESUME. Its sender need not be a member, but knows the job's or the operator's key.
 
-    Invariant: an END changes something only if it carries the job's present challenge, so a captured one is worthless.
+    Invariant: it changes something only if it carries the job's present challenge, so a captured one is worthless.
     """
     verdict = Verdict(job, Reason.DONE, request.member, request.token)
     if job.state == JobState.NONE:
@@ -48,7 +48,11 @@ def end(job: Job, request: Request, operator_key: int) -> Verdict:
         return verdict._replace(reason=Reason.CHALLENGE)
     if request.key != job.key and not (operator_key and request.key == operator_key):
         return verdict._replace(reason=Reason.KEY)
-    return verdict._replace(job=ended(job))
+    if request.action == Action.END:
+        return verdict._replace(job=ended(job))
+    if job.state == JobState.HALTED:
+        verdict = verdict._replace(job=with_next_challenge(job)._replace(state=JobState.RUNNING))
+    return verdict
 
 
 def objection(config: Config, job: Job, request: Request, source: Source, entry: Entry) -> Reason:

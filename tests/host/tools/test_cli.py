@@ -51,6 +51,16 @@ def test_end_job_frees_the_number_of_a_job(model):
         pass
 
 
+def test_resume_lets_a_halted_job_go_on(model):
+    with Worker(model.address(), world=1, key=7, timeout_s=10) as worker:
+        worker.halt()
+        refused = call(model, "resume", "--job", "0")
+        assert refused.exit_code == 1 and "the key is not the job's" in refused.stderr
+        done = call(model, "resume", "--job", "0", "--key", "7")
+        assert done.exit_code == 0 and "goes on" in done.output
+        worker.barrier()
+
+
 def test_doctor_prints_a_line_for_each_check_and_exits_with_0(model):
     result = call(model, "doctor", "--rate", "0.001")
     assert result.exit_code == 0

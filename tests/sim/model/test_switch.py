@@ -526,7 +526,7 @@ def test_other_refusals():
         (one, one.leave(token=0), Reason.TOKEN),
         (other, other.leave(member=one.member, token=one.token), Reason.MEMBER),
         (one, one.control(0), Reason.ACTION),
-        (one, one.control(9), Reason.ACTION),
+        (one, one.control(10), Reason.ACTION),
         (one, one.reset(member=NO_MEMBER), Reason.MEMBER),
         (one, one.fbcast(one.first_seq), Reason.SEQ),
         (one, one.reset(epoch=one.epoch + 1), Reason.EPOCH),

@@ -96,6 +96,26 @@ def test_an_end_needs_a_key_and_the_present_challenge(key, operator_key, challen
     assert outcome[:2] == (reason, FollowUp.NONE if reason else FollowUp.ERASE_JOB)
 
 
+@pytest.mark.parametrize(
+    ("key", "challenge", "reason", "state"),
+    [
+        (None, 5, Reason.DONE, JobState.HALTED),
+        (None, 5, Reason.DONE, JobState.RUNNING),
+        (None, 5, Reason.DONE, JobState.FORMING),
+        (0, 5, Reason.KEY, JobState.HALTED),
+        (None, 4, Reason.CHALLENGE, JobState.HALTED),
+    ],
+)
+def test_a_resume_by_key_lets_a_halted_job_go_on_and_changes_nothing_else(key, challenge, reason, state):
+    bench, client = joined()
+    bench.jobs[1] |= {"challenge": 5, "state": state}
+    before = dict(bench.entries[1][1])
+    assert answer(bench, client, client.resume(key, challenge))[:2] == (reason, FollowUp.NONE)
+    resumed = state == JobState.HALTED and reason == Reason.DONE
+    assert (bench.jobs[1]["state"], bench.jobs[1]["challenge"]) == ((JobState.RUNNING, 6) if resumed else (state, 5))
+    assert bench.entries[1][1] == before
+
+
 def test_a_repeat_is_done_again_without_effect():
     bench, client = joined()
     bench.entries[1][1]["number"] = 5

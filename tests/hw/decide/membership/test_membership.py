@@ -151,7 +151,7 @@ def test_other_actions_are_refused_in_the_documented_order():
     assert talk.reason(a, a.end_job(key=1)) == Reason.KEY
     assert talk.reason(a, a.end_job(challenge=0)) == Reason.CHALLENGE
     assert talk.reason(a, a.reset(member=255)) == Reason.MEMBER
-    assert talk.reason(a, a.control(9)) == Reason.ACTION
+    assert talk.reason(a, a.control(10)) == Reason.ACTION
     for member in (2, 3, 255):
         assert talk.reason(a, a.set_h(1, member=member, token=0)) == Reason.MEMBER
     assert talk.reason(a, a.set_h(1, token=a.token ^ 1)) == Reason.TOKEN
@@ -297,7 +297,7 @@ def test_cycles_of_each_action():
         (a, a.join()),
         (a, a.read(0)),
         (a, a.set_h(2)),
-        (a, a.control(9)),
+        (a, a.control(10)),
         (b, b.leave()),
         (a, a.reset()),
         (a, a.end_job()),
