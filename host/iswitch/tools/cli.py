@@ -42,6 +42,9 @@ TimeoutOption = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Seconds to wait for an answer of the switch.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+OperatorKeyOption = Annotated[
+    int | None, typer.Option("--operator-key", metavar="KEY", help="Operator key of the switch, in place of --key.")
+]
 DEFAULT_SWITCH, DEFAULT_TIMEOUT_S = "127.0.0.1:27000", 3.0
 
 
@@ -83,6 +86,15 @@ def _fail(error: Exception | str) -> NoReturn:
     """Print an error unchanged on one line, and exit with code 1."""
     err.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(1) from (error if isinstance(error, Exception) else None)
+
+
+def _key_of(key: int, operator_key: int | None) -> int:
+    """Return the key of a command by key. Raises ValueError if it is out of range."""
+    if operator_key is None:
+        require_int("--key", key, 0, 2**64 - 1)
+        return key
+    require_int("--operator-key", operator_key, 1, 2**64 - 1)
+    return operator_key
 
 
 @app.command()
@@ -189,9 +201,7 @@ def top(
 def end_job(
     job: Annotated[int, typer.Option("--job", metavar="JOB", min=0, max=255, help="Number of the job to end.")],
     key: Annotated[int, typer.Option("--key", metavar="KEY", help="Key with which its workers joined.")] = 0,
-    operator_key: Annotated[
-        int | None, typer.Option("--operator-key", metavar="KEY", help="Operator key of the switch: it ends any job.")
-    ] = None,
+    operator_key: OperatorKeyOption = None,
     switch: SwitchOption = DEFAULT_SWITCH,
     timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
 ) -> None:
@@ -201,10 +211,7 @@ def end_job(
     one of them instead.
     """
     with _connected(switch, timeout) as control:
-        require_int("--key", key, 0, 2**64 - 1)
-        if operator_key is not None:
-            require_int("--operator-key", operator_key, 1, 2**64 - 1)
-        control.end_job(job, key if operator_key is None else operator_key)
+        control.end_job(job, _key_of(key, operator_key))
     out.print(f"job {job} at {switch} is free", highlight=False)
 
 
@@ -212,13 +219,13 @@ def end_job(
 def resume(
     job: Annotated[int, typer.Option("--job", metavar="JOB", min=0, max=255, help="Number of the halted job.")],
     key: Annotated[int, typer.Option("--key", metavar="KEY", help="Key with which its workers joined.")] = 0,
+    operator_key: OperatorKeyOption = None,
     switch: SwitchOption = DEFAULT_SWITCH,
     timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Let a halted job go on, as `resume` does in one of its workers."""
     with _connected(switch, timeout) as control:
-        require_int("--key", key, 0, 2**64 - 1)
-        control.resume_job(job, key)
+        control.resume_job(job, _key_of(key, operator_key))
     out.print(f"job {job} at {switch} goes on", highlight=False)
 
 
