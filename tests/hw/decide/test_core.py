@@ -143,3 +143,25 @@ def test_notices_are_sent_once_in_an_interval():
     bench.check()
     assert bench.model.fates == [Outcome.JOB] * 7
     assert len(bench.model.replies) == 3  # at 0, 120 and 240 us
+
+
+def test_both_sides_of_a_conflict_learn_of_the_others_collective():
+    """The later contribution is answered with the slot's collective, a retransmission of the earlier with the
+    rival's."""
+    bench = CoreBench(CONFIG)
+    a, b = running(bench)
+    for client, collective, digest in ((a, 5, 7), (b, 6, 7), (a, 5, 7), (b, 5, 8), (a, 5, 7), (b, 5, 7), (b, 6, 7)):
+        frame = client.contribution(client.first_seq, bytes(4), collective=collective, digest=digest)
+        bench.exchange(client.port, frame)
+    bench.check()
+    notices = [frame for _, frame in bench.model.replies if frame[42] & 15 == Type.NOTICE]
+    assert [int.from_bytes(frame[56:60], "little") for frame in notices] == [5, 6, 5, 5, 5]
+    assert bench.model.fates[-7:] == [
+        Outcome.ADDED,
+        Outcome.COLLECTIVE,
+        Outcome.DUPLICATE,
+        Outcome.COLLECTIVE,
+        Outcome.DUPLICATE,
+        Outcome.ADDED,
+        Outcome.COLLECTIVE,
+    ]

@@ -267,7 +267,7 @@ MUTANTS = {
         "(outcome == name) & ~kind.parent_reply & ~kind.parent_result",
         "(outcome == name)",
     ),
-    "no receipts go up": (core, "notice & may_notice | ~fault & ring.decision.reports |", "notice & may_notice |"),
+    "no receipts go up": (core, "& may_notice | ~fault & ring.decision.reports |", "& may_notice |"),
     "a receipt never wants": (reply, "Mux(report.want, ContributionFlag.WANT << FLAGS_SHIFT, 0)", "0"),
     "a Leave is numbered as a Join": (
         reply,
