@@ -21,7 +21,8 @@ import numpy as np
 
 from iswitch.control.counters import unusual_rises
 from iswitch.control.inspection import read_slot
-from iswitch.control.job_worker import JobWorker
+from iswitch.control.job_key import job_key
+from iswitch.control.job_worker import JobWorker, switch_address
 from iswitch.control.settings import require_int, require_settings
 from iswitch.control.state_transfer import TRANSFER_NOTE, copy_state, free_job, transfer_key
 from iswitch.control.update_reader import UpdateReader
@@ -144,7 +145,7 @@ class AsyncWorker(JobWorker):
         threshold: int | None = None,
         job: int = 0,
         rank: int | None = None,
-        key: int = 0,
+        key: int | None = None,
         format: Literal["window64", "fp32", "int32"] = "window64",
         fraction: int = 44,
         on_taint: Literal["raise", "warn", "ignore"] = "raise",
@@ -163,7 +164,7 @@ class AsyncWorker(JobWorker):
             threshold=threshold,
             job=job,
             rank=rank,
-            key=key,
+            key=0 if key is None else key,
             format=format,
             fraction=fraction,
             elements=elements,
@@ -173,6 +174,7 @@ class AsyncWorker(JobWorker):
             evict_s=evict_s,
             on_taint=on_taint,
         )
+        key = job_key(key, world=world, address=switch_address(address), own_transport=transport is not None)
         require_int("staleness", staleness, 0, STALENESS_MAX)
         require_int("backlog", _UNBOUNDED if backlog is None else backlog, staleness + 1, _UNBOUNDED)
         require_int("size", size, 1, SEGMENTS_MAX)

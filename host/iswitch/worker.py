@@ -13,7 +13,8 @@ from typing import Any, Literal
 import numpy as np
 
 from iswitch.control.collective_mismatch import conflict_error
-from iswitch.control.job_worker import JobWorker
+from iswitch.control.job_key import job_key
+from iswitch.control.job_worker import JobWorker, switch_address
 from iswitch.control.recovery import Recovery
 from iswitch.control.settings import require_int, require_one_of, require_seconds, require_settings
 from iswitch.control.stalled_collective import StalledCollective
@@ -63,7 +64,9 @@ class Worker(JobWorker):
         This worker's rank, 0 to world - 1. Default: the switch chooses. A tree of switches needs it if some workers are
         attached to the root.
     key : int
-        A 64-bit number that keeps other programs out of the job, the same for all workers; default 0.
+        A 64-bit number that keeps other programs out of the job, the same for all workers. Default: the number in the
+        environment variable ISWITCH_KEY; or else a number that follows from the run that torchrun or Slurm has
+        started. At an emulator on this machine, and with a `world` of 1, it may be missing: then it is 0.
     format : {"window64", "fp32", "int32"}
         Arithmetic of the switch. "window64", the default, gives the same bits in any order of arrival; "fp32" is IEEE
         addition in the order of arrival; "int32" is addition modulo 2^32.
@@ -152,7 +155,7 @@ class Worker(JobWorker):
         world: int,
         job: int = 0,
         rank: int | None = None,
-        key: int = 0,
+        key: int | None = None,
         format: Literal["window64", "fp32", "int32"] = "window64",
         fraction: int = 44,
         threshold: int | None = None,
@@ -174,7 +177,7 @@ class Worker(JobWorker):
             threshold=threshold,
             job=job,
             rank=rank,
-            key=key,
+            key=0 if key is None else key,
             format=format,
             fraction=fraction,
             elements=elements,
@@ -184,6 +187,7 @@ class Worker(JobWorker):
             evict_s=evict_s,
             on_taint=on_taint,
         )
+        key = job_key(key, world=world, address=switch_address(address), own_transport=transport is not None)
         require_one_of("mode", mode, _MODES)
         require_int("backlog", 0 if backlog is None else backlog, 0, 2**24)
         if not 0 <= deadline_s * 1e6 < DEADLINE_US_MAX:

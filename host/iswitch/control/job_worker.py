@@ -20,12 +20,17 @@ from iswitch.driver.udp import UdpTransport
 from iswitch.errors import CollectiveTimeoutError, IswitchError, NotAMemberError, RefusedError
 from iswitch.wire import Reason
 
-__all__ = ["DEFAULT_ADDRESS", "JobWorker"]
+__all__ = ["DEFAULT_ADDRESS", "JobWorker", "switch_address"]
 
 DEFAULT_ADDRESS = "127.0.0.1:27000"
 """Address of the switch if the environment variable ISWITCH_ADDRESS is not set: the emulator's first port."""
 _LEAVE_TIMEOUT_S = 1.0
 """The longest wait for the answer to a Leave."""
+
+
+def switch_address(address: str | None) -> str:
+    """Return an address, or if it is None, that in the environment variable ISWITCH_ADDRESS, or else the default."""
+    return os.environ.get("ISWITCH_ADDRESS") or DEFAULT_ADDRESS if address is None else address
 
 
 class Member(Protocol):
@@ -87,7 +92,7 @@ class JobWorker(ABC):
         transport: Transport | None,
         no_offload: bool,
     ) -> None:
-        self.address = os.environ.get("ISWITCH_ADDRESS") or DEFAULT_ADDRESS if address is None else address
+        self.address = switch_address(address)
         self.timeout_s, self.switch_timeout_s, self._join_timeout_s = timeout_s, switch_timeout_s, join_timeout_s
         self._transport = transport or UdpTransport(self.address, no_offload=no_offload)
         self._state = {"member": False}

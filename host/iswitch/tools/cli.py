@@ -21,6 +21,7 @@ except ImportError as error:
     raise SystemExit(describe_missing("the command line of iswitch", missing_from("cli"), "cli")) from error
 
 from iswitch.control.client import Control
+from iswitch.control.job_key import default_key
 from iswitch.control.settings import require_int
 from iswitch.driver.udp import UdpTransport
 from iswitch.errors import IswitchError
@@ -42,6 +43,10 @@ TimeoutOption = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Seconds to wait for an answer of the switch.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+KeyOption = Annotated[
+    int | None,
+    typer.Option("--key", metavar="KEY", help="Key with which its workers joined. Default: that of the environment."),
+]
 OperatorKeyOption = Annotated[
     int | None, typer.Option("--operator-key", metavar="KEY", help="Operator key of the switch, in place of --key.")
 ]
@@ -88,9 +93,10 @@ def _fail(error: Exception | str) -> NoReturn:
     raise typer.Exit(1) from (error if isinstance(error, Exception) else None)
 
 
-def _key_of(key: int, operator_key: int | None) -> int:
+def _key_of(key: int | None, operator_key: int | None) -> int:
     """Return the key of a command by key. Raises ValueError if it is out of range."""
     if operator_key is None:
+        key = (default_key() or 0) if key is None else key
         require_int("--key", key, 0, 2**64 - 1)
         return key
     require_int("--operator-key", operator_key, 1, 2**64 - 1)
@@ -200,7 +206,7 @@ def top(
 @app.command("end-job")
 def end_job(
     job: Annotated[int, typer.Option("--job", metavar="JOB", min=0, max=255, help="Number of the job to end.")],
-    key: Annotated[int, typer.Option("--key", metavar="KEY", help="Key with which its workers joined.")] = 0,
+    key: KeyOption = None,
     operator_key: OperatorKeyOption = None,
     switch: SwitchOption = DEFAULT_SWITCH,
     timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
@@ -218,7 +224,7 @@ def end_job(
 @app.command()
 def resume(
     job: Annotated[int, typer.Option("--job", metavar="JOB", min=0, max=255, help="Number of the halted job.")],
-    key: Annotated[int, typer.Option("--key", metavar="KEY", help="Key with which its workers joined.")] = 0,
+    key: KeyOption = None,
     operator_key: OperatorKeyOption = None,
     switch: SwitchOption = DEFAULT_SWITCH,
     timeout: TimeoutOption = DEFAULT_TIMEOUT_S,

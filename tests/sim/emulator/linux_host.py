@@ -122,7 +122,7 @@ def train(switch: str, rank: str, world: str, size: str, stop: str, progress: st
     own, everybody, length = int(rank), range(int(world)), int(size)
     part = lambda worker, step: ((np.arange(length) * (worker + 3) + step) % 1009).astype(np.float32)
     rounds = wrong = 0
-    with Worker(switch, rank=own, world=int(world), join_timeout_s=60, timeout_s=60) as worker:
+    with Worker(switch, rank=own, world=int(world), key=1, join_timeout_s=60, timeout_s=60) as worker:
         stopping = False
         while not stopping:
             array = np.append(part(own, rounds), np.float32(Path(stop).exists()))
