@@ -31,6 +31,7 @@ class Item:
     priority: int
     record: bytes
     times: int = 0
+    retired: bool = False
 
 
 def bucket(priority: int) -> int:
@@ -139,7 +140,8 @@ class Oracle:
                 item = table.find(number)
                 fields["done" if item else "stale"] += 1
                 if item:
-                    item.priority = 0 if table.times and item.times >= table.times else table.cut(priority)
+                    spent = item.retired or table.times and item.times >= table.times
+                    item.priority = 0 if spent else table.cut(priority)
         elif op.kind == Kind.PUBLISH:
             start, units, version = (op.about[name] for name in ("start", "units", "version"))
             if version and units and self.oldest[session] <= start and start + units <= len(self.units[session]):
@@ -156,7 +158,8 @@ class Oracle:
             item = table.find(number)
             assert item
             item.times = min(item.times + 1, 2**self.config.sample_count_bits - 1)
-            item.priority = 0 if item.times >= table.times else item.priority
+            item.retired |= item.times >= table.times
+            item.priority = 0 if item.retired else item.priority
         return status, rows
 
     def write(self, session: int, start: int, units: bytes, oldest: int) -> int:

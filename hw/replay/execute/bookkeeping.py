@@ -64,5 +64,6 @@ class Bookkeeping(wiring.Component):
                 m.d.comb += [
                     *(self.table_next[name].eq(limits[name]) for name in ("size", "ratio", "behind", "ahead", "times")),
                     self.table_next.credit.eq(0),
+                    self.table_next.limited.eq(table.limited | (limits.times != 0)),
                 ]
         return m

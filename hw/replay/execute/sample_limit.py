@@ -17,11 +17,12 @@ __all__ = ["RetireItems", "SampleCounts"]
 
 
 class SampleCounts(wiring.Component):
-    """A count for each slot of each table, which stops at its largest value.
+    """A count for each slot of each table. Its largest value says that the item is retired, whatever `times` is later.
 
-    `slot` and `table` choose a count; 2 cycles later `exhausted` says that it has reached `times`, and `last` that it
-    will with one more. With `times` 0 nothing is exhausted. `count` adds 1 to the count that `slot` chose 1 cycle
-    before, and `clear` sets that of `clear_slot` to 0; it may be chosen again 2 cycles later.
+    `slot` and `table` choose a count; 2 cycles later `exhausted` is 1 if the item is retired or the count has reached
+    `times`, and `last` is 1 if the count will reach it with one more. With `times` 0 no count reaches it. While
+    `limited` is 0, nothing is exhausted. `count` adds 1 to the count that `slot` chose 2 cycles before, or retires the
+    item if this is its `last`. `clear` sets the count of `clear_slot` to 0; it may be chosen again 2 cycles later.
     """
 
     def __init__(self, replay: Replay):
@@ -32,6 +33,7 @@ class SampleCounts(wiring.Component):
                 "table": In(range(replay.tables)),
                 "slot": In(slots),
                 "times": In(16),
+                "limited": In(1),
                 "exhausted": Out(1),
                 "last": Out(1),
                 "count": In(1),
@@ -53,11 +55,11 @@ class SampleCounts(wiring.Component):
         counted, times_less_1 = Signal(replay.sample_count_bits), Signal.like(self.times)
         m.d.comb += [
             read.addr.eq(Cat(self.slot, self.table)),
-            counted.eq(Mux(read.data.all(), read.data, read.data + 1)),
+            counted.eq(Mux(read.data.all() | self.last, -1, read.data + 1)),
         ]
         m.d.sync += [
             times_less_1.eq(self.times - 1),
-            self.exhausted.eq((self.times != 0) & (read.data >= self.times)),
+            self.exhausted.eq(self.limited & (read.data.all() | (self.times != 0) & (read.data >= self.times))),
             self.last.eq(read.data >= times_less_1),
             write.en.eq(self.clear | self.count),
             write.data.eq(Mux(self.clear, 0, counted)),

@@ -121,9 +121,10 @@ class AddItems(wiring.Component):
 class UpdatePriorities(wiring.Component):
     """Executes UPDATE: a row with handle and priority for each item.
 
-    While the table limits how often an item may be sampled (`times` is not 0), a row waits 2 cycles for `exhausted`,
-    which says of the item in `body` whether it was sampled that often; its priority stays 0. `done` is 1 for one cycle
-    when the body has `ended` and no command is `pending`. Otherwise one row a cycle, as `commands` is ready.
+    If the table is `limited`, which means that it has ever limited how often an item may be sampled, a row waits 2
+    cycles for `exhausted`, which says whether the item in `body` was sampled that often; then its priority stays 0.
+    `done` is 1 for one cycle when the body has `ended` and no command is `pending`. Otherwise one row a cycle, as
+    `commands` is ready.
     """
 
     LOOKUP_CYCLES = 2
@@ -136,7 +137,7 @@ class UpdatePriorities(wiring.Component):
                 "done": Out(1),
                 "body": In(stream.Signature(ROW_BITS)),
                 "ended": In(1),
-                "times": In(16),
+                "limited": In(1),
                 "exhausted": In(1),
                 "commands": Out(stream.Signature(ItemCommand)),
                 "pending": In(1),
@@ -147,7 +148,7 @@ class UpdatePriorities(wiring.Component):
         m = Module()
         active, waited, waits = Signal(), Signal(range(self.LOOKUP_CYCLES + 1)), Signal()
         row, command = view_as(UPDATE_ROW, self.body.payload), self.commands.payload
-        limited = self.times != 0 if self.replay.sample_count_bits else Const(0)
+        limited = self.limited if self.replay.sample_count_bits else Const(0)
         m.d.comb += [
             waits.eq(limited & (waited != self.LOOKUP_CYCLES)),
             command.kind.eq(CommandKind.UPDATE),

@@ -41,9 +41,9 @@ class TableState(data.Struct):
     """State of a table outside its sampler.
 
     `adds` and `sampled` count items that were added and sampled; `adds` never wraps. `total` is the sum of all
-    priorities. `size`, `ratio`, `behind`, `ahead` and `times` are its limits (`LIMITS`); `credit` counts samples that
-    may still be taken, in units of 2^-16. `publisher`, `start` and `units` say where `version` of the parameters of the
-    table's policy is stored.
+    priorities. `size`, `ratio`, `behind`, `ahead` and `times` are its limits (`LIMITS`); `limited` is 1 since a limit
+    set `times` above 0. `credit` counts samples that may still be taken, in units of 2^-16. `publisher`, `start` and
+    `units` say where `version` of the parameters of the table's policy is stored.
     """
 
     adds: 64
@@ -55,6 +55,7 @@ class TableState(data.Struct):
     behind: 32
     ahead: 32
     times: 16
+    limited: 1
     credit: signed(56)
     version: 32
     publisher: 8

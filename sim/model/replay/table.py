@@ -61,6 +61,7 @@ class Table:
         self.bits = self.capacity.bit_length() - 1
         self.slots = Slots(capacity=config.capacity, priority_bits=config.priority_bits, generation_bits=32 - self.bits)
         self.times = [0] * self.capacity
+        self.retired = (1 << config.sample_count_bits) - 1  # the count of an item that is never sampled again
         self.buckets = [self.capacity, *[0] * 255]
         self.adds = self.samples = self.credit = 0
         self.ticket = 1
@@ -151,11 +152,15 @@ class Table:
         return slots
 
     def update(self, item: int, priority: int) -> bool:
-        """Set a priority, and return whether the item was there. One that was sampled `times` times stays at 0."""
+        """Set a priority, and return whether the item was there.
+
+        An item that was sampled as often as its table allowed then stays at 0, whatever the table allows now.
+        """
         slot = self.slot(item)
         if slot is None:
             return False
-        spent = self.limits.times and self.times[slot] >= self.limits.times
+        most = min(self.limits.times or self.retired, self.retired)
+        spent = self.retired and self.times[slot] >= most
         self.set_priority(slot, 0 if spent else min(priority, self.top))
         return True
 
@@ -174,12 +179,13 @@ class Table:
         """Count samples. An item that was sampled `times` times is never sampled again; 0 counts nothing."""
         for item, _ in rows if self.limits.times else ():
             slot = item % self.capacity
-            self.times[slot] = min(self.times[slot] + 1, (1 << self.sample_count_bits) - 1)
+            self.times[slot] = min(self.times[slot] + 1, self.retired)
             if self.times[slot] >= self.limits.times:
+                self.times[slot] = self.retired
                 self.set_priority(slot, 0)
 
     def limit(self, limits: Limits) -> ReplayOutcome:
-        """Set limits, and the credit to 0. The counts of samples stay."""
+        """Set limits, and the credit to 0. The counts of samples stay, and so do the items that are retired."""
         if limits.times >> self.sample_count_bits:
             return ReplayOutcome.RANGE
         self.limits, self.credit = limits, 0

@@ -34,6 +34,7 @@ def expected(kind, count, values, session, table, product, enough):
         table |= {"publisher": 2, **{name: values[name] for name in ("version", "start", "units")}}
     elif kind == Kind.LIMIT:
         table |= {name: values[name] for name in ("size", "ratio", "behind", "ahead", "times")} | {"credit": 0}
+        table["limited"] |= values["times"] != 0
     return pack(Session, session), pack(TableState, table)
 
 
@@ -56,9 +57,10 @@ def check(component=Bookkeeping, *, steps=600):
                 "ratio": rng.choice([0, 1 << 16]),
                 "credit": rng.randrange(-(1 << 40), 1 << 40),
                 "publisher": 9,
+                "limited": rng.getrandbits(1),
             }
             kinds = records.get(kind)
-            values = {name: rng.getrandbits(8) for name in kinds.names} if kinds else {}
+            values = {name: rng.getrandbits(8) * (rng.random() < 0.8) for name in kinds.names} if kinds else {}
             parameters = int.from_bytes(record(kinds, **values), "little") if kinds else rng.getrandbits(256)
             request = {"frame": {"kind": kind, "count": count}, "session": 2, "parameters": parameters}
             ctx.set(dut.request, request)
@@ -90,6 +92,8 @@ def test_rows_are_as_the_rules_say():
         ("self.table_next.publisher.eq(request.session),", ""),
         ("self.table_next.credit.eq(0),", ""),
         ('"ahead", "times")', '"ahead")'),
+        ("table.limited | (limits.times != 0)", "limits.times != 0"),
+        ("table.limited | (limits.times != 0)", "1"),
         ("self.session_next.oldest.eq(write.oldest)", "self.session_next.oldest.eq(session.oldest)"),
         ("table.credit + self.product", "table.credit"),
         ("table.sampled + count", "table.sampled + 1"),

@@ -33,7 +33,7 @@ def check(component=Execution, *, kind=Kind.ADD, outcome=ReplayOutcome.DONE, sta
         (dut.request, request),
         (dut.outcome, outcome),
         (dut.list, 32),
-        (dut.table, {"times": 1}),
+        (dut.table, {"times": 1, "limited": 1}),
         (dut.full, full),
     ]
     bench = ExecutorBench(dut, rows=rows, inputs=inputs, stalls=stalls)
@@ -140,8 +140,8 @@ def test_each_kind_is_executed(case, expected, stalls):
         ("| self.send_data.done & ~self.broadcast.active", "| self.send_data.done"),
         ("self.fetch_list.done & (self.fetch_list.overwritten != 0)", "0"),
         (
-            "self.open_session.failed, ReplayOutcome.FULL, ReplayOutcome.OVERWRITTEN)",
-            "self.open_session.failed, ReplayOutcome.FULL, ReplayOutcome.DONE)",
+            "self.open_session.failed, self.open_session.failure, ReplayOutcome.OVERWRITTEN)",
+            "self.open_session.failed, self.open_session.failure, ReplayOutcome.DONE)",
         ),
         ("recorder.list.eq(self.list)", "recorder.list.eq(0)"),
         ("m.d.comb += self.retire.start.eq(self.sample.done)", "pass"),

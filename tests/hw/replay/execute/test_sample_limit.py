@@ -34,10 +34,12 @@ def check_counts(component=SampleCounts, *, steps=1500):
             table, slot, times = rng.randrange(2), rng.randrange(16), rng.randrange(4)
             ctx.set(dut.table, table)
             ctx.set(dut.slot, slot)
+            limited = rng.random() < 0.8
             ctx.set(dut.times, times)
+            ctx.set(dut.limited, limited)
             await ctx.tick().repeat(2)
             count = model[table, slot]
-            assert ctx.get(dut.exhausted) == (times != 0 and count >= times)
+            assert ctx.get(dut.exhausted) == (limited and (count == 3 or times != 0 and count >= times))
             assert times == 0 or ctx.get(dut.last) == (count + 1 >= times)
             action = rng.choice(["count", "count", "clear"])
             if action == "clear":
@@ -47,7 +49,7 @@ def check_counts(component=SampleCounts, *, steps=1500):
                 model[table, slot] = 0
             else:
                 ctx.set(dut.count, 1)
-                model[table, slot] = min(count + 1, 3)
+                model[table, slot] = 3 if times and count + 1 >= times else min(count + 1, 3)
             await ctx.tick()
             ctx.set(dut.clear, 0)
             ctx.set(dut.count, 0)
@@ -89,7 +91,7 @@ def check_retire(executor=RetireItems, *, stalls=0.0, times=2, items=9):
     assert times or cycles == 2
 
 
-def test_counts_stop_at_their_largest_value():
+def test_counts_stop_at_their_largest_value_which_a_retired_item_has():
     check_counts()
 
 
@@ -103,10 +105,13 @@ def test_each_item_is_counted_and_some_are_retired(stalls, times, items):
 @pytest.mark.parametrize(
     ("check", "name", "sound", "wrong"),
     [
+        (check_counts, "SampleCounts", "read.data.all() | self.last", "read.data.all()"),
+        (check_counts, "SampleCounts", "self.limited & (", "("),
+        (check_counts, "SampleCounts", "(read.data.all() | (self.times", "((self.times"),
         (check_counts, "SampleCounts", "(self.times != 0) & ", ""),
         (check_counts, "SampleCounts", "read.data >= self.times", "read.data > self.times"),
         (check_counts, "SampleCounts", "read.data >= times_less_1", "read.data > times_less_1"),
-        (check_counts, "SampleCounts", "Mux(read.data.all(), read.data, read.data + 1)", "read.data + 1"),
+        (check_counts, "SampleCounts", "read.data.all() | self.last", "self.last"),
         (check_counts, "SampleCounts", "Mux(self.clear, 0, counted)", "counted"),
         (check_counts, "SampleCounts", "Mux(self.clear, self.clear_slot, self.slot)", "self.slot"),
         (check_counts, "SampleCounts", "read.addr.eq(Cat(self.slot, self.table))", "read.addr.eq(self.slot)"),

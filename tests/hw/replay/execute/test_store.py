@@ -91,7 +91,10 @@ def check_update(executor=UpdatePriorities, *, stalls=0.0, times=0, rows=9):
     rng, dut = random.Random(rows), executor(REPLAY)
     updates = [(rng.getrandbits(32), rng.getrandbits(32)) for _ in range(rows)]
     bench = ExecutorBench(
-        dut, rows=[item | priority << 32 for item, priority in updates], inputs=[(dut.times, times)], stalls=stalls
+        dut,
+        rows=[item | priority << 32 for item, priority in updates],
+        inputs=[(dut.limited, times != 0)],
+        stalls=stalls,
     )
     around = Surroundings(bench)
 

@@ -380,6 +380,27 @@ def test_an_item_sampled_often_enough_is_sampled_no_more(bench):
     assert bench.switch.service.tables[0].times == [0] * 16
 
 
+@pytest.mark.parametrize("later", [0, 1, 3])
+def test_an_item_that_was_sampled_as_often_as_allowed_is_never_sampled_again_whatever_limit_follows(bench, later):
+    client = bench.client()
+    bench.one(client, client.limit(0, times=2))
+    bench.one(client, client.add(1, ones(1)))
+    bench.one(client, client.sample(2, 2, 0))
+    bench.one(client, client.limit(3, times=later))
+    bench.one(client, client.update(4, [(16, 9)]))
+    assert bench.one(client, client.sample(5, 1, 0)).outcome == ReplayOutcome.EMPTY
+
+
+def test_an_item_that_reached_a_lowered_limit_is_sampled_at_most_once_more(bench):
+    client = bench.client()
+    bench.one(client, client.limit(0, times=3))
+    bench.one(client, client.add(1, ones(1)))
+    bench.one(client, client.sample(2, 2, 0))
+    bench.one(client, client.limit(3, times=1))
+    assert bench.one(client, client.sample(4, 1, 0)).outcome == ReplayOutcome.DONE
+    assert bench.one(client, client.sample(5, 1, 0)).outcome == ReplayOutcome.EMPTY
+
+
 def test_without_limits_of_times_nothing_is_counted(bench):
     client = bench.client()
     bench.one(client, client.add(0, ones(1)))
