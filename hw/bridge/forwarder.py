@@ -111,13 +111,12 @@ class Forwarder(wiring.Component):
                 reserved.eq(is_reserved & (destination[40:44] != 0)),
                 to_us.eq(destination == self.own_mac),
                 reply.eq(requests.reply),
-                reply.valid.eq(requests.reply.valid & ~spoofing.is_own),
                 self.spoofed.eq(spoofing.is_own),
                 self.group_source.eq(spoofing.is_group),
             ]
         m.d.comb += route.host_reply.eq(reply)
         with m.If(self.spoofed):
-            m.d.comb += route.outcome.eq(Outcome.SPOOFED)
+            m.d.comb += [route.outcome.eq(Outcome.SPOOFED), route.host_reply.valid.eq(0)]
         with m.Elif(reply.valid):
             m.d.comb += [route.outcome.eq(Outcome.ANSWERED), route.ports.eq(1 << ingress)]
         with m.Elif(to_us):

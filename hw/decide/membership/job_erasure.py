@@ -28,12 +28,13 @@ class JobErasure(wiring.Component):
         m = Module()
         config, tables = self.config, self.tables
         index, job = Signal(range(max(config.members, config.slots))), Signal(range(config.jobs))
-        all_jobs = Signal(init=1)
+        all_jobs, next_index, is_last = Signal(init=1), Signal.like(index), Signal()
         last = Mux(all_jobs, max(config.members, config.slots), config.members) - 1
+        m.d.sync += [index.eq(next_index), is_last.eq(next_index == last)]
         m.d.comb += [
             tables.job.eq(Mux(all_jobs, job, self.request.headers.frame.job)),
             tables.member.eq(index),
-            tables.slot.eq(slot_number(config, tables.job, index)),
+            tables.slot.eq(slot_number(config, job, index)),
         ]
         with m.FSM(init="ERASE"):
             with m.State("IDLE"):
@@ -48,9 +49,9 @@ class JobErasure(wiring.Component):
                     tables.ring_write.eq(all_jobs),
                     tables.slot_write.eq(all_jobs & (index < config.slots)),
                 ]
-                m.d.sync += index.eq(index + 1)
-                with m.If(index == last):
-                    m.d.sync += [index.eq(0), job.eq(job + 1)]
+                m.d.comb += next_index.eq(Mux(is_last, 0, index + 1))
+                with m.If(is_last):
+                    m.d.sync += job.eq(job + 1)
                     with m.If(~all_jobs | (job == config.jobs - 1)):
                         m.d.comb += self.done.eq(1)
                         m.d.sync += all_jobs.eq(0)

@@ -19,7 +19,7 @@ class RingReset(wiring.Component):
     new incarnation is written: before an incarnation comes again, each slot has been written in another one, or is
     written now. So no slot ever gets its old content back.
 
-    The job's row must be here in the cycle after `start`. Takes 1 cycle. Procedure: see `procedure_ports`. Source:
+    The job's row must be here in the cycle after `start`. Takes 2 cycles. Procedure: see `procedure_ports`. Source:
     `new_ring` of `sim/model/decide/ring.py`; `sim/explore/incarnations.py`.
     """
 
@@ -30,23 +30,25 @@ class RingReset(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         tables, frame, index_bits = self.tables, self.request.headers.frame, exact_log2(self.config.slots)
-        first_seq, incarnation = tables.job_row.first_seq, Signal.like(tables.job_row.incarnation)
+        job, incarnation, empty_lap = tables.job_row, Signal(index_bits), Signal.like(tables.job_row.empty_lap)
+        m.d.sync += [incarnation.eq(job.incarnation + 1), empty_lap.eq(job.first_seq[index_bits:] - 1)]
         m.d.comb += [
-            incarnation.eq(tables.job_row.incarnation + 1),
             tables.job.eq(frame.job),
             tables.member.eq(self.member),
             tables.slot.eq(slot_number(self.config, frame.job, incarnation)),
             tables.ring_next.incarnation.eq(incarnation),
-            tables.ring_next.empty_lap.eq(first_seq[index_bits:] - 1),
+            tables.ring_next.empty_lap.eq(empty_lap),
             tables.slot_next.incarnation.eq(incarnation),
-            tables.slot_next.seq.eq(Cat(incarnation, tables.ring_next.empty_lap)),
-            tables.acknowledged_next.eq(first_seq),
-            tables.claims_next.base.eq(first_seq),
+            tables.slot_next.seq.eq(Cat(incarnation, empty_lap)),
+            tables.acknowledged_next.eq(job.first_seq),
+            tables.claims_next.base.eq(job.first_seq),
         ]
         with m.FSM():
             with m.State("IDLE"):
                 with m.If(self.start):
-                    m.next = "RENEW"
+                    m.next = "READ_JOB"
+            with m.State("READ_JOB"):
+                m.next = "RENEW"
             with m.State("RENEW"):
                 m.d.comb += [
                     tables.ring_write.eq(1),

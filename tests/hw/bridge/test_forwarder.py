@@ -146,7 +146,7 @@ MUTANTS = [
     ("[ingress.eq(port), ", "["),
     ("m.Elif(table.known)", "m.Elif(0)"),
     ("m.If(self.spoofed)", "m.If(0)"),
-    (" & ~spoofing.is_own", ""),
+    (", route.host_reply.valid.eq(0)", ""),
 ]
 
 

@@ -22,7 +22,7 @@ def test_a_ring_is_empty_one_lap_before_its_first_seq_and_nothing_is_claimed(fir
     bench.claims[1] = {name: 1 for name in bench.claims[1]}
     untouched = [[dict(slot) for slot in slots] for slots in bench.slots]
     [outcome] = bench.run(bench.request(Client.numbered(1, job=1).join()))
-    assert outcome[:3] == (Reason.DONE, FollowUp.NONE, 1)
+    assert outcome[:3] == (Reason.DONE, FollowUp.NONE, 2)
     job, written = bench.jobs[1], bench.slots[1].pop(3)
     assert (job["incarnation"], job["empty_lap"] * CONFIG.slots) == (3, (first_seq - CONFIG.slots) % 2**32)
     assert written.pop("seq") == (first_seq - CONFIG.slots + 3) % 2**32
