@@ -158,14 +158,14 @@ def resets(a: Client, b: Client, count: int) -> list[bytes]:
 
 
 def jobs_of_one(a: Client, b: Client, count: int) -> list[bytes]:
-    """Joins that create a job of one member, each followed by its end by key."""
+    """Joins of an unused job number and ends of it by key; most of them have an old challenge."""
     a.job, a.settings = 6, {"world": 1, "threshold": 1, "format": 1, "elements": 1, "mode": 0, "key": 5}
     return [frame for _ in range(count // 2) for frame in (a.join(member=255, token=0), a.end_job(5))]
 
 
 ATTACKS = {
     "RESETs": resets,
-    "Joins and RESETs by key": jobs_of_one,
+    "Joins and ends by key": jobs_of_one,
     "receipts that want a stored result": lambda a, b, count: [a.receipt(a.first_seq, want=True)] * count,
     "READs": lambda a, b, count: [a.read(0)] * count,
     "Joins of the stranger's own member": lambda a, b, count: [a.join()] * count,

@@ -244,11 +244,11 @@ def test_leaver_is_granted_nothing_any_more_and_claims_anew_and_a_reset_forgets_
 
 MUTANTS = [
     (departure, "tables.claims_write.eq(1),", ""),
-    (ring_reset, "tables.claims_next.base.eq(first_seq)", "tables.claims_next.base.eq(0)"),
+    (ring_reset, "tables.claims_next.base.eq(job.first_seq)", "tables.claims_next.base.eq(0)"),
     (
         ring_reset,
-        "tables.claims_next.base.eq(first_seq)",
-        "tables.claims_next.eq(tables.claims_row), tables.claims_next.base.eq(first_seq)",
+        "tables.claims_next.base.eq(job.first_seq)",
+        "tables.claims_next.eq(tables.claims_row), tables.claims_next.base.eq(job.first_seq)",
     ),
     (acknowledgement, "Array(self.acknowledged)[self.member]", "job.first_seq"),
     (core, "~claims.behind.any()", "1"),
@@ -308,7 +308,7 @@ def test_cycles_of_each_action():
     challenged, creation, *joins = [cycles[k] for k in (0, 2, 1, 3, 4)]
     read, set_h, unknown, leave, reset, end = cycles[5:]
     members, slots = CONFIG.members, CONFIG.slots
-    assert max(challenged, creation, *joins, set_h, unknown, end) <= members + 14
+    assert max(challenged, creation, *joins, set_h, unknown, end) <= members + 15
     assert read == 13
     assert slots < leave <= slots + 14
     assert reset <= 12
