@@ -188,6 +188,7 @@ class Switch(wiring.Component):
             counters.claimed.eq(core.claimed),
             counters.age.eq(core.age),
             counters.flushed.eq(aggregator.flushed),
+            counters.stats[Stat.CORRUPT_SUMS].eq(aggregator.corrupted),
             self.traced.eq(core.decided),
             self.trace.eq(core.trace),
             stamp.own_mac.eq(self.own_mac),
@@ -196,7 +197,7 @@ class Switch(wiring.Component):
         for job in range(config.jobs):
             m.d.comb += core.parents[job].eq(self.parents[job])
         for stat in Stat:
-            if stat not in (Stat.REPLAY_DROPPED, Stat.SATURATED, Stat.MEMORY_ERRORS):
+            if stat not in (Stat.REPLAY_DROPPED, Stat.SATURATED, Stat.MEMORY_ERRORS, Stat.CORRUPT_SUMS):
                 m.d.comb += counters.stats[stat].eq(core.stats[stat])
 
         result = aggregator.results.payload

@@ -17,20 +17,29 @@ LOOP = Lane.WRITE_AT - Lane.READ_AT + 3
 """Cycles from the beat that adds to a word of a slot to the first beat that may read the sum."""
 
 
+SUM_BITS = STORED_BITS + 1
+"""Bits of a stored sum with its parity."""
+
+
 class SumWord(data.StructLayout):
     """One bus word of a result's sums. Elements behind the result's last one have any value. The word is not a
-    `Packet`: without `count` and `error` the FIFO of sums is narrower."""
+    `Packet`: without `count` and `error` the FIFO of sums is narrower. `corrupt`: a bit error was found in a stored sum
+    of this word."""
 
     def __init__(self, config: Config):
-        super().__init__({"data": config.bus_bits, "last": 1})
+        super().__init__({"data": config.bus_bits, "last": 1, "corrupt": 1})
 
 
 class Accumulator(wiring.Component):
     """Reads, adds, writes and rounds one word per cycle, and never stalls. Every format takes the same cycles.
 
     The rounded sums of a beat that emits appear at `o` `Lane.RESULT_AT` cycles after the beat. Two beats on the same
-    word must be at least `LOOP` cycles apart; the sequencer guarantees that. `flushed` counts the non-zero terms that
-    were rounded to zero.
+    word must be at least `LOOP` cycles apart; the sequencer guarantees that.
+
+    Each stored sum has a parity bit. If a sum that is read has the wrong one, the lane stores its new sum with a wrong
+    parity, too, until `first` replaces the sum. So a bit error in a slot is found as long as the slot holds the
+    segment. `corrupted` is 1 in the cycle of the beat's result, whether the beat emits or not. `flushed` counts the
+    non-zero terms that were rounded to zero.
 
     A bus word of 8-byte elements belongs to one half of the lanes. If the beat is `wide`, its elements are added to the
     sums of that half; if it is `raw`, the unrounded sums of that half are emitted.
@@ -43,6 +52,7 @@ class Accumulator(wiring.Component):
                 "beat": In(Beat(config)),
                 "o": Out(stream.Signature(SumWord(config), always_ready=True)),
                 "flushed": Out(range(config.lanes + 1)),
+                "corrupted": Out(1),
                 "busy": Out(1),
             }
         )
@@ -77,11 +87,12 @@ class Accumulator(wiring.Component):
         halves = list(~beat.spared) if config.uplinks else [Const(1)]
         writes = [strobes(beat.valid & beat.write & half, f"writes_{k}") for k, half in enumerate(halves)]
         per_half = config.lanes // len(halves)
-        # One memory holds the sums of all lanes, with their poison bits.
+        # One memory holds the sums of all lanes, with their poison and parity bits. The parity is even: a word that was
+        # never written, half of which may be read beside a written half, is no error.
         m.submodules.sums = sums = Memory(
-            shape=unsigned(STORED_BITS * config.lanes), depth=depth, init=[], attrs=NEVER_READ_BEFORE_WRITTEN
+            shape=unsigned(SUM_BITS * config.lanes), depth=depth, init=[], attrs=NEVER_READ_BEFORE_WRITTEN
         )
-        writer, reader = sums.write_port(granularity=STORED_BITS * per_half), sums.read_port()
+        writer, reader = sums.write_port(granularity=SUM_BITS * per_half), sums.read_port()
         stored = delayed(reader.data, 1)
         m.d.comb += [reader.addr.eq(read_address), writer.addr.eq(write_address)]
         for half, strobe in enumerate(writes):
@@ -89,9 +100,13 @@ class Accumulator(wiring.Component):
         if config.uplinks:
             wide_data = delayed(Mux(beat.wide, beat.data, 0), Lane.READ_AT)
             spared = delayed(beat.spared, Lane.READ_AT)
-        flushed, raw = [], []
+        added = delayed(beat.valid & ~beat.first, Lane.READ_AT)
+        flushed, raw, corrupt = [], [], []
         for k in range(config.lanes):
             m.submodules[f"lane_{k}"] = lane = Lane()
+            sum_read, wrong = stored.word_select(k, SUM_BITS), Signal(name=f"wrong_{k}", reset_less=True)
+            m.d.sync += wrong.eq(sum_read.xor() & added)
+            corrupt.append(delayed(wrong, Lane.WRITE_AT - Lane.READ_AT - 1))
             m.d.comb += [
                 lane.format.eq(beat.numeric),
                 lane.fraction.eq(beat.fraction),
@@ -100,8 +115,8 @@ class Accumulator(wiring.Component):
                 lane.include.eq(beat.include),
                 lane.first.eq(beat.first),
                 lane.valid.eq(beat.valid),
-                lane.stored.eq(stored.word_select(k, STORED_BITS)),
-                writer.data.word_select(k, STORED_BITS).eq(lane.sum),
+                lane.stored.eq(sum_read[:STORED_BITS]),
+                writer.data.word_select(k, SUM_BITS).eq(Cat(lane.sum, lane.sum.xor() ^ corrupt[k])),
                 self.o.payload.data[32 * k : 32 * k + 32].eq(lane.result),
             ]
             flushed.append(lane.flushed)
@@ -118,6 +133,8 @@ class Accumulator(wiring.Component):
         m.d.comb += [
             self.o.valid.eq(emits[Lane.RESULT_AT]),
             self.o.payload.last.eq(lasts[Lane.RESULT_AT]),
+            self.o.payload.corrupt.eq(self.corrupted),
+            self.corrupted.eq(Cat(*corrupt).any()),
             self.flushed.eq(popcount(Cat(*flushed))),
             self.busy.eq(alive.any()),
         ]

@@ -23,8 +23,8 @@ class Aggregator(wiring.Component):
 
     One word per cycle. The first word of a result leaves `Lane.RESULT_AT` + `ResultComposer.LATENCY` + 4 cycles after
     the operation that completes it. `results` must never stall. `works` and `contributions` stall while the FIFO has no
-    room for the sums of another result; it holds four of the longest. `flushed`: see `Accumulator`. `operates`: an
-    operation or a payload waits or is carried out, so the next operation would not start at once.
+    room for the sums of another result; it holds four of the longest. `flushed`, `corrupted`: see `Accumulator`.
+    `operates`: an operation or a payload waits or is carried out, so the next operation would not start at once.
 
     The idea of summing packets while they pass is from Li et al., iSwitch, ISCA 2019.
     """
@@ -39,6 +39,7 @@ class Aggregator(wiring.Component):
                     stream.Signature(Packet(config.bus_bits, meta=ResultMeta(config), first=True), always_ready=True)
                 ),
                 "flushed": Out(range(config.lanes + 1)),
+                "corrupted": Out(1),
                 "operates": Out(1),
                 "busy": Out(1),
             }
@@ -71,6 +72,7 @@ class Aggregator(wiring.Component):
             sums.i.valid.eq(accumulator.o.valid),
             sums.i.payload.eq(accumulator.o.payload),
             self.flushed.eq(accumulator.flushed),
+            self.corrupted.eq(accumulator.corrupted),
             self.operates.eq(sequencer.busy),
             self.busy.eq(sequencer.busy | accumulator.busy | composer.busy | (sums.level != 0)),
         ]

@@ -35,6 +35,9 @@ class ChecksumInserter(wiring.Component):
     complement_at : bus_bits // 32, in
         With the last word: the 32-bit lane, as a one-hot number, whose upper half is the complement. 0 leaves the
         packet as it is.
+    corrupt : 1, in
+        With the last word: the packet holds a bit error. Its complement is wrong by one bit, so that each receiver
+        drops the packet for its UDP checksum.
     """
 
     LATENCY = 5
@@ -48,6 +51,7 @@ class ChecksumInserter(wiring.Component):
                 "packet": In(packet),
                 "valid": In(1),
                 "complement_at": In(bus_bits // 32),
+                "corrupt": In(1),
                 "o": Out(stream.Signature(packet, always_ready=True)),
                 "busy": Out(1),
             }
@@ -57,7 +61,7 @@ class ChecksumInserter(wiring.Component):
         m = Module()
         shape = self.packet.shape()
         parts = range(0, self.bus_bits // 8, PART_BYTES)
-        fields = {name: field.shape for name, field in shape} | {"at": self.bus_bits // 32}
+        fields = {name: field.shape for name, field in shape} | {"at": self.bus_bits // 32, "corrupt": 1}
         Written, Added = record("Written", **fields), record("Added", **fields)
         Summed = record("Summed", **fields, **{f"part_{first}": 20 for first in parts})
         Folded = record("Folded", **fields, complement=16)
@@ -66,7 +70,9 @@ class ChecksumInserter(wiring.Component):
         valid = Signal(self.LATENCY - 1)
         m.d.sync += [valid.eq(Cat(self.valid, valid)), self.o.valid.eq(valid[-1])]
 
-        written = pipe.then(Written, **{name: self.packet[name] for name, _ in shape}, at=self.complement_at)
+        written = pipe.then(
+            Written, **{name: self.packet[name] for name, _ in shape}, at=self.complement_at, corrupt=self.corrupt
+        )
         summed = pipe.then(
             Summed,
             **{
@@ -78,8 +84,8 @@ class ChecksumInserter(wiring.Component):
         with m.If(valid[1]):
             word = tree_sum([getattr(summed, f"part_{first}") for first in parts])
             m.d.sync += total.eq(Mux(summed.first, 0, total) + word)
-        pipe.then(Added)
-        folded = pipe.then(Folded, complement=~fold_carries(m, total))
+        added = pipe.then(Added)
+        folded = pipe.then(Folded, complement=~fold_carries(m, total) ^ added.corrupt)
         lanes = [folded.data[32 * k : 32 * k + 32] for k in range(self.bus_bits // 32)]
         inserted = pipe.then(
             Inserted,

@@ -33,6 +33,8 @@ class ResultComposer(wiring.Component):
     gap: a word of `sums` appears in `results` `LATENCY` cycles after it was taken. One word per cycle; `results` must
     never stall. `headers` and `sums` wait while another frame is composed.
 
+    A result with a word that is `corrupt` leaves with a wrong checksum complement, so that no member takes it.
+
     A GRANT has length 0 and consists of header words only, with the complement in the header. It appears `LATENCY` + 3
     cycles after its header. A switch without asynchronous jobs has no GRANTs, and no logic for them.
     """
@@ -105,6 +107,12 @@ class ResultComposer(wiring.Component):
             ]
             with m.If(valid):
                 m.d.sync += index.eq(index + 1)
+        # Of the words before this one, at least one is corrupt.
+        corrupt = Signal()
+        corrupt_now = self.sums.valid & self.sums.ready & sums.corrupt
+        m.d.comb += inserter.corrupt.eq(closes & (corrupt | corrupt_now))
+        with m.If(valid):
+            m.d.sync += corrupt.eq(~closes & (corrupt | corrupt_now))
         with m.If(closes & ~known.grants):
             m.d.comb += [packet.count.eq(known.bytes), inserter.complement_at.eq(known.at)]
         if trees:

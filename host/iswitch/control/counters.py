@@ -300,6 +300,12 @@ COUNTERS: dict[str, Counter] = {
         "requests for records or log units that are overwritten",
         "if there are many, the learner is too slow for this `capacity`",
     ),
+    "CORRUPT_SUMS": Counter(
+        Severity.FAULT,
+        "words of sums with a bit error in the switch's memory; their results leave with a wrong checksum, so that no "
+        "worker takes them",
+        "the collective ends with Timeout: reset the job and repeat it; if it happens again, replace the board",
+    ),
     "RX_ERROR": Counter(Severity.FAULT, "frames with a bad frame check sequence", "check cable and transceiver"),
     "RX_RUNT": Counter(
         Severity.FAULT,

@@ -93,6 +93,7 @@ class Stat(IntEnum):
     REPLAY_DROPPED = 8
     SATURATED = 9
     MEMORY_ERRORS = 10
+    CORRUPT_SUMS = 11
 
 
 class PortCounter(IntEnum):

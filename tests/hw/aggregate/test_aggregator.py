@@ -4,12 +4,16 @@ import random
 
 import numpy as np
 import pytest
+from amaranth.lib.memory import Memory
 
+import hw.aggregate.accumulator
+import hw.aggregate.aggregator
 from hw.aggregate.aggregator import Aggregator
 from hw.aggregate.result import ResultComposer
 from hw.numeric.lane import Lane
 from iswitch.config import Config
-from iswitch.wire import Format, Operation
+from iswitch.wire import Format, Operation, ones_complement_sum
+from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 from sim.bench.traffic import adverse_numbers
 from sim.model.egress import compose
@@ -169,3 +173,72 @@ def test_results_of_every_contribution_never_overrun_what_is_kept():
     _, contributions, sink = run(made)
     assert sink.times == list(range(sink.times[0], sink.times[0] + len(sink.times)))
     assert contributions.times[-1] - contributions.times[0] > 16 * 16
+
+
+def upset(monkeypatch, bit: int, *, word: int = 0, module=hw.aggregate.accumulator):
+    """Flip a bit of a stored sum after the first of two contributions; a retransmission and the next lap follow.
+
+    Return the frames that leave, those that the model expects, and the number of corrupt words that were read.
+    """
+    made, rng, memories = Works(), np.random.default_rng(6), []
+    first, second, third = (adverse_numbers(rng, 32, 0) for _ in range(3))
+    made.operate(Operation.CONTRIBUTE, 0, numbers=first, first=True, emit=False)
+    made.operate(Operation.CONTRIBUTE, 0, numbers=second)
+    made.operate(Operation.RESEND, 0)
+    made.operate(Operation.CONTRIBUTE, 0, numbers=third, first=True)
+    monkeypatch.setattr(module, "Memory", lambda **options: memories.append(Memory(**options)) or memories[-1])
+    monkeypatch.setattr(hw.aggregate.aggregator, "Accumulator", module.Accumulator)
+    dut = Aggregator(config())
+    bench, corrupted = Bench(dut), []
+    bench.source(dut.works, made.works)
+    bench.source(dut.contributions, [part for one in made.payloads for part in to_words(one, 64)])
+    sink = bench.sink(dut.results)
+
+    async def flip(ctx):
+        while not memories or not ctx.get(memories[0].data[word]):
+            await ctx.tick()
+        ctx.set(memories[0].data[word], ctx.get(memories[0].data[word]) ^ 1 << bit)
+
+    async def count(ctx):
+        async for _, _, corrupt in ctx.tick().sample(dut.corrupted):
+            corrupted.append(corrupt)
+
+    bench.simulator.add_testbench(flip, background=True)
+    bench.process(count)
+    bench.run()
+    return [frame[ADDRESS_BYTES:] for frame in from_words(sink.items, 64)], made.frames, sum(corrupted)
+
+
+def check_upset(monkeypatch, bit: int, **options) -> None:
+    frames, expected, corrupted = upset(monkeypatch, bit, **options)
+    assert corrupted == 2  # by the second contribution and by the retransmission
+    assert [ones_complement_sum(frame) == 0xFFFF for frame in frames] == [False, False, True]
+    assert frames[2] == expected[2]
+
+
+@pytest.mark.parametrize("bit", [0, 45, 63, 64, 65, 66, 111, 131])
+def test_no_result_of_a_slot_with_a_bit_error_has_a_right_checksum_until_its_next_lap(bit, monkeypatch):
+    check_upset(monkeypatch, bit)
+
+
+def test_a_bit_error_in_the_last_word_is_found(monkeypatch):
+    check_upset(monkeypatch, 20, word=15)
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("lane.sum.xor() ^ corrupt[k]", "lane.sum.xor()"),
+        ("sum_read.xor() & added", "0"),
+        ("sum_read.xor() & added", "sum_read.xor()"),
+        ("Cat(*corrupt).any()", "corrupt[0]"),
+        ("Lane.WRITE_AT - Lane.READ_AT - 1", "Lane.WRITE_AT - Lane.READ_AT"),
+    ],
+)
+def test_a_mutant_of_the_parity_is_noticed(sound, wrong, monkeypatch):
+    broken = mutant(hw.aggregate.accumulator, sound, wrong)
+    with pytest.raises(AssertionError):
+        for bit in (45, 111):
+            check_upset(monkeypatch, bit, module=broken)
+        check_upset(monkeypatch, 20, word=15, module=broken)
