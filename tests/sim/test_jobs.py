@@ -200,4 +200,4 @@ def test_flags_of_different_collectives_are_counted_and_not_added():
         ask(board, one, one.contribution(one.first_seq, np.ones(4, np.int32)), everybody)
         other = two.contribution(two.first_seq, np.ones(4, np.int32), flags=ContributionFlag.BOUNDARY)
         assert ask(board, two, other, everybody) == []
-        assert counted(board, two, everybody, 24)[Outcome.FORMAT - 16] == 1
+        assert counted(board, two, everybody, Register.OUTCOMES + 16)[Outcome.FORMAT - 16] == 1
