@@ -62,6 +62,8 @@ class Switch(wiring.Component):
         its MAC must take what it is offered. An input without a driver is 1.
     seed : 64, in
         Source of tokens and epochs, read at the first Join.
+    operator_key : 64, in
+        A key that ends any job; 0 for none. Constant.
     own_mac, own_ip : in
         Addresses of the switch, in wire order, first byte lowest.
     parents : Parent for each job, in
@@ -89,6 +91,7 @@ class Switch(wiring.Component):
                 "now_us": In(32),
                 "link": In(config.ports, init=(1 << config.ports) - 1),
                 "seed": In(64),
+                "operator_key": In(64),
                 "own_mac": In(48),
                 "own_ip": In(32),
                 "parents": In(Parent).array(config.jobs),
@@ -176,6 +179,7 @@ class Switch(wiring.Component):
             core.now_us.eq(self.now_us),
             core.link.eq(self.link),
             core.seed.eq(self.seed),
+            core.operator_key.eq(self.operator_key),
             core.own_mac.eq(self.own_mac),
             core.own_ip.eq(self.own_ip),
             responder.own_mac.eq(self.own_mac),

@@ -60,11 +60,13 @@ class Shell(wiring.Component):
     damaged.
 
     The seed of tokens and epochs is a count of cycles since configuration, which a reset does not stop: the time of the
-    first Join cannot be repeated to 10 ns.
+    first Join cannot be repeated to 10 ns. `operator_key` ends any job; 0 for none.
     """
 
-    def __init__(self, config: Config, *, clock_hz: int):
-        self.config = config
+    def __init__(self, config: Config, *, clock_hz: int, operator_key: int = 0):
+        if not 0 <= operator_key < 1 << 64:
+            raise ValueError(f"Shell operator_key must be 0 to 2^64 - 1, not {operator_key!r}")
+        self.config, self.operator_key = config, operator_key
         self.clock = Microseconds(clock_hz=clock_hz)
         self.switch = Switch(config)
         word = stream.Signature(Packet(config.bus_bits))
@@ -92,6 +94,7 @@ class Shell(wiring.Component):
         m.d.sync += cycles.eq(cycles + 1)
         m.d.comb += [
             switch.now_us.eq(clock.now),
+            switch.operator_key.eq(self.operator_key),
             switch.link.eq(self.link | ~reported),
             switch.seed.eq(cycles),
             switch.own_mac.eq(self.own_mac),

@@ -61,7 +61,7 @@ def flat(config: Config) -> tuple[Module, list[Signal]]:
             port(f"tx{p}_valid", tx.valid).eq(tx.valid),
             tx.ready.eq(port(f"tx{p}_ready", tx.ready)),
         ]
-    for name in ("now_us", "link", "seed", "own_mac", "own_ip"):
+    for name in ("now_us", "link", "seed", "operator_key", "own_mac", "own_ip"):
         m.d.comb += getattr(switch, name).eq(port(name, getattr(switch, name)))
     parents = Cat(switch.parents)
     m.d.comb += parents.eq(port("parents", parents))

@@ -113,7 +113,7 @@ def between_registers(module, inputs: list[Value], outputs: list[Value]) -> tupl
 
 def switch(config: Config) -> tuple[Module, list[Signal]]:
     module, ports = flat(config)
-    driven = re.compile(r"rx\d+_(?!ready)|tx\d+_ready|now_us|seed|own_|parents")
+    driven = re.compile(r"rx\d+_(?!ready)|tx\d+_ready|now_us|seed|operator_key|own_|parents")
     return between_registers(
         module,
         [port for port in ports if driven.match(port.name)],

@@ -164,6 +164,10 @@ def main(
             help="Seed of the faults and of the random numbers of the switch (default: another one in each run).",
         ),
     ] = None,
+    operator_key: Annotated[
+        int,
+        _option(panel=SWITCH, metavar="KEY", min=0, help="A key that ends any job (`iswitch end-job`); 0 for none."),
+    ] = 0,
     pcap: Annotated[
         Path | None, _option(panel=OUTPUT, metavar="FOLDER", help="Write a packet capture of each port.")
     ] = None,
@@ -238,6 +242,7 @@ def main(
                 None if library else config,
                 engine=engine,
                 seed=seed + count,
+                operator_key=operator_key,
                 ip=ips[count].to_bytes(4),
                 path=library,
                 mac=macs[count].to_bytes(6),

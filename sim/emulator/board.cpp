@@ -33,7 +33,7 @@ constexpr int RESET_CYCLES = 4;
 constexpr int PARENT_BYTES = 16;
 
 struct Pins {
-    uint8_t *rst, *now_us, *link, *seed, *own_mac, *own_ip, *parents, *busy;
+    uint8_t *rst, *now_us, *link, *seed, *operator_key, *own_mac, *own_ip, *parents, *busy;
     uint8_t *trace_valid, *trace_outcome, *trace_port, *trace_job, *trace_member, *trace_seq;
     struct Rx { uint8_t *data, *bytes, *last, *error, *valid, *ready; } rx[PORTS];
     struct Tx { uint8_t *data, *bytes, *last, *valid, *ready; } tx[PORTS];
@@ -54,7 +54,7 @@ public:
 #define ISW_PIN(name) pins.name = pin(top.p_##name)
 #define ISW_TRACE_PIN(name) pins.trace_##name = pin(top.p_trace__##name)
         ISW_PIN(rst), ISW_PIN(link), ISW_PIN(seed), ISW_PIN(parents), ISW_PIN(busy);
-        pins.now_us = pin(top.p_now__us), pins.own_mac = pin(top.p_own__mac), pins.own_ip = pin(top.p_own__ip);
+        pins.now_us = pin(top.p_now__us), pins.operator_key = pin(top.p_operator__key), pins.own_mac = pin(top.p_own__mac), pins.own_ip = pin(top.p_own__ip);
         ISW_TRACE_PIN(valid), ISW_TRACE_PIN(outcome), ISW_TRACE_PIN(port), ISW_TRACE_PIN(job);
         ISW_TRACE_PIN(member), ISW_TRACE_PIN(seq);
 #define ISW_BIND(p) \
@@ -93,7 +93,7 @@ public:
 
     Model() {
 #define ISW_PIN(name) pins.name = pin(top.name)
-        ISW_PIN(rst), ISW_PIN(now_us), ISW_PIN(link), ISW_PIN(seed), ISW_PIN(own_mac), ISW_PIN(own_ip), ISW_PIN(parents), ISW_PIN(busy);
+        ISW_PIN(rst), ISW_PIN(now_us), ISW_PIN(link), ISW_PIN(seed), ISW_PIN(operator_key), ISW_PIN(own_mac), ISW_PIN(own_ip), ISW_PIN(parents), ISW_PIN(busy);
         ISW_PIN(trace_valid), ISW_PIN(trace_outcome), ISW_PIN(trace_port), ISW_PIN(trace_job);
         ISW_PIN(trace_member), ISW_PIN(trace_seq);
 #define ISW_BIND(p) \
@@ -350,6 +350,8 @@ ISW_ABI const char *isw_engine() { return ISW_ENGINE; }
 
 // A switch of its own, out of reset. mac is 6 bytes, ip 4, both in wire order.
 ISW_ABI Context *isw_open(uint64_t seed, const uint8_t *mac, const uint8_t *ip) { return new Context(seed, mac, ip); }
+// A key that ends any job; 0, the default, for none.
+ISW_ABI void isw_operator_key(Context *context, uint64_t key) { memcpy(context->model.pins.operator_key, &key, 8); }
 ISW_ABI void isw_close(Context *context) { delete context; }
 
 // Makes the switch a leaf in a job: where its parent is (wire order), and which ranks join below.

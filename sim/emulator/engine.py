@@ -34,6 +34,7 @@ _SIGNATURES = {
     "isw_config": (c_char_p, []),
     "isw_engine": (c_char_p, []),
     "isw_open": (c_void_p, [c_uint64, c_char_p, c_char_p]),
+    "isw_operator_key": (None, [c_void_p, c_uint64]),
     "isw_close": (None, [c_void_p]),
     "isw_parent": (None, [c_void_p, c_int, c_int, c_char_p, c_char_p, c_uint32]),
     "isw_reset": (None, [c_void_p]),
@@ -112,6 +113,8 @@ class Board:
         "verilator" or "cxxrtl".
     seed : int
         Seed of the switch's own random numbers.
+    operator_key : int
+        A key that ends any job of the switch; 0 for none.
     mac, ip : bytes
         The switch's addresses, in wire order.
     path : Path, optional
@@ -132,6 +135,7 @@ class Board:
         *,
         engine: str = "verilator",
         seed: int = 1,
+        operator_key: int = 0,
         mac: bytes = SWITCH_MAC,
         ip: bytes = SWITCH_IP,
         path: Path | None = None,
@@ -148,6 +152,8 @@ class Board:
             raise ValueError(f"Board ip must be 4 bytes, not {ip!r}")
         if not 0 <= seed < 1 << 64:
             raise ValueError(f"Board seed must be 0 to 2^64 - 1, not {seed!r}")
+        if not 0 <= operator_key < 1 << 64:
+            raise ValueError(f"Board operator_key must be 0 to 2^64 - 1, not {operator_key!r}")
         self.path = path or library(config or Config(), engine, waves, design=design)
         self._library = _load(self.path)
         self.config = Config.from_dict(json.loads(self._library.isw_config()))
@@ -156,6 +162,7 @@ class Board:
         self.engine: str = self._library.isw_engine().decode()
         self.mac, self.ip = mac, ip
         self._context = self._library.isw_open(seed, mac, ip)
+        self._library.isw_operator_key(self._context, operator_key)
         self.limit(QUEUE_FRAMES)
         self._library.isw_flags(self._context, watch * _WATCH | trace * _TRACE | stamps * _STAMPS)
         self._bytes = np.empty(RECEIVE_BYTES, np.uint8)

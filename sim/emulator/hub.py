@@ -46,6 +46,7 @@ def hub(config: Config, broken: bool = False, split: bool = False) -> str:
         "now_us": Signal(32, name="now_us"),
         "link": Signal(config.ports, name="link"),
         "seed": Signal(64, name="seed"),
+        "operator_key": Signal(64, name="operator_key"),
         "own_mac": Signal(48, name="own_mac"),
         "own_ip": Signal(32, name="own_ip"),
         "parents": Signal(PARENT_BITS * config.jobs, name="parents"),

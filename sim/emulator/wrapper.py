@@ -19,6 +19,7 @@ def inputs(config: Config) -> Iterator[tuple[str, int]]:
         ("now_us", 32),
         ("link", config.ports),
         ("seed", 64),
+        ("operator_key", 64),
         ("own_mac", 48),
         ("own_ip", 32),
         ("parents", PARENT_BITS * config.jobs),

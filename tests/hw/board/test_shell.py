@@ -6,7 +6,7 @@ import pytest
 from amaranth.sim import Simulator
 
 import hw.board.shell
-from hw.board.shell import Microseconds, wire_order
+from hw.board.shell import Microseconds, Shell, wire_order
 from iswitch.config import Config
 from sim.bench.mutant import mutant
 from sim.bench.stream import pack, to_words
@@ -156,3 +156,9 @@ def test_leds_show_links_frames_contributions_and_losses(monkeypatch):
 def test_a_light_that_shows_another_thing_is_noticed(monkeypatch):
     with pytest.raises(AssertionError):
         check(mutant(hw.board.shell, "== Outcome.ADDED", "== Outcome.CONTROL"), monkeypatch)
+
+
+@pytest.mark.parametrize("key", [-1, 1 << 64])
+def test_operator_key_wrong(key):
+    with pytest.raises(ValueError, match=r"Shell operator_key must be 0 to 2\^64 - 1"):
+        Shell(CONFIG, clock_hz=125_000_000, operator_key=key)
