@@ -34,7 +34,7 @@ from iswitch.errors import (
 )
 from iswitch.results import Reduction, rejected_values
 from iswitch.wire import DEADLINE_US_MAX, NO_MEMBER, RESULT_HEADER, CollectiveKind, Format, Mode, Reason
-from iswitch.wire.formats import JOB_FORMATS
+from iswitch.wire.formats import FORMATS, JOB_FORMATS
 
 __all__ = ["Worker"]
 
@@ -624,7 +624,11 @@ class Worker(JobWorker):
                 recovery.raise_rejected(rejection.reason)
             except CollectiveConflictError as conflict:
                 raise conflict_error(
-                    self._ring.collective, conflict.theirs, job_name=self._job_name, rank=self.rank
+                    self._ring.collective,
+                    conflict.theirs,
+                    job_name=self._job_name,
+                    rank=self.rank,
+                    array=f"{values.size:,} {FORMATS[format].element.name} elements",
                 ) from None
             except NoProgressError as error:
                 stall = self._current_stall(values.size, format)

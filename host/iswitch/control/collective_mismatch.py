@@ -10,7 +10,7 @@ _SYNC = "On all workers, call `rejoin`, then `sync_state`, and go on from the st
 _CORRECT = "Correct the programs and start all workers again: they must call the same collectives in the same order"
 
 
-def conflict_error(own: Collective, theirs: Collective, *, job_name: str, rank: int) -> IswitchError:
+def conflict_error(own: Collective, theirs: Collective, *, job_name: str, rank: int, array: str) -> IswitchError:
     """Return the error for two workers whose contributions the switch refused to add.
 
     Parameters
@@ -22,6 +22,8 @@ def conflict_error(own: Collective, theirs: Collective, *, job_name: str, rank: 
         The job and the switch, for the message.
     rank : int
         This worker's rank.
+    array : str
+        Size and number format of this worker's array, for the message.
 
     Returns
     -------
@@ -36,8 +38,8 @@ def conflict_error(own: Collective, theirs: Collective, *, job_name: str, rank: 
             f"was added. {_SYNC}. If it happens again, look for a switch or a link that damages packets"
         )
     return MismatchError(
-        f"the workers of {job_name} do not call the same collective: rank {rank} calls {describe(own)}, and another "
-        f"worker calls {describe(theirs)}. Nothing was added. {_explain(own, theirs)}"
+        f"the workers of {job_name} do not call the same collective: rank {rank} calls {describe(own)} with "
+        f"{array}, and another worker calls {describe(theirs)}. Nothing was added. {_explain(own, theirs)}"
     )
 
 
@@ -63,6 +65,8 @@ def _explain(own: Collective, theirs: Collective) -> str:
         return f"{other} must call `sync_state`, too: the job was reset, or a worker has joined. {_SYNC}"
     half = 1 << POSITION_BITS - 1
     ahead = (own.position - theirs.position + half) % (2 * half) - half
+    if not ahead and own.kind == theirs.kind:
+        return f"Their arrays differ: pass arrays of the same size and dtype on all workers. {_CORRECT}"
     if not ahead:
         return _CORRECT
     behind, count = ("The other worker" if ahead > 0 else "This worker"), abs(ahead)
