@@ -163,7 +163,7 @@ def test_more_than_64_frames_at_a_time_are_too_many():
         ("queue.busy | self.rows.valid", "self.rows.valid"),
         ("queue.busy | self.rows.valid", "queue.busy"),
         ("queue.busy | self.rows.valid", "1"),
-        ("packets=64", "packets=32"),
+        ("packets=QUEUED_REQUESTS", "packets=32"),
     ],
 )
 def test_a_mutant_is_noticed(sound, wrong):
