@@ -26,7 +26,7 @@ SHARE = 8
 UNDER_WAY = 16
 """The most results between the sequencer and the ports."""
 SMALL = 64
-"""Up to so many slots, the rows are in LUT RAM."""
+"""Up to so many slots, sets of recipients and numbers of writes are in LUT RAM."""
 
 
 class Making(data.StructLayout):
@@ -43,7 +43,7 @@ class Making(data.StructLayout):
 
 
 class WaitingResult(data.StructLayout):
-    """A row: the header of a slot's result, with the recipients that still wait for it, and how it was made."""
+    """A row: the header of a slot's result, and how it was made. The recipients that wait are in another memory."""
 
     def __init__(self, config: Config):
         super().__init__({"header": ResultHeader(config), "made": Making(config)})
@@ -140,9 +140,12 @@ class WaitingResults(wiring.Component):
         hosts = config.members + config.uplinks
         Row = WaitingResult(config)
         attrs = {"ram_style": "distributed"} if slots <= SMALL else {}
-        m.submodules.rows = rows = Memory(shape=Row, depth=slots, init=[], attrs=attrs)
+        # The recipients change alone, so they are apart; the rest of a row is written once, from one source.
+        m.submodules.rows = rows = Memory(shape=Row, depth=slots, init=[], attrs={"ram_style": "block"})
+        m.submodules.recipients = recipients = Memory(shape=unsigned(hosts), depth=slots, init=[], attrs=attrs)
         m.submodules.writes = writes = Memory(shape=unsigned(WRITES_BITS), depth=slots, init=[], attrs=attrs)
         row_write, row_read = rows.write_port(), rows.read_port()
+        waiting_write, waiting_read = recipients.write_port(), recipients.read_port()
         count_write, count_read, seen_read = writes.write_port(), writes.read_port(), writes.read_port()
 
         # An operation is taken. One cycle later the slot's number of writes is known, and the result is under way.
@@ -203,6 +206,8 @@ class WaitingResults(wiring.Component):
             under_way.o.ready.eq(self.begins),
             row_read.addr.eq(slot),
             row_read.en.eq(self.begins | scans),
+            waiting_read.addr.eq(slot),
+            waiting_read.en.eq(self.begins | scans),
             seen_read.addr.eq(slot),
         ]
         # The members behind each port, of the job whose row is read.
@@ -220,22 +225,28 @@ class WaitingResults(wiring.Component):
         with m.If(self.begins | scans):
             m.d.sync += [local[port].eq(behind[port]) for port in ports]
 
-        row, written = row_read.data, row_write.data
-        waiting = row.header.recipients
+        row, waiting = row_read.data, waiting_read.data
         valid = waiting.any() & (row.made.writes == seen_read.data)
         behind_waiting = Cat((waiting & local[port]).any() for port in ports)
         found, expires = Signal(config.ports), Signal(config.ports)
         notes, waits = Signal(), Signal(config.ports)
-        m.d.comb += notes.eq(noting & refused.any())
+        # A result has at least two words, so its header is still there.
+        m.d.comb += [
+            notes.eq(noting & refused.any()),
+            row_write.addr.eq(noted_slot),
+            row_write.data.header.eq(self.header),
+            row_write.data.made.eq(made),
+        ]
         with m.If(notes):
             with m.If(made.writes == seen_read.data):
-                m.d.comb += [row_write.en.eq(1), row_write.addr.eq(noted_slot), waits.eq(refuses)]
-                with m.If(valid):
-                    m.d.comb += [written.eq(row), written.header.recipients.eq(waiting | refused)]
-                with m.Else():
-                    # A result has at least two words, so its header is still there.
-                    m.d.comb += [written.header.eq(self.header), written.made.eq(made), expires.eq(behind_waiting)]
-                    m.d.comb += written.header.recipients.eq(refused)
+                m.d.comb += [
+                    waiting_write.en.eq(1),
+                    waiting_write.addr.eq(noted_slot),
+                    waiting_write.data.eq(Mux(valid, waiting, 0) | refused),
+                    row_write.en.eq(~valid),
+                    expires.eq(Mux(valid, 0, behind_waiting)),
+                    waits.eq(refuses),
+                ]
             with m.Else():
                 m.d.comb += expires.eq(refuses)
         m.d.comb += [self.waits[port].eq(waits[port]) for port in ports]
@@ -263,7 +274,7 @@ class WaitingResults(wiring.Component):
         m.d.sync += current.eq(~self.begins)  # `seen_read` shows the slot at `pointer`
         with m.FSM(init="ERASE") as fsm:
             with m.State("ERASE"):
-                m.d.comb += [row_write.en.eq(1), row_write.addr.eq(pointer), written.eq(0)]
+                m.d.comb += [waiting_write.en.eq(1), waiting_write.addr.eq(pointer)]
                 m.d.sync += pointer.eq(pointer + 1)
                 with m.If(pointer == slots - 1):
                     m.d.sync += self.erased.eq(1)
@@ -279,7 +290,7 @@ class WaitingResults(wiring.Component):
                     m.d.comb += scans.eq(1)
                     m.next = "CHECK"
             with m.State("CHECK"):
-                m.d.comb += [row_write.addr.eq(pointer), written.eq(row)]
+                m.d.comb += waiting_write.addr.eq(pointer)
                 m.d.sync += [
                     kept.eq(row),
                     sends.eq(waiting & ready),
@@ -288,10 +299,9 @@ class WaitingResults(wiring.Component):
                 ]
                 m.next = "SCAN"
                 with m.If(waiting.any() & ~valid):
-                    m.d.comb += [row_write.en.eq(1), written.header.recipients.eq(0), expires.eq(behind_waiting)]
-                    m.d.comb += advance.eq(1)
+                    m.d.comb += [waiting_write.en.eq(1), expires.eq(behind_waiting), advance.eq(1)]
                 with m.Elif((waiting & ready).any()):
-                    m.d.comb += [row_write.en.eq(1), written.header.recipients.eq(waiting & ~ready)]
+                    m.d.comb += [waiting_write.en.eq(1), waiting_write.data.eq(waiting & ~ready)]
                     m.d.comb += found.eq(behind_waiting)
                     m.next = "WAIT_FOR_GAP"
                 with m.Else():
