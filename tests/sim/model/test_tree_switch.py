@@ -553,3 +553,18 @@ def test_an_uplink_of_a_worker_outside_of_trees_is_refused():
     uplink = workers[0].frame(Type.UPLINK, body, seq=workers[0].first_seq, format_flags=Format.FIXED64)
     assert switch.receive(workers[0].port, uplink, 0) == []
     assert switch.outcomes[Outcome.TYPE] == 1 and not switch.outcomes[Outcome.ADDED]
+
+
+def test_workers_below_both_leaves_learn_that_their_collectives_differ():
+    """The root refuses the second uplink, and tells the first leaf when that repeats its own."""
+    tree = Tree().join()
+    steps = [Collective(position, CollectiveKind.ALLREDUCE, 1).word for position in (5, 6)]
+    for _ in range(3):  # contributions, then retransmissions: the first ones bring the leaves the root's notices
+        for rank, client in enumerate(tree.clients):
+            numbers = np.ones(16, np.float32)
+            tree.send(rank, client.contribution(client.first_seq, numbers, collective=steps[rank >= 4], digest=7))
+    notices = [[reply for reply in log if reply.type == Type.NOTICE] for log in tree.log]
+    told = [{int(reply.header["members"]) for reply in found if reply.reason == Reason.COLLECTIVE} for found in notices]
+    assert told == [{steps[1]}] * 4 + [{steps[0]}] * 4
+    assert not any(reply.type == Type.RESULT for log in tree.log for reply in log)
+    assert tree.switches[0].counters()["outcome.COLLECTIVE"] >= 1
