@@ -260,7 +260,7 @@ RARE_MUTANTS = [
     ("request.session * cached_answers + (request.frame.seq & cached_answers - 1)", "request.session * cached_answers"),
     ("Mux(load.session < self.replay.sessions, load.session, 0)", "request.session"),
     ("session.heard.eq(request.now_us)", "session.heard.eq(0)"),
-    ("ReplayOutcome.FULL, ReplayOutcome.OVERWRITTEN)", "ReplayOutcome.FULL, ReplayOutcome.DONE)"),
+    ("self.open_session.failure, ReplayOutcome.OVERWRITTEN)", "self.open_session.failure, ReplayOutcome.DONE)"),
     ("acknowledgement.record & counts", "acknowledgement.record"),
     ("counts.clear.eq(self.add_items.added)", "counts.clear.eq(0)"),
 ]
