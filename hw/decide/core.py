@@ -67,10 +67,11 @@ class Core(wiring.Component):
     it accepts an item, as `SkidBuffer` and `ReplyComposer` do. A Join or Leave for the parent in `parents` follows the
     frame that caused it. After a reset the core accepts no headers until the tables and the `MacTable` are erased.
 
-    `expense`: what the frame costs of the pipeline's time. That is its words, the cycles of a decision, for each cycle
-    of a procedure `PROCEDURE_COST`, and for each word of a stored sum that is sent again `RESEND_COST`. Cycles in which
-    the frame waits for an older one are not its own. `decided` with `trace`, `claimed` with `age`, and `stats` describe
-    the previous cycle. Golden model: `sim/model/tree_switch.py`. Rules: docs/protocol.md, section 3.
+    `expense`: what the frame costs of the pipeline's time. That is its words, the cycles of a decision on a frame with
+    fewer words (those on a longer frame pass beside its words), for each cycle of a procedure `PROCEDURE_COST`, and for
+    each word of a stored sum that is sent again `RESEND_COST`. Cycles in which the frame waits for an older one are not
+    its own. `decided` with `trace`, `claimed` with `age`, and `stats` describe the previous cycle. Golden model:
+    `sim/model/tree_switch.py`. Rules: docs/protocol.md, section 3.
     """
 
     def __init__(self, config: Config):
@@ -171,6 +172,7 @@ class Core(wiring.Component):
         m.d.comb += [membership.victim.eq(victim), membership.stale.eq(ring.stale)]
 
         word_shift = exact_log2(config.bus_bytes)
+        is_short = ~(held.headers.arrival.scan.length >> (word_shift + exact_log2(DECISION_CYCLES))).any()
         # Pointers: from the arriving frame while idle, from the held one afterwards.
         upcoming = self.headers.payload.frame
         decides = Signal()
@@ -281,7 +283,7 @@ class Core(wiring.Component):
                     m.d.sync += ordinary.eq(1)
                     m.next = "IDLE"
             with m.State("COMPARE"):
-                m.d.comb += self.expense.cycles.eq(DECISION_CYCLES)
+                m.d.comb += self.expense.cycles.eq(Mux(is_short, DECISION_CYCLES, 0))
                 m.d.sync += [fault.eq(checks.fault), outcome.eq(checks.outcome)]
                 m.next = "CLASSIFY"
                 with m.If((kind.control | kind.parent_reply) & ~checks.fault):

@@ -8,7 +8,8 @@ from iswitch.config import Config
 __all__ = ["DECISION_CYCLES", "PROCEDURE_COST", "RESEND_COST", "Expense", "expense_max"]
 
 DECISION_CYCLES = 4
-"""Cycles that the core decides on a frame of ours, besides those in which it takes the frame."""
+"""Cycles that the core decides on a frame of ours, besides those in which it takes the frame. A power of two: frames of
+fewer words pay for them."""
 PROCEDURE_COST = 2
 """Cost of each cycle of a control message or an eviction: sums go first."""
 RESEND_COST = 2

@@ -6,6 +6,7 @@ import pytest
 from iswitch.config import Config, Replay
 from iswitch.replay import Field, MemoryExhaustedError, ReplayClient
 from iswitch.replay.request import Request
+from iswitch.wire import Type, version_type
 from iswitch.wire.replay import LOAD, PUBLISH, WRITE, Kind
 from sim.bench.replay_network import Network
 
@@ -27,7 +28,9 @@ def parameters(size, seed=0):
 def requests(net):
     """Record the kinds of the requests that come from now on."""
     seen = []
-    net.lose = lambda payload, there: bool(seen.append(Kind(payload[1]))) if there and payload[0] == 0x1A else False
+    net.lose = lambda payload, there: (
+        bool(seen.append(Kind(payload[1]))) if there and payload[0] == version_type(Type.REQUEST) else False
+    )
     return seen
 
 
@@ -55,7 +58,9 @@ def test_only_lost_parts_of_a_broadcast_are_loaded():
     net = network()
     with ReplayClient(net.transport(), SPEC) as learner, ReplayClient(net.transport(), SPEC) as actor:
         shouts = []
-        net.lose = lambda payload, there: not there and payload[0] == 0x1C and (shouts.append(1) or len(shouts) == 3)
+        net.lose = lambda payload, there: (
+            not there and payload[0] == version_type(Type.DATA) and (shouts.append(1) or len(shouts) == 3)
+        )
         learner.set_parameters(5, parameters(9000))
         seen = requests(net)
         assert actor.get_parameters() == (5, parameters(9000)) and seen == [Kind.LOOK, Kind.LOAD]

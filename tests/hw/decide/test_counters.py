@@ -10,12 +10,12 @@ from amaranth.lib.memory import Memory
 import hw.decide.counters
 from hw.decide.counters import ChoiceBank, Counters, EventBank
 from iswitch.config import Config
-from iswitch.wire import Outcome, PortCounter, Stat
+from iswitch.wire import VERSION, Outcome, PortCounter, Stat
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench
 
 CONFIG = Config(ports=3, bus_bits=64, members=5, jobs=4, window=8, elements=34, queue_bytes=4096)
-CONSTANTS = {0: 0x54575349, 1: 1, 2: 3, 3: 64, 4: 5, 5: 4, 6: 8, 7: 34}
+CONSTANTS = {0: 0x54575349, 1: VERSION, 2: 3, 3: 64, 4: 5, 5: 4, 6: 8, 7: 34}
 """As docs/protocol.md section 5 says."""
 AGES, OUTCOMES, STATS, FLUSHED, PORT, PORT_PLACES = 32, 64, 128, 133, 256, 16
 END = PORT + PORT_PLACES * CONFIG.ports

@@ -14,7 +14,9 @@ def test_the_mutant_has_the_mutant_and_the_module_has_not():
 
 @pytest.mark.parametrize("sound", ["no such words", "def "])
 def test_sound_wrong(sound):
-    with pytest.raises(ValueError, match=f"must name one place of sim.bench.hosts, but '{sound}' stands there [^1]"):
+    with pytest.raises(
+        ValueError, match=f"must name one place of sim.bench.hosts, but '{sound}' stands there (?!1 times)"
+    ):
         mutant(hosts, sound, "")
 
 
