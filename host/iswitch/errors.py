@@ -160,4 +160,4 @@ class MissingWarning(UserWarning):
 
 
 class AbandonedJobWarning(UserWarning):
-    """This worker has ended a job whose members were all dead, because that job had the number of its own."""
+    """The members of a job were all dead. The switch ends that job, because this worker needs its number."""

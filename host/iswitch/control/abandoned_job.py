@@ -1,16 +1,18 @@
-"""Jobs that dead workers left behind: how a worker that wants to join recognises such a job, and waits for its end.
+"""Jobs that dead workers left behind: how a worker that wants to join recognises such a job, and lets it end.
 
 A worker that is killed, or loses power, does not leave its job. In a running job, a member that waits for the dead
 worker triggers its eviction. If all members are dead, no member triggers the eviction. The switch has no timers: it
-ends such a job when a Join comes that the job refuses, or that waits to be admitted, after all members have been silent
-for the job's `evict_s`. So a worker whose Join is refused watches the members, and joins again when all of them have
-been silent for so long. A live member gives several signs of life within `evict_s`. After the first such sign, the wait
-ends and the refusal stands. In a running job the worker waits a grace period (`_GRACE_S`), because members that are
-killed one after another do not die at the same moment.
+ends such a job when a Join with the challenge comes that the job refuses, or that waits to be admitted, after all
+members have been silent for the job's `evict_s`. So a worker whose Join is refused watches the members, and joins again
+when all of them have been silent for so long. A live member gives several signs of life within `evict_s`. After the
+first such sign, the wait ends and the refusal stands. In a running job the worker waits a grace period (`_GRACE_S`),
+because members that are killed one after another do not die at the same moment.
 
-Silence counts only while this worker's own exchange with the switch works without a gap. Live members may be silent or
-unheard before the first look, in an outage of the network, and while this worker itself is stopped. After a gap the
-watch therefore begins again.
+The switch counts silence also while it hears nobody, as in an outage of its links. After an outage longer than
+`evict_s`, the first Join that comes would end a job of live workers. So this worker does not rely on that count. It
+sends no Join that can end a running job until it has heard a member, or has watched all of them in silence for
+`evict_s`. Silence counts only while this worker's own exchange with the switch works without a gap. After a gap, and
+after a time in which this worker itself is stopped, the watch begins again.
 """
 
 import math
@@ -20,7 +22,7 @@ from iswitch.control.client import Control
 from iswitch.control.inspection import JobView, MemberView, read_job, read_member
 from iswitch.control.refusal_message import SETTINGS, refusal_message
 from iswitch.driver.membership import Membership
-from iswitch.errors import AbandonedJobWarning, RefusedError
+from iswitch.errors import AbandonedJobWarning, CollectiveTimeoutError, RefusedError
 from iswitch.results import format_ranks
 from iswitch.wire import NO_MEMBER, SILENCE_TICK_US, JobState, Reason, Standing
 
@@ -43,7 +45,7 @@ _WRAP_S = 2**16 * SILENCE_TICK_US / 1e6
 
 
 class AbandonedJobWatch:
-    """Watches the members of a job that refuses a worker, and ends the job if all of them are dead.
+    """Watches the members of a job that a worker wants to join, and tells whether all of them are dead.
 
     Parameters
     ----------
@@ -66,6 +68,8 @@ class AbandonedJobWatch:
         self._gap_s = _LONGEST_GAP_S
         self._next_look = 0.0
         self._retries_job_ended = 0
+        self._warned_of = -1  # epoch
+        self._job: JobView | None = None  # at the last look
         self._last_refusal: tuple[int, Reason] | None = None  # epoch and reason; the same refusal again is final
 
     def look(self) -> JobView:
@@ -86,7 +90,12 @@ class AbandonedJobWatch:
                 grace_s = 0.0 if job.state == JobState.FORMING else _GRACE_S
                 self._record_silence(member, asked_at, view.silent_s, self._watched_since + grace_s)
         self._next_look = self._answered_at + self._gap_s / _LOOKS_PER_GAP
+        self._job = job
         return job
+
+    def _last_look(self) -> JobView:
+        """Return the job as of the last look, after another look if one is due."""
+        return self._job if self._job and self.control.transport.now() < self._next_look else self.look()
 
     def _begin(self) -> None:
         """Begin to watch, or begin again."""
@@ -169,14 +178,60 @@ class AbandonedJobWatch:
         if self._retries_job_ended > _MAX_RETRIES_JOB_ENDED:
             raise refusal
 
-    def check(self, rank_taken: bool) -> None:
-        """Look at the members if a look is due, for an elastic worker that waits to be admitted. Its repeated Joins
-        make the switch end a job whose live members are all dead.
+    def wait_until_known(self, deadline: float) -> float:
+        """Wait until the switch has just heard a live member of a running job, or all of them are dead.
+
+        Parameters
+        ----------
+        deadline : float
+            Time in seconds at which the wait ends.
+
+        Returns
+        -------
+        float
+            Seconds for which a Join may be sent. A member that the switch has just heard is not stale so soon.
+
+        Raises
+        ------
+        CollectiveTimeoutError
+            If the deadline passes.
+        SwitchUnreachableError
+            If the switch does not answer.
+        """
+        while True:
+            job = self._last_look()
+            known = job.state <= JobState.FORMING or not job.evict_us or self._any_just_heard(job)
+            if not known and self._all_dead(job, job.live):
+                self._warn(job, job.live)
+                known = True
+            now = self.control.transport.now()
+            if known and now < self._next_look:  # else this worker was stopped
+                return self._gap_s / 2
+            if now >= deadline:
+                raise CollectiveTimeoutError(
+                    f"job {job.job} at {self.control.address} is running, and the switch has heard none of its members "
+                    f"lately. A worker that joins watches them for the job's `evict_s` of {job.evict_us / 1e6:g} s "
+                    "before that job may end: allow more time (`join_timeout_s`; in a call of `rejoin`, `timeout_s`), "
+                    f"or end the job by `iswitch end-job --job {job.job}`"
+                )
+            self.control.transport.sleep(self._gap_s / _LOOKS_PER_GAP)
+
+    def _any_just_heard(self, job: JobView) -> bool:
+        limit_s = job.evict_us / 2e6
+        return any(member in self.members and self.members[member].silent_s < limit_s for member in job.live)
+
+    def check(self, rank_taken: bool) -> bool:
+        """Tell whether the job that an elastic worker waits to enter may end. Looks at the members if a look is due.
 
         Parameters
         ----------
         rank_taken : bool
             Another member has the rank that this worker requests.
+
+        Returns
+        -------
+        bool
+            True if the next Join may end the job, because all its live members are dead.
 
         Raises
         ------
@@ -185,17 +240,20 @@ class AbandonedJobWatch:
         SwitchUnreachableError
             If the switch does not answer.
         """
-        if self.control.transport.now() < self._next_look:
-            return
-        job = self.look()
+        job = self._last_look()
         if job.state > JobState.FORMING and self._all_dead(job, job.live):
             self._warn(job, job.live)
-        elif rank_taken and self.request.wanted in self._alive:
+            return True
+        if rank_taken and self.request.wanted in self._alive:
             refusal = RefusedError(f"rank {self.request.wanted} is taken", Reason.MEMBER)
             raise RefusedError(self._message(job, refusal, [self.request.wanted]), Reason.MEMBER)
+        return not job.evict_us
 
     def _warn(self, job: JobView, blocking: list[int]) -> None:
         """Say that the job was left behind, and that the switch ends it when this worker's next Join comes."""
+        if job.epoch == self._warned_of:
+            return
+        self._warned_of = job.epoch
         silent_s = min(self.silent_s(member) for member in blocking)
         warnings.warn(
             f"job {job.job} at {self.control.address} was left behind: this worker watched its members, "

@@ -65,7 +65,8 @@ class Control(RegisterReader):
         timeout_s: float,
         timeout_name: str = "join_timeout_s",
         elastic: bool = False,
-        on_wait: Callable[[bool], None] | None = None,
+        on_wait: Callable[[bool], bool] | None = None,
+        before_entry: Callable[[], float] | None = None,
     ) -> Membership:
         """Join a job, and wait until all its `world` workers are members.
 
@@ -80,7 +81,11 @@ class Control(RegisterReader):
         elastic : bool
             Also join a job that is running, when its present collective ends.
         on_wait : callable or None
-            Called before each further Join of a running job. Its argument is True if another member has the rank.
+            Called before each further Join of a running job. Its argument is True if another member has the rank. The
+            switch may end an abandoned job at the next Join only if the result is True. None: at any Join.
+        before_entry : callable or None
+            Called before each Join with which this worker would become a member of a running job, and with which the
+            switch may end the job. It returns the seconds for which such a Join may be sent.
 
         Returns
         -------
@@ -101,9 +106,10 @@ class Control(RegisterReader):
         deadline, pause_s = self.transport.now() + timeout_s, _FIRST_PAUSE_S
         membership, standing, state = request, Standing.NONE, JobState.NONE
         self.joined_running_job, self.granted, self._requested = False, None, request
+        may_end = on_wait is None
         try:
             while standing != Standing.LIVE or state == JobState.FORMING:
-                answer = self._send_join(membership)
+                answer = self._send_join(membership, may_end, before_entry)
                 state, late = JobState(int(answer.body["state"])), self.transport.now() > deadline
                 rank_taken = answer.reason == Reason.MEMBER and elastic and state > JobState.FORMING and not late
                 if not rank_taken:  # else its owner may be dead, and is evicted as soon as a member waits for it
@@ -126,7 +132,7 @@ class Control(RegisterReader):
                 waits_for_others = standing == Standing.LIVE and state == JobState.FORMING
                 if rank_taken or standing == Standing.JOINING or waits_for_others:
                     if on_wait and state > JobState.FORMING:
-                        on_wait(rank_taken)
+                        may_end = on_wait(rank_taken)
                     self.transport.sleep(pause_s)
                     pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         except BaseException as error:
@@ -149,23 +155,36 @@ class Control(RegisterReader):
         membership = self.granted
         if self._requested and not membership:
             with contextlib.suppress(SwitchUnreachableError, OSError):
-                answer = self._request_join(self._requested, timeout_s)  # the same Join again: its answer has the rank
+                # The same Join again: its answer has the rank. Without the challenge it makes no new member.
+                answer = self._request_join(self._requested, timeout_s, with_challenge=False)
                 membership = self._with_grant(self._requested, answer) if answer.reason == Reason.DONE else None
         if membership:
             self.leave(membership, timeout_s=timeout_s)
 
-    def _send_join(self, membership: Membership) -> Answer:
-        """Send a Join with the job's challenge, and once more with each new one that the switch answers."""
-        for _ in range(_CHALLENGES):
+    def _send_join(self, membership: Membership, may_end: bool, before_entry: Callable[[], float] | None) -> Answer:
+        """Send a Join with the job's challenge, and once more with each new one that the switch answers.
+
+        A Join without the challenge ends no job, and a member's Join does not need it.
+        """
+        for tries_left in reversed(range(_CHALLENGES)):
             _, self._state_before = self._challenges.get(membership.job, (0, JobState.NONE))
-            answer = self._request_join(membership)
+            guarded = before_entry and not self.granted and self._state_before > JobState.FORMING
+            timeout_s = before_entry() if before_entry and guarded else None
+            try:
+                answer = self._request_join(membership, timeout_s, with_challenge=may_end or not self.granted)
+            except SwitchUnreachableError:
+                if not guarded or not tries_left:
+                    raise
+                continue
             if answer.reason != Reason.CHALLENGE:
                 break
-            self.joined_running_job, self.granted = False, None  # a member's Join needs no challenge
+            self.joined_running_job, self.granted = False, None
         return answer
 
-    def _request_join(self, membership: Membership, timeout_s: float | None = None) -> Answer:
-        m = membership
+    def _request_join(
+        self, membership: Membership, timeout_s: float | None = None, *, with_challenge: bool = True
+    ) -> Answer:
+        m, challenge = membership, self._challenge(membership.job)
         answer = self.request(
             Action.JOIN,
             job=m.job,
@@ -184,7 +203,7 @@ class Control(RegisterReader):
             staleness=m.staleness,
             segments=m.segments,
             job_token=m.job_token,
-            challenge=self._challenge(m.job),
+            challenge=challenge if with_challenge else challenge ^ 1,  # another number than the present one
             timeout_s=timeout_s,
         )
         self._record_challenge(m.job, answer)

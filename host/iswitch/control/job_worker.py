@@ -109,8 +109,9 @@ class JobWorker(ABC):
             raise
 
     def _join(self, request: Membership, *, elastic: bool, timeout_s: float | None = None) -> Membership:
-        """Join the job. If dead workers left a job behind, end that job first. Parameters and errors as in
-        `Control.join`."""
+        """Join the job. If dead workers left a job behind, wait until the switch may end it.
+
+        Parameters and errors as in `Control.join`."""
         limit_s, name = (self._join_timeout_s, "join_timeout_s") if timeout_s is None else (timeout_s, "timeout_s")
         deadline = self._transport.now() + limit_s
         watch = AbandonedJobWatch(self._control, request)
@@ -122,6 +123,7 @@ class JobWorker(ABC):
                     timeout_name=name,
                     elastic=elastic,
                     on_wait=watch.check if elastic else None,
+                    before_entry=lambda: watch.wait_until_known(deadline),
                 )
             except RefusedError as refusal:
                 watch.wait_until_free(refusal, deadline)

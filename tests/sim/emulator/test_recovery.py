@@ -27,7 +27,7 @@ from iswitch.control.abandoned_job import AbandonedJobWatch
 from iswitch.control.client import Control
 from iswitch.control.inspection import JobView
 from iswitch.driver.transport import Buffer
-from iswitch.wire import HEADER, Outcome, Reason, Register, Type, version_type
+from iswitch.wire import CONTROL, HEADER, Action, Outcome, Reason, Register, Type, version_type
 from sim.bench.udp_model import kill
 from sim.emulator.cluster import Cluster
 from sim.emulator.engine import Board
@@ -258,7 +258,7 @@ def test_rejoin_says_for_how_long_it_tried_and_can_be_called_again() -> None:
             return tried, worker.sync_state(np.zeros(3), 5)
 
     ((tried, step),) = run([work])
-    assert 5 <= tried < 7 and step == 5
+    assert 5 - 1e-6 <= tried < 7 and step == 5  # a difference of rounded times
 
 
 def test_rejoin_pauses_between_its_tries() -> None:
@@ -495,6 +495,65 @@ def test_silence_that_nobody_could_hear_ends_no_job(
             return True
 
     assert run([work] * 3) == [True] * 3
+
+
+@pytest.mark.parametrize("elastic", [False, True])
+def test_an_outage_that_begins_with_a_join_ends_no_job(elastic: bool) -> None:
+    """The Join is repeated until the outage is over, and may reach the switch before any sign of life."""
+    cables: list[Cable] = []
+
+    class Trigger(Cable):
+        def send(self, burst: Buffer, segment_bytes: int) -> None:
+            if len(burst) == HEADER.itemsize + CONTROL.itemsize and cables[0]._since == EVER:
+                [message] = np.frombuffer(burst, HEADER.descr + CONTROL.descr)
+                if message["action"] == Action.JOIN and message["challenge"]:
+                    for cable in cables:
+                        cable._since, cable._until = program_now(), program_now() + 6.5
+            super().send(burst, segment_bytes)
+
+    def program_now() -> float:
+        return cables[0]._inner.now()
+
+    def work(program: Program) -> bool:
+        rank = int(program.name[-1])
+        cable = (Trigger if rank == 2 else Cable)(program, EVER, EVER)
+        if rank == 2:
+            program.sleep(2)
+            cables.append(cable)
+            with pytest.raises(RefusedError, match="is alive"):
+                Worker(world=2, rank=0, elastic=elastic, transport=cable)
+            assert 8.5 < program.now() < 20
+            return True
+        cables.append(cable)
+        with Worker(world=2, rank=rank, transport=cable) as worker:
+            worker.barrier()
+            program.sleep(30)
+            worker.barrier()
+            return True
+
+    assert run([work] * 3) == [True] * 3
+
+
+@pytest.mark.parametrize("evict_s", [5.0, 0.5])
+def test_an_outage_while_a_worker_waits_to_be_admitted_ends_no_job(evict_s: float) -> None:
+    def work(program: Program) -> int:
+        rank = int(program.name[-1])
+        options = {"world": 3, "rank": rank, "evict_s": evict_s}
+        with Worker(**options, transport=Cable(program, 5, 5 + 1.3 * evict_s if rank < 2 else 5)) as worker:
+            worker.barrier()
+            if rank < 2:
+                program.sleep(30)
+                while not worker.needs_sync:
+                    worker.barrier()
+                    program.sleep(0.1)
+                return worker.sync_state(np.zeros(1), 7)
+        program.sleep(3 - program.now())
+        transport = Cable(program, 5, 5 + 1.3 * evict_s)
+        with Worker(**options, elastic=True, transport=transport) as worker:
+            assert program.now() > 30
+            return worker.sync_state(np.zeros(1), 0)
+
+    assert run([work] * 3) == [7] * 3
 
 
 @pytest.mark.parametrize("elastic", [False, True])
