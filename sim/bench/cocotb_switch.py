@@ -8,7 +8,7 @@ from scapy.layers.inet import ICMP, IP, UDP
 from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Packet, Raw
 
-from iswitch.wire import Outcome, Stat
+from iswitch.wire import VERSION, Outcome, Stat
 from sim.bench.cocotb_bench import ADDRESS, FP32, MAC, WINDOW64, Bench, Worker, joined, sort
 from sim.bench.cocotb_bus import bursts, none
 from sim.bench.run_cocotb import CONFIG
@@ -105,7 +105,7 @@ def spoilt(worker: Worker) -> list[Packet]:
         refilled(IP, src="10.0.0.99"),
         refilled(UDP, sport=1),
         refilled(Ether, src="02:00:00:00:00:99"),
-        good(version=2),
+        good(version=VERSION + 1),
         good(type=2),
         good(type=1),
         good(format=FP32),
@@ -152,7 +152,8 @@ async def test_broken_frames_change_nothing(dut, stalls):
     packet[UDP].chksum = 0  # none, which is allowed
     bench.put(1, packet)
     got = await bench.settle()
-    assert [np.frombuffer(bytes(Ether(frames[0])[Header].payload)[:-4], "<f4").tolist() for frames in got] == [
+    results = [frames[-1] for frames in got]  # behind the notice on the frame by the other's port
+    assert [np.frombuffer(bytes(Ether(frame)[Header].payload)[:-4], "<f4").tolist() for frame in results] == [
         [2, -4, 1]
     ] * 2
     await bench.read_all(workers[1])
