@@ -223,6 +223,22 @@ def test_silent_members_yield_each_of_their_ranks():
 
 
 @cache
+def any_rank():
+    """The bench of a root where a leaf with ranks 0 and 1 is a member, and a worker joins with any rank."""
+    bench = CoreBench(CONFIG)
+    leaf, worker = Client.numbered(90, port=1), Client.numbered(91, port=2)
+    leaf.ranks, worker.key = 0b11, leaf.key
+    for client in (leaf, worker):
+        enter(bench, client, world=3, elements=16)
+    assert worker.member == 2
+    return bench
+
+
+def test_a_worker_that_joins_with_any_rank_gets_the_lowest_that_is_free():
+    any_rank().check()
+
+
+@cache
 def departed():
     """A leaf's bench: the slowest of two leaves, whereupon a slot closes that only the other has contributed to."""
     tree = Tree(((-1, 0), (1, 1)), CONFIG, switch=CoreBench).join()
@@ -344,6 +360,7 @@ def test_mutant_is_killed(name, mutated_core):
     benches = [
         departed(),
         yielding(),
+        any_rank(),
         *(bench for shape in ("uneven, a worker at the root", "chain", "three levels") for bench in lives(shape)),
     ]
     with pytest.raises((AssertionError, TimeoutError)):
