@@ -142,10 +142,29 @@ WAIVERS = (
     ),
     Waiver(
         "UNUSEDSIGNAL",
-        "Signal is not used: '(claimed|age|members__claims_next|members__claims_write)'",
+        "Signal is not used: '(claimed|age|membership__claims_next|membership__claims_write)'",
         "a switch without asynchronous jobs has no claims",
         r"shell\.switch(\.core(\.tables)?)?",
         lambda c: not c.staleness,
+    ),
+    Waiver(
+        "UNUSEDSIGNAL",
+        "Signal is not used: 'unknown'",
+        "a switch without uplinks has no parent whose reply could change nothing",
+        r"shell\.switch\.core",
+        lambda c: not c.uplinks,
+    ),
+    Waiver(
+        "UNUSEDSIGNAL",
+        r"Signal is not used: '(request|member|acknowledged|tables__\w+)'",
+        "all procedures of the membership have the same ports, and few look at all rows",
+        r"shell\.switch\.core\.membership\.\w+",
+    ),
+    Waiver(
+        "UNUSEDSIGNAL",
+        "Signal is not used: '(level|i__ready)'",
+        "a FIFO says how full it is; some users count their reservations themselves",
+        r"shell\.switch\.(aggregator\.\w+|queue_\d+\.fifo|waiting_results\.under_way|output_\d+\.results\.fifo)",
     ),
     Waiver(
         "UNSIGNED",

@@ -37,7 +37,7 @@ def stalled(pair: Pair, chance: float) -> Pair:
 @pytest.mark.parametrize("chance", [0.0, 0.3], ids=["flowing", "stalled"])
 def test_random_traffic_gives_the_same_frames_and_counters(config, engine, chance):
     pair = stalled(Pair(config, engine=engine, seed=5), chance)
-    traffic = Traffic(config, seed=int(10 * chance) + 1, workers=3, jobs=2, exchange=pair.exchange)
+    traffic = Traffic(config, seed=int(10 * chance) + 2, workers=3, jobs=2, exchange=pair.exchange)
     traffic.form(0)
     traffic.form(1, mode=Mode.PROPAGATE, format=Format.FP32)
     for us in (0, 40_000_000, 290_000_000, 310_000_000, 3_000_000_000):  # a bridge forgets after 285 to 302 s
@@ -70,7 +70,7 @@ def members_come_and_go(pair: Pair, traffic: Traffic) -> None:
 @pytest.mark.parametrize("chance", [0.0, 0.3], ids=["flowing", "stalled"])
 def test_random_traffic_of_asynchronous_jobs_gives_the_same_frames_and_counters(config, engine, chance):
     pair = stalled(Pair(config, engine=engine, seed=6), chance)
-    traffic = Traffic(config, seed=int(10 * chance) + 1, workers=3, jobs=2, exchange=pair.exchange)
+    traffic = Traffic(config, seed=int(10 * chance) + 2, workers=3, jobs=2, exchange=pair.exchange)
     traffic.form(0, segments=3, staleness=1, threshold=2, evict_us=3 * SILENCE_TICK_US)
     traffic.form(1, segments=1, staleness=7, threshold=1)
     for us in (0, 30_000, 2**32 - 1_000_000, 2_000_000):
