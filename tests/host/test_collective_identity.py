@@ -90,7 +90,7 @@ def mute(worker, seconds):
 def test_both_workers_learn_of_different_kinds_at_once(model):
     def body(worker):
         if worker.rank:
-            time.sleep(0.3)  # the other's contribution opens the slot
+            time.sleep(0.3)  # the other's contribution opens the slot; the law holds in the other order, too
             worker.barrier()
         else:
             worker.broadcast(bytearray(4))

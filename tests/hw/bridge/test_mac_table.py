@@ -37,14 +37,14 @@ class Talk:
         assert self.ctx.get(self.dut.wiped)
 
     async def wait(self, us: int) -> None:
-        await self.ctx.tick()  # what was asked last is stamped in this cycle
+        await self.ctx.tick()  # the last lookup is stamped in this cycle
         self.now_us = (self.now_us + us) % 2**32
         self.ctx.set(self.dut.now_us, self.now_us)
         self.model.advance(self.now_us)
 
     async def link(self, port: int, up: bool) -> None:
         """Take a port's cable out, or put it in and wait until the table has noticed it."""
-        await self.ctx.tick()  # what was asked last is learnt in this cycle
+        await self.ctx.tick()  # the last lookup is learnt in this cycle
         links = self.ctx.get(self.dut.link) & ~(1 << port) | up << port
         self.ctx.set(self.dut.link, links)
         if up:

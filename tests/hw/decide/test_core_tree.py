@@ -193,7 +193,7 @@ def enter(bench, client, **settings):
 
 
 def leave(bench, client):
-    """Send the Leave of a host that has been let in."""
+    """Send the Leave of a host that has joined."""
     if client.is_member:
         bench.receive(1, client.leave())
 

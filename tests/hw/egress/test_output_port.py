@@ -245,23 +245,23 @@ def test_member_that_joins_by_another_port_is_served_there():
 
 def rebound(component=OutputPort):
     """Bind member 2's index to another host while four results wait, of which the last was decided after that."""
-    out, stranger = Exit(component=component, start=200), Client.numbered(9, port=PORT)
-    idle = {"job": 1, "member": 1, "port": 0, "address": address(stranger)}
-    out.bindings += [idle] * 60 + [{"job": 0, "member": 2, "port": PORT, "address": address(stranger)}]
+    out, newcomer = Exit(component=component, start=200), Client.numbered(9, port=PORT)
+    idle = {"job": 1, "member": 1, "port": 0, "address": address(newcomer)}
+    out.bindings += [idle] * 60 + [{"job": 0, "member": 2, "port": PORT, "address": address(newcomer)}]
     out.put_result(result(0, 5), 0b0001, bindings=10)
     out.put_result(result(1, 5), 0b0100, bindings=10)
     out.put_result(result(2, 5), 0b1101, bindings=10)
     out.put_result(result(3, 5), 0b0100, bindings=65)
-    return out.run(), out.bench.strobes["stat_expired"], stranger
+    return out.run(), out.bench.strobes["stat_expired"], newcomer
 
 
 def test_result_is_never_sent_to_a_host_that_was_bound_after_the_decision():
-    frames, expired, stranger = rebound()
+    frames, expired, newcomer = rebound()
     assert frames == [
         addressed(CLIENTS[0], result(0, 5)),
         addressed(CLIENTS[0], result(2, 5)),
         addressed(CLIENTS[3], result(2, 5)),
-        addressed(stranger, result(3, 5)),
+        addressed(newcomer, result(3, 5)),
     ]
     assert expired == 2
 
@@ -269,8 +269,8 @@ def test_result_is_never_sent_to_a_host_that_was_bound_after_the_decision():
 @pytest.mark.mutant
 def test_result_sent_to_a_later_host_is_noticed():
     broken = mutant(hw.egress.output_port, "with m.If(expired):", "with m.If(0):").OutputPort
-    frames, _, stranger = rebound(broken)
-    assert addressed(stranger, result(1, 5)) in frames
+    frames, _, newcomer = rebound(broken)
+    assert addressed(newcomer, result(1, 5)) in frames
 
 
 @pytest.mark.parametrize("held_back", [False, True])
