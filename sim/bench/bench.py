@@ -19,6 +19,8 @@ from iswitch.config import Config
 from iswitch.wire import Format
 from sim.bench import replay_boundary, replay_report
 from sim.bench.allreduce import allreduce
+from sim.bench.delivery import deliver, trains, wiring
+from sim.bench.isolation import ATTACKS, FLOODS, NOTICES, PLACES, count_notices, victim_cycles
 from sim.bench.replay_baselines import baselines
 from sim.bench.sumtree import ops_per_cycle, step_cycles
 from sim.bench.throughput import engine_khz, latencies, mixed, ordinary_throughput, throughput
@@ -110,6 +112,32 @@ def replay_baselines(quick: bool) -> Iterator[Figure]:
         yield Figure(key, value, unit, listed=value is None)
 
 
+def isolation(quick: bool) -> Iterator[Figure]:
+    alone = victim_cycles()
+    yield Figure("isolation.victim_cycles.alone", alone, "cycles a frame")
+    for attack in ATTACKS:
+        cycles = victim_cycles(attack)
+        yield Figure(f"isolation.victim_cycles.{attack}", cycles, "cycles a frame")
+        yield Figure(f"isolation.victim_cycles.{attack}.ratio", cycles / alone, "of alone")
+
+
+def notices(quick: bool) -> Iterator[Figure]:
+    for place in PLACES:
+        for flood in FLOODS:
+            yield Figure(f"isolation.notices.{place}.{flood}", count_notices(flood, place), f"of {NOTICES} arrive")
+
+
+def delivery(quick: bool) -> Iterator[Figure]:
+    config = Config()
+    for together in (1, 3, 7, 8):
+        for length in (1, 16, 64):
+            ports = wiring(together)
+            found = deliver(config, ports, trains(config, len(ports), length))
+            key = f"delivery.{together}_behind_a_port.trains_of_{length}"
+            yield Figure(f"{key}.lost", found.lost, f"of {config.window * len(ports)} copies")
+            yield Figure(f"{key}.waited", found.waited, f"of {config.window} results")
+
+
 MEASUREMENTS: dict[str, Measurement] = {
     "aggregate.window64.words_per_cycle": partial(words_per_cycle, "aggregate.window64"),
     "aggregate.window64.duplicates_1pct": partial(
@@ -120,6 +148,9 @@ MEASUREMENTS: dict[str, Measurement] = {
     "aggregate.latency_cycles": latency,
     "mixed": beside_ordinary,
     "forward.words_per_cycle": forwarding,
+    "isolation.victim_cycles": isolation,
+    "isolation.notices": notices,
+    "delivery": delivery,
     "replay.baselines": replay_baselines,
     "replay.boundary": lambda quick: (Figure(*found) for found in replay_boundary.figures(quick)),
     "replay": replay,

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from iswitch.wire import Outcome, PortCounter
+from sim.bench.clients import checked_board
 from sim.bench.cosimulation import Pair
 from sim.bench.designs import TWO_PORTS
 from sim.emulator.counters import counters
@@ -17,9 +18,8 @@ SECOND = 1_000_000
 
 @pytest.fixture
 def board():
-    with Board(TWO_PORTS, seed=5, watch=True) as board:
-        yield board
-        assert not board.violations()
+    with checked_board(TWO_PORTS) as made:
+        yield made
 
 
 def learn(board: Board) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from iswitch.config import Config
 from iswitch.wire import Collective, CollectiveKind, Outcome, Reason, Type, result_identity
+from sim.bench.clients import checked_board, exchange, form_job
 from sim.emulator.engine import Board
 from sim.frames.client import Client, Reply
 
@@ -16,24 +16,14 @@ STEP = [Collective(position, CollectiveKind.ALLREDUCE, 3).word for position in r
 
 @pytest.fixture
 def board() -> Iterator[Board]:
-    with Board(Config(), seed=5, trace=True, watch=True) as made:
+    with checked_board() as made:
         yield made
-        assert not made.violations()
-
-
-def give(board: Board, client: Client, frame: bytes, now_us: int = 1) -> list[Reply]:
-    """Send a client's frame, and return what the client receives."""
-    board.send(client.port, frame)
-    board.run(now_us=now_us)
-    return [client.take(f.data) for port in range(4) for f in board.receive(port) if f.data[:6] == client.mac]
 
 
 def job(board: Board, **settings: int) -> list[Client]:
     """Return two members of a running job."""
     clients = [Client.numbered(k) for k in range(2)]
-    for _ in range(3):
-        for client in clients:
-            give(board, client, client.join(**{"world": 2, "elements": ELEMENTS} | settings))
+    form_job(board, clients, **settings)
     return clients
 
 
@@ -48,15 +38,17 @@ def told(replies: list[Reply]) -> list[Collective]:
 
 def contribute(board: Board, client: Client, step: int, *, value: float = 1.0, digest: int = 7) -> list[Reply]:
     elements = np.full(ELEMENTS, value, np.float32)
-    return give(board, client, client.contribution(client.first_seq, elements, collective=STEP[step], digest=digest))
+    return exchange(
+        board, client, client.contribution(client.first_seq, elements, collective=STEP[step], digest=digest)
+    )
 
 
 def test_a_step_is_never_added_to_the_next_one_and_both_workers_are_told(board):
     """After "all reset and do it again", worker A does step 5, and worker B, which has A's results, does step 6."""
     a, b = job(board)
-    give(board, a, a.reset())
+    exchange(board, a, a.reset())
     for client in (a, b):
-        give(board, client, client.join())
+        exchange(board, client, client.join())
     assert contribute(board, a, 5) == []
     assert told(contribute(board, b, 6)) == [(5, CollectiveKind.ALLREDUCE, 3)]
     assert told(contribute(board, a, 5)) == [(6, CollectiveKind.ALLREDUCE, 3)]

@@ -4,16 +4,11 @@ import pytest
 
 from iswitch.config import Config
 from iswitch.wire import JobState, Reason
+from sim.bench.clients import exchange
 from sim.emulator.engine import Board
 from sim.frames.client import Client
 
 OPERATOR_KEY = 0x6F7065726174
-
-
-def ask(board: Board, client: Client, frame: bytes):
-    board.send(client.port, frame)
-    board.run(now_us=1)
-    return [client.take(found.data) for found in board.receive(client.port) if found.data[:6] == client.mac][-1]
 
 
 @pytest.mark.parametrize("operator_key", [0, OPERATOR_KEY])
@@ -21,21 +16,21 @@ def test_the_operators_key_ends_any_job_and_a_copy_of_its_end_none(operator_key)
     with Board(Config(), operator_key=operator_key) as board:
         member, operator = Client.numbered(0), Client.numbered(3)
         for _ in range(2):
-            reply = ask(board, member, member.join(world=1, elements=16))
+            reply = exchange(board, member, member.join(world=1, elements=16))[-1]
         assert reply.ack["state"] == JobState.RUNNING
-        assert ask(board, operator, operator.end_job(OPERATOR_KEY)).reason == Reason.CHALLENGE
+        assert exchange(board, operator, operator.end_job(OPERATOR_KEY))[-1].reason == Reason.CHALLENGE
         captured = operator.end_job(OPERATOR_KEY)
-        reply = ask(board, operator, captured)
+        reply = exchange(board, operator, captured)[-1]
         if not operator_key:
             assert (reply.reason, reply.ack["state"]) == (Reason.KEY, JobState.RUNNING)
             return
         assert (reply.reason, reply.ack["state"]) == (Reason.DONE, JobState.NONE)
         member.forget(77)
         for _ in range(2):
-            reply = ask(board, member, member.join())
+            reply = exchange(board, member, member.join())[-1]
         assert reply.ack["state"] == JobState.RUNNING
-        assert ask(board, operator, captured).reason == Reason.CHALLENGE
-        assert ask(board, member, member.join()).ack["state"] == JobState.RUNNING
+        assert exchange(board, operator, captured)[-1].reason == Reason.CHALLENGE
+        assert exchange(board, member, member.join())[-1].ack["state"] == JobState.RUNNING
 
 
 @pytest.mark.parametrize("key", [-1, 1 << 64])

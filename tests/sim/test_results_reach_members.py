@@ -1,6 +1,5 @@
 """Results reach all members, however they are distributed over the ports, and only those for whom they were made."""
 
-from collections import Counter
 from contextlib import ExitStack
 from functools import partial
 
@@ -11,9 +10,11 @@ from hw.board.boards import BOARDS
 from iswitch import Worker
 from iswitch.config import Config
 from iswitch.wire import PortCounter, Type, port_counter_register
+from sim.bench.clients import exchange, form_job
 from sim.bench.cosimulation import Pair
+from sim.bench.delivery import STALLED, deliver, trains, wiring
 from sim.emulator.cluster import Cluster
-from sim.emulator.counters import counters
+from sim.emulator.counters import counters, read
 from sim.emulator.engine import Board
 from sim.emulator.fabric import Fabric
 from sim.emulator.faults import Rates
@@ -21,98 +22,36 @@ from sim.emulator.link import Link
 from sim.emulator.program import Machine
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, ordinary, parse
 
-STALLED = 0.8
-"""The share of stalled cycles at which a line of the default switch has a fifth of the bus."""
 
-
-def exchange(board, client, frame):
-    """Send a frame, and hand all answers to the client."""
-    board.send(client.port, frame)
-    board.run(now_us=1)
-    answers = [frame for port in range(board.config.ports) for frame in board.receive(port)]
-    return [client.take(frame.data) for frame in answers if frame.data[:6] == client.mac]
-
-
-def joined(board, ports, **settings):
+def joined(board, ports):
     """Return a running job's members, one behind each of `ports`."""
     workers = [Client.numbered(k, port=port) for k, port in enumerate(ports)]
-    for worker in workers:
-        exchange(board, worker, worker.join(**({"world": len(ports), "elements": board.config.elements} | settings)))
-        exchange(board, worker, worker.join())
-    for worker in workers:
-        exchange(board, worker, worker.join())
+    form_job(board, workers)
     return workers
 
 
-def count(board, client, counter, port=0):
+def count(board, counter, port=0):
     """Read a counter of a port."""
-    board.send(client.port, client.read(port_counter_register(port, counter)))
-    board.run(now_us=4)
-    frames = [parse(frame.data) for port in range(board.config.ports) for frame in board.receive(port)]
-    (ack,) = [frame.ack for frame in frames if frame.type == Type.ACK]
-    return int(ack["registers"][0])
+    return read(board, port_counter_register(port, counter), now_us=10)[0]
 
 
-def stall(board, chance):
-    for port in range(board.config.ports):
-        for direction in ("rx", "tx"):
-            board.stall(port, direction, chance, seed=2 * port + 1)
-
-
-def assert_all_results_arrive(config, ports, order):
-    """Send a window of segments in `order`, of pairs (member, segment), and expect each result once at each member."""
-    with Board(config, seed=5) as board:
-        workers, window = joined(board, ports), config.window
-        sums = sum(range(1, len(ports) + 1))
-        stall(board, STALLED)
-        for member, k in order:
-            worker, numbers = workers[member], np.full(config.elements, member + 1 + k, np.float32)
-            assert board.send(worker.port, worker.contribution(worker.first_seq + k, numbers, behind=k))
-        board.run(10_000_000, now_us=3)
-        copies: Counter[tuple[bytes, int]] = Counter()
-        for port in range(config.ports):
-            for frame in board.receive(port):
-                result = parse(frame.data)
-                k = int(result.header["seq"]) - workers[0].first_seq
-                assert result.type == Type.RESULT
-                assert (result.numbers.view("<f4") == sums + k * len(ports)).all()
-                copies[frame.data[:6], k] += 1
-        assert copies == {(worker.mac, k): 1 for worker in workers for k in range(window)}
-        stall(board, 0.0)
-        for port in range(config.ports):
-            assert count(board, workers[0], PortCounter.TX_DROP_GRANT, port) == 0
-            assert count(board, workers[0], PortCounter.TX_EXPIRED_RESULT, port) == 0
-        return count(board, workers[0], PortCounter.TX_WAIT_RESULT)
-
-
-def trains(config, world):
-    """Return the order in which each member sends its whole window at once."""
-    return [(member, k) for member in range(world) for k in range(config.window)]
-
-
-@pytest.mark.parametrize("together", [1, 3, 7])
-def test_all_members_get_all_results_with_several_behind_one_port(together):
-    """The last member, alone at another port, sends its window when those of the others have arrived."""
-    config = Config()
-    waits = assert_all_results_arrive(config, [0] * together + [1], trains(config, together + 1))
-    assert (waits > 0) == (together > 1)
-
-
-@pytest.mark.parametrize("train", [1, 16, 64])
-def test_all_members_get_all_results_behind_the_same_port(train):
-    config = Config()
-    order = [
-        (member, first + k) for first in range(0, config.window, train) for member in range(8) for k in range(train)
-    ]
-    waits = assert_all_results_arrive(config, [0] * 8, order)
-    assert (waits > 0) == (train > 1)
+@pytest.mark.parametrize("length", [1, 16, 64])
+@pytest.mark.parametrize("together", [1, 3, 7, 8])
+def test_all_members_get_all_results_with_several_behind_one_port(together, length):
+    """With trains of 64, the last member sends its window when those of the others have arrived."""
+    config, ports = Config(), wiring(together)
+    lost, repeated, wrong, waited = deliver(config, ports, trains(config, len(ports), length))
+    assert (lost, repeated, wrong) == (0, 0, 0)
+    if length == config.window:
+        assert (waited > 0) == (together > 1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["colorlight_5a_75b", "versa_ecp5", "ecpix5_85f", "netfpga_sume", "alveo_u250"])
 def test_all_members_get_all_results_on_each_board(name):
     config = BOARDS[name].config
-    assert_all_results_arrive(config, [0] * config.members, trains(config, config.members))
+    found = deliver(config, [0] * config.members, trains(config, config.members, config.window))
+    assert found[:3] == (0, 0, 0)
 
 
 def test_results_that_wait_are_those_of_the_model():
@@ -136,7 +75,7 @@ def test_results_that_wait_are_those_of_the_model():
     frames = pair.burst([(0, frame) for frame in contributions], waits=True)
     assert len(frames) == 2 * 5 * 64
     pair.board.stall(0, "tx", 0.0)
-    assert count(pair.board, jobs[0][0], PortCounter.TX_WAIT_RESULT) > 64
+    assert count(pair.board, PortCounter.TX_WAIT_RESULT) > 64
     pair.close()
 
 
@@ -164,7 +103,7 @@ def test_queued_results_are_not_sent_to_the_creator_of_the_next_job():
         assert creator.mac not in results
         assert any(parse(frame.data).type == Type.ACK for frame in frames if frame.data[:6] == creator.mac)
         copies = len([mac for mac in results if mac == a.mac])
-        assert copies + count(board, b, PortCounter.TX_EXPIRED_RESULT, 1) == 40
+        assert copies + count(board, PortCounter.TX_EXPIRED_RESULT, 1) == 40
 
 
 def arp_request(host):
