@@ -4,17 +4,13 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
-from hw.decide.membership.procedure import FollowUp, procedure_ports, wait_row
+from hw.decide.membership.procedure import FollowUp, procedure_ports
 from hw.decide.rules.withdrawal import withdraw_claims
 from hw.decide.tables.access import write_back
 from iswitch.config import Config
 from iswitch.wire import NO_MEMBER
 
 __all__ = ["Departure"]
-
-LOWEST_CYCLES = 4
-"""Cycles from a write of the roster to the `lowest` of the ring that follows from it, with the first slot's row."""
-
 
 class Departure(wiring.Component):
     """Takes the member out of the job: it is no longer live or joining, owns no rank and claims nothing.
@@ -24,7 +20,7 @@ class Departure(wiring.Component):
     release the switch first: nothing is written, and `requests_parent` says, in the cycle of `done`, that a Leave has
     to go up. The switch does not answer the member's own Leave; its retransmissions also trigger those of the switch.
 
-    The rows of job and member must be here in the cycle of `start`. Takes 1 cycle, with uplinks 5. Procedure: see
+    The rows of job and member must be here in the cycle of `start`. Takes 1 cycle, with uplinks 2. Procedure: see
     `procedure_ports`. Source: `remove_member` of `sim/model/decide/command.py`; `is_last_leave` of
     `sim/model/tree_member.py`.
     """
@@ -79,11 +75,11 @@ class Departure(wiring.Component):
                     with m.Else():
                         m.d.comb += [tables.status_write.eq(1), tables.status_next.challenge.eq(job.challenge + 1)]
                         if uplinks:
-                            m.next = "WAIT_LOWEST"
+                            m.next = "SWEEP"
                         else:
                             m.d.comb += [self.done.eq(1), self.follow_up.eq(FollowUp.SWEEP_SLOTS)]
             if uplinks:
-                wait_row(m, "WAIT_LOWEST", then="SWEEP", cycles=LOWEST_CYCLES - 1)
+                # A cycle later, so that the ring's `lowest` has followed the roster when the sweep's first slot completes.
                 with m.State("SWEEP"):
                     m.d.comb += [self.done.eq(1), self.follow_up.eq(FollowUp.SWEEP_SLOTS)]
                     m.next = "IDLE"

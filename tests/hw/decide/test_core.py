@@ -27,10 +27,10 @@ def test_random_traffic_has_the_models_outcomes_operations_and_replies(seed, sta
 @pytest.mark.parametrize(
     ("seed", "stalls", "settings"),
     [
-        (1, 0, {"segments": 3, "staleness": 1}),
+        (7, 0, {"segments": 3, "staleness": 1}),
         (6, 0.4, {"segments": 1, "staleness": 0}),
         (3, 0, {"segments": 7, "staleness": 7}),
-        (4, 0, {"segments": 2, "staleness": 2, "threshold": 1, "evict_us": 2**14}),
+        (3, 0, {"segments": 2, "staleness": 2, "threshold": 1, "evict_us": 2**14}),
     ],
 )
 def test_claims_have_the_models_outcomes_grants_and_refusals(seed, stalls, settings):

@@ -224,17 +224,19 @@ def test_silent_members_yield_each_of_their_ranks():
 
 @cache
 def any_rank():
-    """The bench of a root where a leaf with ranks 0 and 1 is a member, and a worker joins with any rank."""
+    """The bench of a root where a leaf with ranks 0 and 1 is a member: a worker that asks for rank 1 is refused, and one
+    that joins with any rank gets rank 2."""
     bench = CoreBench(CONFIG)
-    leaf, worker = Client.numbered(90, port=1), Client.numbered(91, port=2)
-    leaf.ranks, worker.key = 0b11, leaf.key
-    for client in (leaf, worker):
+    leaf, greedy, worker = (Client.numbered(90 + k, port=1 + k) for k in range(3))
+    leaf.ranks, greedy.key, worker.key = 0b11, leaf.key, leaf.key
+    greedy.member = 1
+    for client in (leaf, greedy, worker):
         enter(bench, client, world=3, elements=16)
-    assert worker.member == 2
+    assert leaf.is_member and not greedy.is_member and worker.member == 2
     return bench
 
 
-def test_a_worker_that_joins_with_any_rank_gets_the_lowest_that_is_free():
+def test_a_worker_beside_a_leaf_gets_the_lowest_rank_that_no_entry_owns_and_no_other():
     any_rank().check()
 
 
@@ -349,7 +351,11 @@ MUTANTS = {
     "fewer than all in a tree": (command, "sets & in_tree & ", "0 & "),
     "a Reset at a leaf": (command, "(forces | resets) & is_leaf", "forces & is_leaf"),
     "a refusal by the parent is kept to oneself": (acknowledgement, "joins & request.is_leaf & exists", "joins & 0"),
-    "no time for the lowest": (departure, 'm.next = "WAIT_LOWEST"', 'm.next = "SWEEP"'),
+    "no time for the lowest": (
+        departure,
+        'm.next = "SWEEP"',
+        "m.d.comb += [self.done.eq(1), self.follow_up.eq(FollowUp.SWEEP_SLOTS)]",
+    ),
 }
 
 

@@ -381,7 +381,7 @@ MUTANTS = [
     ("request.want & sent_up & same", "sent_up & same"),
     ("request.want & sent_up & same", "request.want & sent_up"),
     ("result_held.eq(collecting | sent_up | (", "result_held.eq(collecting | ("),
-    ("& ~installs & ~(leaf & complete)", "& ~(leaf & complete)"),
+    (") & ~installs & ~(leaf & complete)", ") & ~(leaf & complete)"),
     (") & ~installs & ~(leaf & complete)", ") & ~installs"),
     (") & ~installs & ~(leaf & complete)", ") & ~installs & ~leaf"),
     ("installs & stored", "installs & ~collecting"),

@@ -20,6 +20,7 @@ PORTS = {
     ("input", "seed"): 64,
     ("input", "own_mac"): 48,
     ("input", "own_ip"): 32,
+    ("input", "operator_key"): 64,
     ("input", "parents"): 256,
     ("output", "busy"): 1,
     ("output", "trace_valid"): 1,
