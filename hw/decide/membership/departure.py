@@ -12,6 +12,7 @@ from iswitch.wire import NO_MEMBER
 
 __all__ = ["Departure"]
 
+
 class Departure(wiring.Component):
     """Takes the member out of the job: it is no longer live or joining, owns no rank and claims nothing.
 
@@ -79,7 +80,7 @@ class Departure(wiring.Component):
                         else:
                             m.d.comb += [self.done.eq(1), self.follow_up.eq(FollowUp.SWEEP_SLOTS)]
             if uplinks:
-                # A cycle later, so that the ring's `lowest` has followed the roster when the sweep's first slot completes.
+                # A cycle later: the ring's `lowest` has to follow the roster before the sweep's first slot completes.
                 with m.State("SWEEP"):
                     m.d.comb += [self.done.eq(1), self.follow_up.eq(FollowUp.SWEEP_SLOTS)]
                     m.next = "IDLE"

@@ -224,7 +224,7 @@ def test_silent_members_yield_each_of_their_ranks():
 
 @cache
 def any_rank():
-    """The bench of a root where a leaf with ranks 0 and 1 is a member: a worker that asks for rank 1 is refused, and one
+    """The bench of a root where a leaf with ranks 0 and 1 is a member. A worker that asks for rank 1 is refused; one
     that joins with any rank gets rank 2."""
     bench = CoreBench(CONFIG)
     leaf, greedy, worker = (Client.numbered(90 + k, port=1 + k) for k in range(3))
