@@ -41,7 +41,14 @@ def _ports_in_use() -> str:
 def _wrong_key() -> str:
     with UdpModel(Config(ports=1, bus_bits=64)) as model, Worker(model.address(), world=1, key=7):
         said = _printed(
-            "from iswitch.tools.cli import main; main()", "end-job", "--job", "0", "--switch", model.address()
+            "from iswitch.tools.cli import main; main()",
+            "end-job",
+            "--job",
+            "0",
+            "--program",
+            __file__,
+            "--switch",
+            model.address(),
         )
         return said.replace(model.address(), ADDRESS)
 
@@ -58,9 +65,9 @@ MISTAKES = [
         "`pip install '.[cli,plan]'` in a checkout.",
     ),
     Mistake(
-        "`iswitch end-job --job 0` of a job with a key",
+        "`iswitch end-job --job 0 --program train.py` of a job with a key, or of another program",
         _wrong_key,
-        "Add `--key`, with the number that its workers joined with.",
+        "Pass `--key` with the number that its workers joined with, or `--program` with the script that they run.",
     ),
     Mistake(
         "`make emulator` while another emulator runs",

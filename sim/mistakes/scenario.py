@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from iswitch import Worker
 from iswitch.config import Config
@@ -20,6 +21,8 @@ __all__ = ["ADDRESS", "Mistake", "Process", "format_message", "run_scenario"]
 
 ADDRESS = "127.0.0.1:27000"
 """The address in messages. The programs of a scenario are attached to the switch whatever the address is."""
+SCRIPT = "/home/you/train.py"
+"""The script in messages, which all programs of a scenario run."""
 LIMIT_S = 200.0
 MACHINE = Machine()
 
@@ -112,7 +115,12 @@ def run_scenario(*programs: Callable[[Process], Any], machine: Machine = MACHINE
             errors.append(format_message(error))
             raise _ScenarioEnded from error
 
-    with Board(path=_library()) as board, Fabric([board]) as fabric, warnings.catch_warnings():
+    with (
+        Board(path=_library()) as board,
+        Fabric([board]) as fabric,
+        warnings.catch_warnings(),
+        patch("iswitch.control.job_key._main_script", lambda: SCRIPT),
+    ):
         warnings.simplefilter("always")
         warnings.showwarning = listen
         cluster = Cluster(fabric)

@@ -66,8 +66,8 @@ END_JOB = r"If the job's workers are dead, `iswitch end-job --job 0{key} --switc
         ({"mode": "propagate"}, r"`mode` is not the job's\..*start all workers with the same `mode`"),
         (
             {"key": 6},
-            rf"the key is not the job's\. {ALIVE}.*use the job's key, or another job "
-            rf"number.*{END_JOB.format(key=' --key KEY')}",
+            rf"the job belongs to another program, because its key is not that of this worker\. {ALIVE}.*use another "
+            r"job number, for example job=1\. All workers of a program need the same key\..*--program SCRIPT",
         ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

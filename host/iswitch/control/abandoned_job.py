@@ -15,6 +15,7 @@ sends no Join that can end a running job until it has heard a member, or has wat
 after a time in which this worker itself is stopped, the watch begins again.
 """
 
+import contextlib
 import math
 import warnings
 
@@ -22,7 +23,7 @@ from iswitch.control.client import Control
 from iswitch.control.inspection import JobView, MemberView, read_job, read_member
 from iswitch.control.refusal_message import SETTINGS, refusal_message
 from iswitch.driver.membership import Membership
-from iswitch.errors import AbandonedJobWarning, CollectiveTimeoutError, RefusedError
+from iswitch.errors import AbandonedJobWarning, CollectiveTimeoutError, RefusedError, SwitchUnreachableError
 from iswitch.results import format_ranks
 from iswitch.wire import NO_MEMBER, SILENCE_TICK_US, JobState, Reason, Standing
 
@@ -266,5 +267,20 @@ class AbandonedJobWatch:
 
     def _message(self, job: JobView, refusal: RefusedError, blocking: list[int]) -> str:
         return refusal_message(
-            job, refusal, self.request, self.control.address, members=self.members, blocking=blocking, alive=self._alive
+            job,
+            refusal,
+            self.request,
+            self.control.address,
+            members=self.members,
+            blocking=blocking,
+            alive=self._alive,
+            free_job=self._free_job() if refusal.reason == Reason.KEY else None,
         )
+
+    def _free_job(self) -> int | None:
+        """Return the lowest number that no job has, None if there is none or the switch does not answer."""
+        with contextlib.suppress(SwitchUnreachableError):
+            for job in range(self.control.switch_info().jobs):
+                if self.control.job(job).state == JobState.NONE:
+                    return job
+        return None

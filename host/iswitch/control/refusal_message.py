@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 from iswitch.control.client import JobRunningError
 from iswitch.control.inspection import JobView, MemberView
+from iswitch.control.job_key import describe_key, key_option
 from iswitch.control.refusals import REFUSALS
 from iswitch.driver.membership import Membership
 from iswitch.errors import RefusedError
@@ -36,6 +37,7 @@ def refusal_message(
     members: dict[int, MemberView],
     blocking: list[int],
     alive: Collection[int],
+    free_job: int | None = None,
 ) -> str:
     """Return the message.
 
@@ -55,6 +57,8 @@ def refusal_message(
         Ranks of the members that block the worker.
     alive : collection of int
         Ranks of the members that gave a sign of life.
+    free_job : int or None
+        A job number that is free, for a worker with another key than the job's.
     """
     meaning, remedy = REFUSALS[refusal.reason]
     if refusal.reason == Reason.MEMBER and (taken := _what_is_taken(job, refusal, request, members)):
@@ -66,13 +70,23 @@ def refusal_message(
             if job.state != JobState.FORMING
             else "give every worker a rank of its own, 0 to world - 1, or rank=None to let the switch choose"
         )
+    elif refusal.reason == Reason.KEY:
+        meaning = "the job belongs to another program, because its key is not that of this worker"
+        number = "another job number" if free_job is None else f"another job number, for example job={free_job}"
+        remedy = f"use {number}. {describe_key(request.key)}"
     elif difference := _difference(job, request, refusal.reason):
         meaning = difference
     seen = "; ".join(
         _describe(member, members.get(member), job, member in alive) for member in blocking[:_MEMBERS_SHOWN]
     )
-    key = " --key KEY" if refusal.reason == Reason.KEY else f" --key {request.key}" if request.key else ""
-    command = f"`iswitch end-job --job {job.job}{key} --switch {address}` ends the job"
+    if refusal.reason == Reason.KEY:
+        option, where = (
+            "--program SCRIPT",
+            ", where SCRIPT is the script of its workers; or give their key, `--key KEY`",
+        )
+    else:
+        option, where = key_option(request.key), ""
+    command = f"`iswitch end-job --job {job.job} {option} --switch {address}` ends the job{where}"
     return (
         f"the switch at {address} refused to let a worker join job {job.job}: {meaning}. {seen[:1].upper()}{seen[1:]}"
         f"{'. ' if seen else ''}To go on, {remedy}. If the job's workers are dead, {command}"

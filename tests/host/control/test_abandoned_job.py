@@ -1,5 +1,7 @@
 """When a worker ends the job that refuses it, on a clock of its own, with scripted members."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from iswitch.control import abandoned_job
@@ -45,6 +47,12 @@ class Switch:
         self.answer()
         silent_s = 0.0 if member in self.alive else self.clock - 99.0
         return MemberView(member, Standing.LIVE, member, f"10.0.0.{member}:4000", "02:00:00:00:00:00", silent_s)
+
+    def switch_info(self):
+        return SimpleNamespace(jobs=4)
+
+    def job(self, number):
+        return SimpleNamespace(state=JobState.NONE if number == 2 else self.state)
 
     def end_job(self):
         """As the switch does when the worker's next Join comes."""
@@ -120,7 +128,7 @@ def test_a_job_with_another_key_ends_if_its_members_are_all_dead(monkeypatch, al
         with pytest.warns(AbandonedJobWarning):
             wait(watch_of(monkeypatch, switch), Reason.KEY)
     else:
-        with pytest.raises(RefusedError, match="the key is not the job's"):
+        with pytest.raises(RefusedError, match=r"belongs to another program.*for example job=2\."):
             wait(watch_of(monkeypatch, switch), Reason.KEY)
     assert bool(switch.ended) == (not alive)
 

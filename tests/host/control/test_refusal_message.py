@@ -46,7 +46,7 @@ def test_a_taken_rank_is_named_with_its_live_owner():
     text = message(Reason.MEMBER, wanted=0, alive={0})
     assert "refused to let a worker join job 0: rank 0 is taken. Rank 0 (10.0.0.0:4000, behind port 0" in text
     assert "gave its last sign of life 0.5 s ago and is alive. To go on, give every worker a rank" in text
-    assert text.endswith("`iswitch end-job --job 0 --switch 10.0.0.9:26963` ends the job")
+    assert text.endswith("`iswitch end-job --job 0 --key 0 --switch 10.0.0.9:26963` ends the job")
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,11 @@ def test_a_difference_in_segments_names_the_kinds_of_jobs(ours, theirs, differen
     assert difference in message(Reason.SEGMENTS, job(segments=theirs), segments=ours)
 
 
-def test_the_command_contains_the_key_or_asks_for_it():
+def test_the_command_contains_the_key_or_says_how_to_get_it():
     assert "end-job --job 0 --key 7 --switch" in message(Reason.WORLD, key=7, world=3)
-    assert "end-job --job 0 --key KEY --switch" in message(Reason.KEY, key=7)
+    text = message(Reason.KEY, key=7)
+    assert "end-job --job 0 --program SCRIPT --switch" in text
+    assert text.endswith(", where SCRIPT is the script of its workers; or give their key, `--key KEY`")
 
 
 def test_a_silent_member_is_shown_with_what_happens_to_it():

@@ -38,7 +38,7 @@ worker = {worker}
 print("ready", flush=True)
 {work}
 """
-WORKER, BOTH = 'Worker("{address}", world=1)', 'Worker("{address}", world=2, rank=0)'
+WORKER, BOTH = 'Worker("{address}", world=1)', 'Worker("{address}", world=2, rank=0, key=5)'
 ASYNC = 'AsyncWorker("{address}", world=1, size=8)'
 OWN = "signal.signal(signal.SIGTERM, stop)"
 
@@ -89,7 +89,7 @@ def another_rank(model):
     done = threading.Event()
 
     def work():
-        with Worker(model.address(1), world=2, rank=1):
+        with Worker(model.address(1), world=2, rank=1, key=5):
             done.wait(30)
 
     thread = threading.Thread(target=work)
