@@ -14,6 +14,7 @@ from hw.interface.result import ResultHeader
 from hw.interface.rows import slot_number
 from hw.interface.verdict import Work
 from hw.stream.fifo import Fifo
+from hw.stream.memory import NEVER_READ_WHILE_WRITTEN
 from iswitch.config import Config
 from iswitch.wire import Operation
 
@@ -141,7 +142,10 @@ class WaitingResults(wiring.Component):
         Row = WaitingResult(config)
         attrs = {"ram_style": "distributed"} if slots <= SMALL else {}
         # The recipients change alone, so they are apart; the rest of a row is written once, from one source.
-        m.submodules.rows = rows = Memory(shape=Row, depth=slots, init=[], attrs={"ram_style": "block"})
+        # A row is written in the cycle after its result begins, and neither a result nor a scan reads a row then.
+        m.submodules.rows = rows = Memory(
+            shape=Row, depth=slots, init=[], attrs={"ram_style": "block"} | NEVER_READ_WHILE_WRITTEN
+        )
         m.submodules.recipients = recipients = Memory(shape=unsigned(hosts), depth=slots, init=[], attrs=attrs)
         m.submodules.writes = writes = Memory(shape=unsigned(WRITES_BITS), depth=slots, init=[], attrs=attrs)
         row_write, row_read = rows.write_port(), rows.read_port()

@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 import hw.board.ecp5.crossing
+import hw.egress.waiting_results
 import hw.ingress.packet_queue
 import hw.ingress.parser
 import hw.stream.cut_through_queue
 from hw.stream.packet import Packet
+from iswitch.config import Config
+from iswitch.wire import Operation
 from sim.bench.collisions import collisions_refused
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, from_words, to_words
@@ -92,7 +95,61 @@ def crossed(seed, stalls, module=hw.board.ecp5.crossing):
         assert from_words(out.items, BUS) == sent
 
 
+def waited(seed, stalls, module=hw.egress.waiting_results):
+    """Results of two words, one after another, that ports refuse and later have room for."""
+    config = Config(ports=2, bus_bits=64, members=2, jobs=2, window=1, elements=64, queue_bytes=4096, staleness=0)
+    dut, rng = module.WaitingResults(config), random.Random(seed)
+    bench, served = Bench(dut, seed=seed), []
+
+    async def drive(ctx):
+        under_way, seq, begun = [], 0, False
+        ctx.set(dut.operations.ready, 1)
+        for port in range(2):
+            ctx.set(dut.local[port][0], 1 << port)
+        await ctx.tick().until(dut.erased)
+        for _ in range(1500):
+            begins = bool(under_way) and not begun and rng.random() >= stalls[1]
+            ctx.set(dut.ends, begun)
+            ctx.set(dut.begins, begins)
+            for port in range(2):
+                room = rng.random() < 0.5
+                ctx.set(dut.has_room[port], room)
+                ctx.set(dut.refused[port], 0)
+                if begins:
+                    ctx.set(dut.header, under_way[0])
+                    held_back = ctx.get(dut.held_back[port]) and not ctx.get(dut.repeated)
+                    refused = under_way[0]["recipients"] & 1 << port if not room or held_back else 0
+                    ctx.set(dut.refused[port], refused)
+                    served.append(under_way[0]["recipients"] & 1 << port & ~refused)
+            if begins:
+                under_way.pop(0)
+            begun = begins
+            offers = rng.random() >= stalls[0] and rng.random() < 0.3
+            ctx.set(dut.works.valid, offers)
+            header = {"seq": seq, "recipients": 3, "length": 8}
+            ctx.set(
+                dut.works.payload,
+                {
+                    "operation": Operation.CONTRIBUTE,
+                    "slot": seq % config.slots,
+                    "emit": 1,
+                    "write": 1,
+                    "result": header,
+                },
+            )
+            operation = dut.operations.payload
+            if ctx.get(dut.operations.valid) and ctx.get(operation.emit):
+                under_way.append({name: ctx.get(operation.result[name]) for name in header})
+            if offers and ctx.get(dut.works.ready):
+                seq += 1
+            await ctx.tick()
+
+    bench.drive(drive)
+    assert any(served)
+
+
 BENCHES = {
+    "egress/waiting_results.py": waited,
     "ingress/packet_queue.py": queued,
     "stream/cut_through_queue.py": stored,
     "ingress/parser.py": parsed,
@@ -120,6 +177,7 @@ def test_no_word_is_read_while_it_is_written(bench, stalls):
     [
         (queued, hw.ingress.packet_queue, "(level < self.depth - 1)", "(level <= self.depth)"),
         (stored, hw.stream.cut_through_queue, "(spare >= 0) & ((spare != 0) | ~written)", "(spare >= -2)"),
+        (waited, hw.egress.waiting_results, "with m.Elif(~self.begins & ~noting):", "with m.Elif(~self.begins):"),
         (parsed, hw.ingress.parser, "level < self.depth - 1", "level <= self.depth"),
         (
             crossed,
