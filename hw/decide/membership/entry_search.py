@@ -34,7 +34,7 @@ class EntrySearch(wiring.Component):
     the job has to follow.
 
     Takes 4 cycles and one for each entry, once more for each entry that is cleared. Procedure: see `procedure_ports`.
-    Source: docs/protocol.md section 4, the order of a Join's checks; section 7, ranks.
+    Source: docs/protocol.md section 4, the order of a Join's checks; docs/tree.md, ranks.
     """
 
     def __init__(self, config: Config):

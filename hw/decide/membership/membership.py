@@ -47,7 +47,7 @@ class Membership(wiring.Component):
     ParentReply, RegisterRead. `active` to `done`: a departure takes a cycle for each slot, 5 for each slot that
     collects, and at most 14 more; a Read takes 13, all else at most as many as there are entries, and 15. Only
     `completed` can stall. Source: docs/protocol.md section 4, `sim/model/decide/join.py`, `command.py`; in a tree
-    section 7, `sim/model/tree_switch.py`.
+    docs/tree.md, `sim/model/tree_switch.py`.
     """
 
     def __init__(self, config: Config):
