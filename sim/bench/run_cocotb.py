@@ -54,7 +54,11 @@ def simulate(
     from cocotb_tools.runner import get_runner  # here, so that `CONFIG` can be imported without cocotb
 
     work = folder / (simulator + "-waves" * waves)
+    environment = work / "environment.txt"
+    if work.exists() and (not environment.exists() or environment.read_text() != sys.prefix):
+        shutil.rmtree(work)  # make's dependencies name files of the environment
     work.mkdir(parents=True, exist_ok=True)
+    environment.write_text(sys.prefix)
     source = work / f"{top}.v"
     if not source.exists() or source.read_text() != text:  # an unchanged file need not be compiled again
         source.write_text(text)

@@ -3,13 +3,11 @@
 Every granted vector is in its sum exactly once, and all workers receive the same sums, while members leave and join.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import pytest
 
 from iswitch.wire import Action, Format, Type
-from sim.bench.asynchronous import AsynchronousWorker, element
+from sim.bench.asynchronous import AsynchronousWorker, Ledger, element
 from sim.bench.designs import TWO_PORTS
 from sim.emulator.engine import Board
 from sim.emulator.faults import DIRECTIONS, PS_PER_US, Faults, Rates
@@ -19,71 +17,6 @@ from sim.model.decide.random import seed_for_first_seq
 SMALL = TWO_PORTS
 RATES = Rates(loss=0.03, duplicate=0.03, reorder=0.05, corrupt=0.01)
 ROUND_US = 20
-SERIAL = 1 << 32
-
-
-class Sum(NamedTuple):
-    """The result of one segment."""
-
-    members: int
-    elements: list[int]
-
-
-class Ledger:
-    """Which vector of which worker was granted to which update, by the workers' own records, and the sums that
-    resulted.
-
-    `granted`: per update, by its base, each worker's member index and k. `left`: per update, the workers that left
-    before they had contributed everything. `sums`: per segment, its result.
-    """
-
-    def __init__(self, segments: int, staleness: int) -> None:
-        self.segments, self.staleness = segments, staleness
-        self.granted: dict[int, dict[Client, tuple[int, int]]] = {}
-        self.left: dict[int, set[Client]] = {}
-        self.sums: dict[int, Sum] = {}
-        self.vectors = self.checked = 0
-
-    def record(self, worker: AsynchronousWorker) -> None:
-        """Record the grants and results of a worker. Its results must be those that others received."""
-        for base, (k, weights) in worker.granted.items():
-            assert 0 <= base - weights <= self.staleness * self.segments, (
-                f"vector {k} of update {base} has weights {weights}"
-            )
-            known = worker.client.member, k
-            assert self.granted.setdefault(base, {}).setdefault(worker.client, known) == known
-        for position, result in worker.results.items():
-            assert self.sums.setdefault(position, Sum(*result)) == result, f"segment {position} has two results"
-
-    def record_departure(self, worker: AsynchronousWorker) -> None:
-        """Record a worker that leaves. What it has not contributed yet may be in its sums or not."""
-        self.record(worker)
-        for base in worker.granted:
-            if base + self.segments > worker.low:
-                self.left.setdefault(base, set()).add(worker.client)
-
-    def check_below(self, low: int) -> None:
-        """Check all sums below `low`, which every worker has, and drop them."""
-        for position in [position for position in self.sums if position < low]:
-            base = position - position % self.segments
-            total, granted = self.sums.pop(position), self.granted.get(base, {})
-            inside = {client: k for client, (member, k) in granted.items() if total.members >> member & 1}
-            assert granted.keys() - self.left.get(base, set()) <= inside.keys(), (
-                f"segment {position} has {total}, and lacks one of {granted}"
-            )
-            assert total.members == sum(1 << granted[client][0] for client in inside), (
-                f"segment {position} has {total}: {granted}"
-            )
-            vectors = sum(element(client, k, position) for client, k in inside.items()) % SERIAL
-            assert total.elements == ([total.members, vectors] if inside else [0] * len(total.elements)), (
-                f"segment {position}: {total}"
-            )
-            self.checked += 1
-            if position == base:
-                self.vectors += len(inside)
-        for book in (self.granted, self.left):
-            for base in [base for base in book if base + self.segments <= low]:
-                del book[base]
 
 
 class Cluster:
