@@ -445,7 +445,7 @@ def test_a_reset_of_the_job_ends_it_for_asynchronous_workers():
     [
         ({"staleness": 1}, "this worker's `staleness` is 1, and the job's is 3"),
         ({"size": 40}, "an update of this worker has 4 segments, and one of the job has 2"),
-        ({"key": 1}, "the key is not"),
+        ({"key": 1}, "belongs to another program"),
     ],
 )
 def test_a_worker_with_other_settings_is_refused_by_the_settings_name(options, message):

@@ -47,14 +47,14 @@ def test_the_longest_time_is_kept_until_a_contribution_is_accepted():
     ("worker", "work", "other"),
     [
         (
-            'Worker("{address}", world=2, rank=0, evict_s=0.3)',
+            'Worker("{address}", world=2, rank=0, key=5, evict_s=0.3)',
             "worker.barrier()",
-            lambda address: Worker(address, world=2, rank=1, evict_s=0.3),
+            lambda address: Worker(address, world=2, rank=1, key=5, evict_s=0.3),
         ),
         (
-            'AsyncWorker("{address}", world=2, rank=0, evict_s=0.3, size=8)',
+            'AsyncWorker("{address}", world=2, rank=0, key=5, evict_s=0.3, size=8)',
             "worker.push(np.zeros(8, np.float32)); worker.wait()",
-            lambda address: AsyncWorker(address, world=2, rank=1, evict_s=0.3, size=8),
+            lambda address: AsyncWorker(address, world=2, rank=1, key=5, evict_s=0.3, size=8),
         ),
     ],
     ids=["Worker", "AsyncWorker"],
