@@ -42,7 +42,9 @@ from iswitch.errors import (
     JobResetError,
     MembershipChangedError,
     MismatchError,
+    NotAMemberError,
     RefusedError,
+    SwitchUnreachableError,
     TaintedError,
     TaintWarning,
 )
@@ -189,6 +191,7 @@ class AsyncWorker(JobWorker):
         )
         self.on_taint = on_taint
         self._failure: IswitchError | MembershipRejectedError | None = None
+        self._moved = False  # the switch knows this worker at another port or address
         self._discarded = memoryview(bytearray(RECEIVE_BYTES))
         self._layout = UpdateLayout(size, elements or self.switch_info.elements, world)
         request = Membership(
@@ -556,18 +559,43 @@ class AsyncWorker(JobWorker):
         try:
             self._stream.handle_burst(buffer, size, segment_bytes)
         except (MembershipRejectedError, MismatchError) as failure:
+            self._record_failure(failure)
+
+    def _record_failure(self, failure: IswitchError | MembershipRejectedError) -> None:
+        """Record an error that ends the job for this worker, or that the worker has moved."""
+        if isinstance(failure, MembershipRejectedError) and failure.moved:
+            self._moved = True
+        else:
             self._failure = failure
+
+    def _bind_to_new_place(self) -> None:
+        """Bind a worker that has moved to its present port and address. If the switch does not answer, the next notice
+        starts this again."""
+        try:
+            renewed = self._rebind()
+        except NotAMemberError:
+            self._failure = MembershipRejectedError(Reason.MEMBER)
+        except SwitchUnreachableError:
+            pass
+        else:
+            if renewed.epoch != self._stream.membership.epoch:
+                self._failure = MembershipRejectedError(Reason.EPOCH)
+        self._moved = False  # notices that came meanwhile were about earlier frames
 
     def _serve(self) -> float:
         return min(self._serve_stream(0.0), _PENDING_PERIOD_S if self._stream.claims.pending else 1.0)
 
     def _serve_stream(self, wait_s: float) -> float:
         """Let the stream work, and wait up to `wait_s` seconds for a frame. Return the seconds to the next call."""
+        if self._moved:
+            self._bind_to_new_place()
         if self._failure is None:
             try:
                 return self._stream.serve(wait_s)
             except (MembershipRejectedError, MismatchError) as failure:
-                self._failure = failure
+                self._record_failure(failure)
+                if self._moved:
+                    return 0.0
         while self._transport.receive(self._discarded, 0.0)[0]:
             pass
         return 1.0

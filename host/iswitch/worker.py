@@ -547,7 +547,10 @@ class Worker(JobWorker):
             if not self._recovery.failure:
                 return self._ring.serve()
             return self._ring.discard()
-        except MembershipRejectedError:  # the next collective receives the notice again
+        except MembershipRejectedError as rejection:  # the next collective receives the notice again
+            if rejection.moved:  # without this, other workers could have this one evicted while it computes
+                with contextlib.suppress(IswitchError):
+                    self._rebind()
             return 1.0
 
     def _collect(

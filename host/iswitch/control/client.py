@@ -245,8 +245,19 @@ class Control(RegisterReader):
             f"ends: check that its {answer.body['live']} workers call collectives, and that this worker's rank is free"
         )
 
-    def renew(self, membership: Membership) -> Membership:
-        """Return a membership with the job's present epoch, after a reset of the job.
+    def renew(self, membership: Membership, *, timeout_s: float | None = None) -> Membership:
+        """Return a membership with the job's present epoch, after a reset of the job. A member that has moved to
+        another port or address is bound to that.
+
+        A worker that is no longer a member sends no Join with the job's challenge. Such a Join could end a job of live
+        workers, if the switch has not heard them in an outage of its links.
+
+        Parameters
+        ----------
+        membership : Membership
+            The membership in an earlier epoch, or at another port or address.
+        timeout_s : float or None
+            Seconds to wait for each answer. None: the `timeout_s` of this object.
 
         Raises
         ------
@@ -255,9 +266,9 @@ class Control(RegisterReader):
         SwitchUnreachableError
             If the switch does not answer.
         """
-        answer = self._request_join(membership)
-        if answer.reason == Reason.CHALLENGE and self._is_running_in(membership.job, membership.epoch):
-            answer = self._request_join(membership)  # if the worker has moved, this binds it to its new address
+        answer = self._request_join(membership, timeout_s, with_challenge=False)
+        if answer.reason == Reason.CHALLENGE and self._is_member_elsewhere(membership, timeout_s):
+            answer = self._request_join(membership, timeout_s)
         if answer.reason != Reason.DONE:
             raise NotAMemberError(
                 f"job {membership.job} at {self.address} has ended, or this worker is no longer a member of it "
@@ -273,10 +284,14 @@ class Control(RegisterReader):
             )
         return renewed
 
-    def _is_running_in(self, job: int, epoch: int) -> bool:
-        """Return whether the job runs in an epoch, so that no Join can create it."""
-        answer = self.request(Action.READ, job=job)
-        return bool(answer.body["state"] > JobState.FORMING and answer.header["epoch"] == epoch)
+    def _is_member_elsewhere(self, membership: Membership, timeout_s: float | None) -> bool:
+        """Return whether the switch has this worker as a member at another port or address.
+
+        The switch finds a member by nonce and token before it looks at anything else of a Join. So it refuses a Join
+        with another key for the key, and without the challenge it refuses everybody else for the challenge.
+        """
+        other_key = replace(membership, key=membership.key ^ 1)
+        return self._request_join(other_key, timeout_s, with_challenge=False).reason == Reason.KEY
 
     # Commands of a member
 

@@ -26,6 +26,8 @@ DEFAULT_ADDRESS = "127.0.0.1:27000"
 """Address of the switch if the environment variable ISWITCH_ADDRESS is not set: the emulator's first port."""
 _LEAVE_TIMEOUT_S = 1.0
 """The longest wait for the answer to a Leave."""
+_REBIND_TIMEOUT_S = 1.0
+"""The longest wait for an answer of the switch when a worker has moved, in the thread that answers the switch."""
 
 
 def switch_address(address: str | None) -> str:
@@ -185,6 +187,11 @@ class JobWorker(ABC):
     def _serve(self) -> float:
         """Handle what has come and send what is due. The thread calls this when something has come, or after the number
         of seconds that the last call returned. Return the seconds until the next call."""
+
+    def _rebind(self) -> Membership:
+        """Bind this worker to the port and the address that it has now, after the switch has reported that it knows the
+        worker at another place. Return the membership. Raises NotAMemberError, SwitchUnreachableError."""
+        return self._control.renew(self._member.membership, timeout_s=_REBIND_TIMEOUT_S)
 
     def _nonce(self) -> int:
         """Return a random number that identifies one Join."""

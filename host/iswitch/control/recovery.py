@@ -86,7 +86,7 @@ class Recovery:
         SwitchUnreachableError
             If the switch does not answer.
         """
-        if rejection.reason not in (Reason.EPOCH, Reason.PORT, Reason.ADDRESS):
+        if rejection.reason != Reason.EPOCH and not rejection.moved:
             raise rejection
         try:
             with self.query():

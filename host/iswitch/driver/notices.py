@@ -26,6 +26,12 @@ class MembershipRejectedError(Exception):
         super().__init__(reason.name)
         self.reason = reason
 
+    @property
+    def moved(self) -> bool:
+        """True if the switch knows the member at another port or address. A Join from here binds the member to this
+        place."""
+        return self.reason in (Reason.PORT, Reason.ADDRESS)
+
 
 class CollectiveConflictError(Exception):
     """Another member has contributed to a segment of another collective, or has applied other results.

@@ -8,7 +8,7 @@ import pytest
 from iswitch.config import Config
 from iswitch.control.client import Control
 from iswitch.driver.membership import Membership
-from iswitch.errors import RefusedError, SwitchUnreachableError
+from iswitch.errors import NotAMemberError, RefusedError, SwitchUnreachableError
 from iswitch.wire import NO_MEMBER, UDP_PORT, Action, ContributionFlag, Format, JobState, Mode, Standing, Type
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, parse, udp_frame
 from sim.model.switch import Switch
@@ -180,6 +180,65 @@ def test_a_worker_that_is_not_elastic_does_not_wait_for_a_running_job(lost):
     with pytest.raises(RefusedError, match="is running already"):
         bench.join(wire, elastic=False)
     assert not bench.job.ring.joining and bench.job.live == 1
+
+
+RANKS = range(2)
+
+
+def running_job(segments=0):
+    """A job of two workers of this driver: the bench, their wires, control clients and memberships."""
+    bench = Bench(segments)
+    wires = [Wire(bench.switch, rank) for rank in RANKS]
+    controls = [Control(wire, timeout_s=2.0) for wire in wires]
+    requests = [
+        Membership(
+            job=0,
+            key=KEY,
+            world=2,
+            threshold=2,
+            format=Format.WINDOW64,
+            fraction=44,
+            elements=4,
+            mode=Mode.QUARANTINE,
+            nonce=90 + rank,
+            token=70 + rank,
+            wanted=rank,
+            evict_us=1_000_000,
+            segments=segments,
+        )
+        for rank in RANKS
+    ]
+    memberships = []
+    # The first one waits for the second one, which joins when the answer to the first one's second Join has come.
+    wires[0].then = {1: lambda: memberships.append(controls[1].join(requests[1], timeout_s=30))}
+    memberships.insert(0, controls[0].join(requests[0], timeout_s=30))
+    assert bench.job.state == JobState.RUNNING and [m.member for m in memberships] == [0, 1]
+    return bench, wires, controls, memberships
+
+
+@pytest.mark.parametrize("segments", [0, 3], ids=["synchronous", "asynchronous"])
+def test_a_worker_that_has_moved_is_bound_to_its_new_place(segments):
+    bench, wires, controls, memberships = running_job(segments)
+    wires[1].client = Client.numbered(3)
+    renewed = controls[1].renew(memberships[1])
+    assert (renewed.member, renewed.epoch) == (1, memberships[1].epoch)
+    assert bench.job.entries[1].source.mac == wires[1].client.mac
+
+
+@pytest.mark.parametrize("at", [None, 3], ids=["here", "moved"])
+def test_an_evicted_worker_that_renews_ends_no_job_after_an_outage(at):
+    """The switch has heard nobody for longer than `evict_us`: the next Join with the challenge would end the job."""
+    bench, wires, controls, memberships = running_job()
+    assert controls[1].leave(memberships[1])
+    if at is not None:
+        wires[1].client = Client.numbered(at)
+    for wire in wires:
+        wire.clock += 60.0
+    before = bench.job
+    for _ in range(3):  # the second one knows the challenge from the answers to the first one
+        with pytest.raises(NotAMemberError):
+            controls[1].renew(memberships[1])
+    assert bench.job == before and bench.job.live == 0b01
 
 
 def test_an_unreachable_switch_is_reported_with_the_fault_of_this_machine():
