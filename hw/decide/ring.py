@@ -14,6 +14,9 @@ from iswitch.wire import SILENCE_TICK_US, SILENCE_TICKS_MAX, Operation, Outcome,
 
 __all__ = ["Report", "Ring", "RingDecision", "RingRequest"]
 
+FRAME_SEQ = ("seq", "incarnation")
+"""Fields of a slot that are those of the frame's seq whenever a frame writes the slot."""
+
 
 class RingRequest(data.Struct):
     """The fields of a contribution, a receipt, an uplink or a result of the parent that the ring decides on.
@@ -344,13 +347,15 @@ class Ring(wiring.Component):
         m.d.comb += [decision.advance.eq(advances & ~installs), decision.operation.eq(Operation.CONTRIBUTE)]
         contested = Signal(slot_row(self.config))
         m.d.comb += [contested.eq(slot), contested.rival.eq(request.collective)]
+        # A slot with another collective keeps all but `rival`. Its seq and incarnation are those of the frame.
+        with m.If(contests | other_collective):
+            m.d.comb += [after[name].eq(contested[name]) for name in contested.shape().members if name not in FRAME_SEQ]
         with m.If(contests):
             holds = sent_up & same
             m.d.comb += [
                 decision.outcome.eq(Mux(holds, Outcome.CONTROL, Outcome.STALE)),
                 decision.advance.eq(0),
                 decision.slot_write.eq(holds),
-                after.eq(contested),
             ]
         with m.Elif(out_of_window):
             m.d.comb += [decision.outcome.eq(Outcome.WINDOW), decision.advance.eq(0)]
@@ -396,7 +401,6 @@ class Ring(wiring.Component):
                 decision.outcome.eq(Outcome.COLLECTIVE),
                 decision.conflicts.eq(1),
                 decision.slot_write.eq(collecting | sent_up),
-                after.eq(contested),
             ]
         with m.Elif(other_format):
             m.d.comb += decision.outcome.eq(Outcome.FORMAT)

@@ -28,15 +28,14 @@ def build_work(m, held: HeldFrame, *, rows, membership, admitted, lowest) -> Sig
 def _build_sum(m, held: HeldFrame, work, rows, membership, admitted, lowest):
     config, kind, frame, decision = held.config, held.kind, held.frame, held.decision
     job, uplinks, forces, leaf = rows.job_row, config.uplinks, membership.completed.valid, kind.is_leaf
-    slot = Signal(slot_row(config))
+    slot, completed = Signal(slot_row(config)), membership.completed.payload
     is_retransmission = ~forces & (decision.operation == Operation.SEND_UP)
+    # The tables point at a slot that membership completes, and a few fields of its row change.
     m.d.comb += slot.eq(
-        Mux(
-            forces,
-            membership.completed.payload.as_value(),
-            Mux(held.keeps_slot, rows.slot_row.as_value(), decision.slot_next.as_value()),
-        )
+        Mux(forces | held.keeps_slot, rows.slot_row.as_value(), decision.slot_next.as_value()),
     )
+    with m.If(forces):
+        m.d.comb += [slot[name].eq(completed[name]) for name in ("state", "expected", "members_changed")]
     lacks = (slot.expected & ~slot.members).any()
     partial = slot.partial | lacks & ~(leaf & (slot.state == SlotState.COMPLETE)) if uplinks else lacks
     flags = (

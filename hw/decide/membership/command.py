@@ -5,7 +5,6 @@ from amaranth.lib import wiring
 
 from hw.decide.membership.procedure import FollowUp, job_exists, procedure_ports, wait_row
 from hw.decide.rules.sender import matches_sender
-from hw.decide.tables.access import write_back
 from iswitch.config import Config
 from iswitch.wire import Action, JobState, Reason
 
@@ -39,7 +38,6 @@ class Command(wiring.Component):
         m.d.comb += [
             tables.job.eq(frame.job),
             tables.member.eq(self.member),
-            *write_back(tables, "status", "roster", "entry"),
         ]
         leaves, resets, sets, halts, forces, ends, resumes = (
             request.action == action
@@ -89,6 +87,19 @@ class Command(wiring.Component):
             threshold_out_of_range.eq((settings.threshold == 0) | (settings.threshold > job.world)),
         ]
 
+        # What a command writes follows from its action alone, not from the checks: these decide whether it is written.
+        status, forming = tables.status_next, job.state == JobState.FORMING
+        m.d.comb += [
+            status.state.eq(job.state),
+            status.epoch.eq(Mux(resets, job.epoch + 1, job.epoch)),
+            status.threshold.eq(Mux(sets, settings.threshold, job.threshold)),
+            status.challenge.eq(Mux(resets | resumes, job.challenge + 1, job.challenge)),
+            tables.roster_next.admitted.eq(0),
+            tables.entry_next.number.eq(frame.seq),
+        ]
+        with m.If(resumes | halts & ~forming):
+            m.d.comb += status.state.eq(Mux(halts & (settings.mode != 0), JobState.HALTED, JobState.RUNNING))
+
         def refuse(reason):
             m.d.comb += self.reason.eq(reason)
 
@@ -117,11 +128,7 @@ class Command(wiring.Component):
                     with m.Elif(ends):
                         follow(FollowUp.ERASE_JOB)
                     with m.Elif(job.state == JobState.HALTED):
-                        m.d.comb += [
-                            tables.status_write.eq(1),
-                            tables.status_next.state.eq(JobState.RUNNING),
-                            tables.status_next.challenge.eq(job.challenge + 1),
-                        ]
+                        m.d.comb += tables.status_write.eq(1)
                 with m.Elif(leaves & ~member_out_of_range & ~row.live & row.left & token_matches):
                     # The member has left already; the answer was lost.
                     refuse(Reason.DONE)
@@ -145,30 +152,15 @@ class Command(wiring.Component):
                             follow(FollowUp.DEPART)
                         with m.Case(Action.FBCAST):
                             follow(FollowUp.FORCE_SLOT)
-                        with m.Case(Action.SET_H):
-                            self._write(m, tables.status_next.threshold.eq(settings.threshold))
-                        with m.Case(Action.HALT):
-                            halted = Mux(settings.mode != 0, JobState.HALTED, JobState.RUNNING)
-                            forming = job.state == JobState.FORMING
-                            self._write(m, tables.status_next.state.eq(Mux(forming, job.state, halted)))
+                        with m.Case(Action.SET_H, Action.HALT):
+                            m.d.comb += [tables.status_write.eq(1), tables.entry_write.eq(1)]
                         with m.Case(Action.RESET):
-                            self._write(m, tables.status_next.epoch.eq(job.epoch + 1))
                             m.d.comb += [
-                                tables.status_next.challenge.eq(job.challenge + 1),
+                                tables.status_write.eq(1),
+                                tables.entry_write.eq(1),
                                 tables.roster_write.eq(1),
-                                tables.roster_next.admitted.eq(0),
                             ]
                             follow(FollowUp.EMPTY_RING)
                         with m.Default():
                             refuse(Reason.ACTION)
         return m
-
-    def _write(self, m, change):
-        """Change the job's status, and use up the command's number."""
-        tables = self.tables
-        m.d.comb += [
-            tables.entry_write.eq(1),
-            tables.entry_next.number.eq(self.request.headers.frame.seq),
-            tables.status_write.eq(1),
-            change,
-        ]

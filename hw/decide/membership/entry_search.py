@@ -89,9 +89,13 @@ class EntrySearch(wiring.Component):
             abandoned.eq(exists & ((job.live & ~self.stale) == 0)),
             waits.eq(~job.live.bit_select(own, 1)),
             previous.eq(index),
-            rank_not_allowed.eq((ranks & ~ranks_below).any()),
-            ranks_below.eq(Mux(self.request.is_leaf, self.request.parent.ranks, every_rank) if uplinks else every_rank),
         ]
+        # Without trees the member of an index has the rank of that number, so the size of the job limits both.
+        if uplinks:
+            m.d.sync += [
+                rank_not_allowed.eq((ranks & ~ranks_below).any()),
+                ranks_below.eq(Mux(self.request.is_leaf, self.request.parent.ranks, every_rank)),
+            ]
 
         limiting = [*(limits_in_tree(config, self.request) if uplinks else []), *limits(config, self.request)]
         rules = [*limiting, *agreement(self.request, job)]
@@ -113,9 +117,9 @@ class EntrySearch(wiring.Component):
                     ranks_taken.eq(0),
                     rank_is_taken.eq(0),
                     wanted.eq(frame.member),
-                    ranks.eq(Mux(frame.member[5:] == 0, 1 << frame.member[:5], 0)),
                 ]
                 if uplinks:
+                    m.d.sync += ranks.eq(Mux(frame.member[5:] == 0, 1 << frame.member[:5], 0))
                     with m.If(frame.members.any()):
                         m.d.sync += [wanted.eq(lowest_set(frame.members)), ranks.eq(frame.members)]
                 m.next = "CHECK_SETTINGS"
@@ -134,7 +138,9 @@ class EntrySearch(wiring.Component):
                         m.d.sync += [own_found.eq(1), own.eq(previous), own_moves.eq(~(port_same & address_same))]
                     with m.If(previous < settings.world):
                         m.d.sync += [
-                            free.bit_select(previous, 1).eq(~taken & ranks_below.bit_select(previous, 1)),
+                            free.bit_select(previous, 1).eq(
+                                ~taken & (ranks_below.bit_select(previous, 1) if uplinks else 1)
+                            ),
                             yielding.bit_select(previous, 1).eq(yields),
                         ]
                     if uplinks:

@@ -9,6 +9,9 @@ from iswitch.config import Config
 
 __all__ = ["JobErasure"]
 
+WRITES = {"status": (), "roster": (), "entry": (), "ring": (), "slot": ("state", "incarnation")}
+"""An empty slot has no content, so its other fields may have any value."""
+
 
 class JobErasure(wiring.Component):
     """Erases a job and all its entries. The fields that only a creator and a new member write may stay, because no
@@ -22,7 +25,7 @@ class JobErasure(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        super().__init__(procedure_ports(config, writes=("status", "roster", "entry", "ring", "slot")))
+        super().__init__(procedure_ports(config, writes=WRITES))
 
     def elaborate(self, platform):
         m = Module()

@@ -86,10 +86,22 @@ class Join(wiring.Component):
         else:
             m.d.sync += all_joined.eq(popcount(live) == request.headers.body.world)
 
+        # What a new challenge, epoch and first seq would be; the states below decide whether they are written.
         own, moves, replaces, created = Signal(), Signal(), Signal(), Signal()
+        status, changes = tables.status_next, Signal()
+        m.d.comb += [
+            changes.eq(own | exists & replaces),
+            status.challenge.eq(Mux(changes, job.challenge + 1, job.challenge)),
+        ]
+        with m.If(~exists):
+            m.d.comb += [
+                status.epoch.eq(self.random[:16]),
+                status.first_seq.eq(self.random[32:] & (2**32 - config.slots)),
+                status.threshold.eq(request.headers.body.threshold),
+            ]
         with m.FSM():
             with m.State("IDLE"):
-                m.d.sync += created.eq(0)
+                m.d.sync += [created.eq(0), own.eq(0), replaces.eq(0)]
                 m.d.comb += search.start.eq(self.start)
                 with m.If(self.start):
                     m.next = "SEARCH"
@@ -122,7 +134,7 @@ class Join(wiring.Component):
                     m.next = "READ_JOB"
             wait_row(m, "READ_JOB", then="TAKE_ENTRY")
             with m.State("TAKE_ENTRY"):
-                self._take_entry(m, bit, live, all_joined, ranks, replaces)
+                self._take_entry(m, bit, live, all_joined, ranks)
                 m.d.comb += [self.done.eq(1), self.follow_up.eq(Mux(created, FollowUp.EMPTY_RING, FollowUp.NONE))]
                 m.next = "IDLE"
                 if uplinks:
@@ -163,16 +175,13 @@ class Join(wiring.Component):
         ]
 
     def _create_job(self, m):
-        tables, status, random = self.tables, self.tables.status_next, self.random
+        tables, status = self.tables, self.tables.status_next
         m.d.comb += [
             self.draw.eq(1),
             tables.settings_write.eq(1),
             tables.status_write.eq(1),
             tables.roster_write.eq(1),
             status.state.eq(JobState.FORMING),
-            status.epoch.eq(random[:16]),
-            status.first_seq.eq(random[32:] & (2**32 - self.config.slots)),
-            status.threshold.eq(self.request.headers.body.threshold),
             tables.roster_next.live.eq(0),
         ]
         if self.config.uplinks:
@@ -191,17 +200,16 @@ class Join(wiring.Component):
 
     def _greet_member(self, m, moves, bit):
         """Answer a member's Join. If the member has moved, bind it to the port and address from which the Join came."""
-        tables, job = self.tables, self.tables.job_row
+        tables = self.tables
         m.d.comb += [self.done.eq(1), self.grants.eq(1), tables.heard_write.eq(bit)]
         with m.If(moves):
             m.d.comb += [
                 tables.sender_write.eq(1),
                 self.binding.valid.eq(1),
                 tables.status_write.eq(1),
-                tables.status_next.challenge.eq(job.challenge + 1),
             ]
 
-    def _take_entry(self, m, bit, live, all_joined, ranks, replaces):
+    def _take_entry(self, m, bit, live, all_joined, ranks):
         """Make the sender a member: live while the job forms, and afterwards joining."""
         tables, entry, frame = self.tables, self.tables.entry_next, self.request.headers.frame
         job = tables.job_row
@@ -216,7 +224,6 @@ class Join(wiring.Component):
             tables.heard_write.eq(bit),
             tables.roster_write.eq(1),
             tables.status_write.eq(1),
-            tables.status_next.challenge.eq(job.challenge + replaces),
             self.binding.valid.eq(1),
         ]
         with m.If(job.state == JobState.FORMING):

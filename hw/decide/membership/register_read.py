@@ -1,6 +1,6 @@
 """A Read: eight registers for the acknowledgement."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -54,6 +54,11 @@ class RegisterRead(wiring.Component):
             views.acknowledged.eq(tables.acknowledged),
             views.heard.eq(tables.heard),
         ]
+        shown, arrives = Signal(32), Signal()
+        m.d.comb += shown.eq(Mux(views.viewed, views.value, counted))
+        # The registers arrive in order and are shifted in, so each has one source. `clear` never meets an arrival.
+        with m.If(arrives):
+            m.d.sync += self.registers.eq(Cat(*list(self.registers)[1:], shown))
         with m.If(self.clear):
             m.d.sync += self.registers.eq(0)
         with m.FSM():
@@ -63,9 +68,7 @@ class RegisterRead(wiring.Component):
                     m.next = "READ"
             with m.State("READ"):
                 m.d.sync += [step.eq(step + 1), address.eq(address + 1)]
-                for k in range(REGISTERS_PER_READ):
-                    with m.If(step == k + LATENCY):
-                        m.d.sync += self.registers[k].eq(Mux(views.viewed, views.value, counted))
+                m.d.comb += arrives.eq(step >= LATENCY)
                 with m.If(step == REGISTERS_PER_READ + LATENCY - 1):
                     m.d.comb += self.done.eq(1)
                     m.next = "IDLE"

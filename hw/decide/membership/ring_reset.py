@@ -1,6 +1,6 @@
 """An empty ring, for a job that begins, or begins again."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.utils import exact_log2
 
@@ -9,6 +9,9 @@ from hw.interface.rows import slot_number
 from iswitch.config import Config
 
 __all__ = ["RingReset"]
+
+WRITES = {"ring": (), "slot": ("state", "incarnation"), "acknowledged": (), "claims": ()}
+"""An empty slot has no content, so its other fields may have any value."""
 
 
 class RingReset(wiring.Component):
@@ -25,7 +28,7 @@ class RingReset(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        super().__init__(procedure_ports(config, writes=("ring", "slot", "acknowledged", "claims")))
+        super().__init__(procedure_ports(config, writes=WRITES))
 
     def elaborate(self, platform):
         m = Module()
@@ -39,7 +42,6 @@ class RingReset(wiring.Component):
             tables.ring_next.incarnation.eq(incarnation),
             tables.ring_next.empty_lap.eq(empty_lap),
             tables.slot_next.incarnation.eq(incarnation),
-            tables.slot_next.seq.eq(Cat(incarnation, empty_lap)),
             tables.acknowledged_next.eq(job.first_seq),
             tables.claims_next.base.eq(job.first_seq),
         ]

@@ -55,39 +55,44 @@ class SlotCompletion(wiring.Component):
         taken = completed.valid & completed.ready
         m.d.comb += self.admitted.eq(admit_joining(m, completed.valid, slot, taken, tables))
 
-        bit, collecting, complete, remains = Signal(config.members), Signal(), Signal(), Signal(slot_row(config))
-        count = Signal(range(config.members + 1))
+        # The tables point at a slot from before it is offered until it is written, so only what changes is selected.
+        named, collecting, complete, remains = Signal(), Signal(), Signal(), Signal(slot_row(config))
+        count, after = Signal(range(config.members + 1)), completed.payload
         m.d.comb += [
-            bit.eq(1 << self.member),
             collecting.eq(slot.state == SlotState.COLLECTING),
             remains.eq(slot),
-            remains.expected.eq(slot.expected & ~bit),
-            tables.slot_next.eq(Mux(completed.valid, completed.payload.as_value(), remains.as_value())),
+            remains.expected.eq(slot.expected & ~Mux(named, 0, 1 << self.member)),
+            after.eq(remains),
+            after.state.eq(Mux(is_leaf & ~named, SlotState.SENT_UP, SlotState.COMPLETE)),
+            after.members_changed.eq(slot.members_changed | slot.boundary & job.joining.any()),
+            tables.slot_next.eq(remains),
         ]
+        with m.If(completed.valid):
+            m.d.comb += [
+                tables.slot_next.state.eq(after.state),
+                tables.slot_next.members_changed.eq(after.members_changed),
+            ]
         m.d.sync += count.eq(popcount(slot.members))
         enough = has_enough(slot.requires_all, count, job.threshold, 0)
 
-        def offer(row, state, condition):
-            """Offer a slot as it will be, if the condition holds."""
-            m.d.sync += [
-                completed.valid.eq(condition),
-                completed.payload.eq(row),
-                completed.payload.state.eq(state),
-                completed.payload.members_changed.eq(slot.members_changed | slot.boundary & job.joining.any()),
-            ]
-
         with m.FSM():
             with m.State("IDLE"):
-                m.d.sync += [index.eq(Mux(self.forces_one, segment[: exact_log2(config.slots)], 0)), is_read.eq(0)]
+                m.d.sync += [
+                    index.eq(Mux(self.forces_one, segment[: exact_log2(config.slots)], 0)),
+                    is_read.eq(0),
+                    named.eq(self.forces_one),
+                ]
                 with m.If(self.start):
                     m.next = "SCAN_SLOTS"
                     with m.If(self.forces_one):
                         m.next = "READ_NAMED_SLOT"
             wait_row(m, "READ_NAMED_SLOT", then="CHECK_SLOT", cycles=1)
             with m.State("CHECK_SLOT"):
-                named = slot.seq == segment
-                m.d.sync += complete.eq(named & (slot.state == SlotState.COMPLETE))
-                offer(slot, SlotState.COMPLETE, named & collecting & ~slot.requires_all)
+                is_segment = slot.seq == segment
+                m.d.sync += [
+                    complete.eq(is_segment & (slot.state == SlotState.COMPLETE)),
+                    completed.valid.eq(is_segment & collecting & ~slot.requires_all),
+                ]
                 m.next = "FORCE_SLOT"
             with m.State("FORCE_SLOT"):
                 with m.If(~completed.valid | completed.ready):
@@ -110,8 +115,7 @@ class SlotCompletion(wiring.Component):
             # The slot's row comes with the second cycle, and how many members it has with the third.
             wait_row(m, "READ_SLOT", then="COMPARE_SLOT", cycles=2)
             with m.State("COMPARE_SLOT"):
-                state = Mux(is_leaf, SlotState.SENT_UP, SlotState.COMPLETE)
-                offer(remains, state, is_complete(remains.expected, remains.arrived, enough))
+                m.d.sync += completed.valid.eq(is_complete(remains.expected, remains.arrived, enough))
                 m.next = "WRITE_SLOT"
             with m.State("WRITE_SLOT"):
                 with m.If(~completed.valid | completed.ready):

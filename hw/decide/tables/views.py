@@ -6,7 +6,7 @@ from operator import or_
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import exact_log2
+from amaranth.utils import ceil_log2, exact_log2
 
 from hw.interface.layout import layout
 from hw.interface.rows import SEQ_BITS, TICK_BITS, job_row, member_row, slot_number, slot_row
@@ -31,6 +31,7 @@ __all__ = ["Views"]
 JOB_BITS, MEMBER_BITS, SLOT_BITS = exact_log2(VIEWED_JOBS), exact_log2(VIEWED_MEMBERS), exact_log2(VIEWED_SLOTS)
 WORD_BITS = exact_log2(REGISTERS_PER_READ)
 JOB_WORD_BITS = exact_log2(JOB_VIEW.itemsize // 4)
+SEQ_WORD = SLOT_VIEW.fields["seq"][1] // 4
 
 
 class Views(wiring.Component):
@@ -73,20 +74,30 @@ class Views(wiring.Component):
         pointed, before, member_read = Signal.like(self.member), Signal(MEMBER_BITS), Signal(MEMBER_BITS)
         m.d.sync += [self.member.eq(member), pointed.eq(self.member), before.eq(low), member_read.eq(before)]
         word, job_word = member_read[:WORD_BITS], member_read[:JOB_WORD_BITS]
+        # Of a member that is not live, and of an empty slot except its seq, every word shows 0.
+        is_member, has_content = self.member_row.live, (self.slot_row.state != SlotState.EMPTY) | (word == SEQ_WORD)
         points, values = [], []
-        for base, below, there, value in (
-            (Register.JOBS_VIEW, JOB_WORD_BITS, 1, self._job(m).as_value().word_select(job_word, 32)),
-            (Register.HAVE_VIEW, MEMBER_BITS, low < config.members, self.acknowledged[member_read]),
+        for base, below, there, holds, value in (
+            (Register.JOBS_VIEW, JOB_WORD_BITS, 1, 1, self._job(m).as_value().word_select(job_word, 32)),
+            (
+                Register.HAVE_VIEW,
+                MEMBER_BITS,
+                low < config.members,
+                1,
+                self.acknowledged[member_read[: ceil_log2(config.members)]],
+            ),
             (
                 Register.MEMBERS_VIEW,
                 WORD_BITS + MEMBER_BITS,
                 member < config.members,
+                is_member,
                 self._member(m, pointed).as_value().word_select(word, 32),
             ),
             (
                 Register.SLOTS_VIEW,
                 WORD_BITS + SLOT_BITS,
                 slot < config.slots,
+                has_content,
                 self._slot(m).as_value().word_select(word, 32),
             ),
         ):
@@ -96,7 +107,7 @@ class Views(wiring.Component):
             with m.If(inside):
                 m.d.sync += [self.job.eq(number), self.slot.eq(slot_number(config, number, slot))]
             points.append(point)
-            values.append(Mux(in_view_1 & (self.job_row.state != JobState.NONE), value, 0))
+            values.append(Mux(in_view_1 & holds & (self.job_row.state != JobState.NONE), value, 0))
         m.d.sync += self.viewed.eq(Cat(points).any())
         m.d.comb += self.value.eq(reduce(or_, values))
         return m
@@ -126,33 +137,31 @@ class Views(wiring.Component):
         shown, row = Signal(layout(MEMBER_VIEW)), self.member_row
         live = self.job_row.live.bit_select(index, 1)
         silence = (self.tick - self.heard[index])[:TICK_BITS]
-        with m.If(row.live):
-            m.d.comb += [
-                shown.standing.eq(Mux(live, Standing.LIVE, Standing.JOINING)),
-                shown.port.eq(row.port),
-                shown.udp.as_value().eq(row.address.udp),
-                shown.ip.as_value().eq(row.address.ip),
-                shown.mac.as_value().eq(row.address.mac),
-                shown.silent.eq(Mux(silence > SILENCE_TICKS_MAX, SILENCE_TICKS_MAX, silence)),
-            ]
+        m.d.comb += [
+            shown.standing.eq(Mux(live, Standing.LIVE, Standing.JOINING)),
+            shown.port.eq(row.port),
+            shown.udp.as_value().eq(row.address.udp),
+            shown.ip.as_value().eq(row.address.ip),
+            shown.mac.as_value().eq(row.address.mac),
+            shown.silent.eq(Mux(silence > SILENCE_TICKS_MAX, SILENCE_TICKS_MAX, silence)),
+        ]
         return shown
 
     def _slot(self, m):
         """Return what a slot shows. An empty slot stands one lap before the first seq, whatever its row says."""
         shown, row, number = Signal(layout(SLOT_VIEW)), self.slot_row, Signal.like(self.slot)
         m.d.sync += number.eq(self.slot)
-        m.d.comb += shown.seq.eq(Cat(number[: exact_log2(self.config.slots)], self.job_row.empty_lap))
-        with m.If(row.state != SlotState.EMPTY):
-            m.d.comb += [
-                shown.seq.eq(row.seq),
-                shown.state.eq(row.state),
-                shown["format"].eq(row.numeric),
-                shown.length.eq(row.length),
-                shown.arrived.eq(row.arrived),
-                shown.members.eq(row.members),
-                shown.expected.eq(row.expected),
-                shown.tainted.eq(row.tainted),
-                shown.collective.eq(row.collective),
-                shown.rival.eq(row.rival),
-            ]
+        empty_seq = Cat(number[: exact_log2(self.config.slots)], self.job_row.empty_lap)
+        m.d.comb += [
+            shown.seq.eq(Mux(row.state == SlotState.EMPTY, empty_seq, row.seq)),
+            shown.state.eq(row.state),
+            shown["format"].eq(row.numeric),
+            shown.length.eq(row.length),
+            shown.arrived.eq(row.arrived),
+            shown.members.eq(row.members),
+            shown.expected.eq(row.expected),
+            shown.tainted.eq(row.tainted),
+            shown.collective.eq(row.collective),
+            shown.rival.eq(row.rival),
+        ]
         return shown
