@@ -24,7 +24,7 @@ from hw.interface.headers import Headers
 from hw.interface.reply import Reply
 from hw.interface.rows import TICK_BITS, slot_number
 from hw.interface.verdict import Verdict
-from hw.stream.reduction import lowest_set
+from hw.stream.reduction import lowest_set, reaches
 from iswitch.config import Config
 from iswitch.wire import (
     NOTICE_INTERVAL_US,
@@ -187,6 +187,8 @@ class Core(wiring.Component):
             rows.slot_next.eq(decision.slot_next),
             rows.acknowledged_next.eq(ring.low),
             verdict.frame.eq(1),
+            verdict.host_reply.eq(forwarder.route.host_reply),
+            verdict.host_reply.valid.eq(0),
             verdict.length.eq(held.headers.arrival.scan.length),
             self.expense.port.eq(held.headers.arrival.port),
         ]
@@ -199,7 +201,7 @@ class Core(wiring.Component):
             Signal(),
         )
         m.d.comb += [
-            claim.eq(kind.claim & ~fault),
+            claim.eq(kind.claim & ~fault if config.staleness else 0),
             has_joining.eq(rows.job_row.segments.any() & rows.job_row.joining.any()),
             late_members.eq(Mux(join_waiting, claims.behind & ring.silent, silent_awaited)),
             rows.claims_next.eq(claims.row_next),
@@ -221,7 +223,9 @@ class Core(wiring.Component):
             notice.eq(0),
             last_us.eq(noticed_us.data),
             may_notice.eq(
-                checks.from_member | ~noticed.bit_select(port, 1) | ((held.now_us - last_us)[:32] >= NOTICE_INTERVAL_US)
+                checks.from_member
+                | ~noticed.bit_select(port, 1)
+                | reaches((held.now_us - last_us)[:32], NOTICE_INTERVAL_US)
             ),
         ]
         for name in NOTICES:
@@ -254,7 +258,7 @@ class Core(wiring.Component):
                         self.verdicts.valid.eq(1),
                         forwarder.takes.eq(self.verdicts.ready),
                         verdict.ports.eq(forwarder.route.ports),
-                        verdict.host_reply.eq(forwarder.route.host_reply),
+                        verdict.host_reply.valid.eq(forwarder.route.host_reply.valid),
                     ]
                     m.d.sync += [self.trace.outcome.eq(forwarder.route.outcome), self.decided.eq(self.verdicts.ready)]
                 with m.If(self.verdicts.ready):
@@ -359,8 +363,9 @@ class Core(wiring.Component):
                     m.next = "IDLE"
                     with m.If(evicts):
                         m.next = "EVICT"
-                    with m.Elif(~fault & has_joining):
-                        m.next = "READ_ACKNOWLEDGED"
+                    if config.staleness:
+                        with m.Elif(~fault & has_joining):
+                            m.next = "READ_ACKNOWLEDGED"
             with m.State("EVICT"):
                 m.d.comb += [
                     tables.control.eq(1),
@@ -375,32 +380,34 @@ class Core(wiring.Component):
                 with m.If(membership.done):
                     m.d.sync += join_waiting.eq(0)
                     m.next = "IDLE"
-                    with m.If(has_joining):
-                        m.next = "READ_ACKNOWLEDGED"
-            with m.State("READ_ACKNOWLEDGED"):
-                # The row of acknowledged seqs includes this frame's in the next cycle; `claims.behind` follows one
-                # cycle later.
-                m.next = "CHECK_LATE"
-            with m.State("CHECK_LATE"):
-                m.next = "ADMIT"
-                with m.If(join_waiting & late_members.any()):
-                    m.d.sync += self.stats[Stat.EVICTED].eq(1)
-                    m.next = "EVICT"
-            with m.State("ADMIT"):
-                # At a boundary of an asynchronous job the switch admits all joining members. They lack no result
-                # below the base of the next update.
-                m.d.sync += join_waiting.eq(0)
-                m.next = "IDLE"
-                with m.If(~claims.behind.any()):
-                    job = rows.job_row
-                    m.d.comb += [
-                        rows.roster_write.eq(1),
-                        rows.roster_next.live.eq(job.live | job.joining),
-                        rows.roster_next.joining.eq(0),
-                        rows.admitted_seq_write.eq(job.joining),
-                        rows.admitted_seq_next.eq(rows.claims_row.base),
-                    ]
-                    m.d.sync += self.stats[Stat.ADMITTED].eq(1)
+                    if config.staleness:
+                        with m.If(has_joining):
+                            m.next = "READ_ACKNOWLEDGED"
+            if config.staleness:
+                with m.State("READ_ACKNOWLEDGED"):
+                    # The row of acknowledged seqs includes this frame's in the next cycle; `claims.behind` follows one
+                    # cycle later.
+                    m.next = "CHECK_LATE"
+                with m.State("CHECK_LATE"):
+                    m.next = "ADMIT"
+                    with m.If(join_waiting & late_members.any()):
+                        m.d.sync += self.stats[Stat.EVICTED].eq(1)
+                        m.next = "EVICT"
+                with m.State("ADMIT"):
+                    # At a boundary of an asynchronous job the switch admits all joining members. They lack no result
+                    # below the base of the next update.
+                    m.d.sync += join_waiting.eq(0)
+                    m.next = "IDLE"
+                    with m.If(~claims.behind.any()):
+                        job = rows.job_row
+                        m.d.comb += [
+                            rows.roster_write.eq(1),
+                            rows.roster_next.live.eq(job.live | job.joining),
+                            rows.roster_next.joining.eq(0),
+                            rows.admitted_seq_write.eq(job.joining),
+                            rows.admitted_seq_next.eq(rows.claims_row.base),
+                        ]
+                        m.d.sync += self.stats[Stat.ADMITTED].eq(1)
             with m.State("MEMBERSHIP"):
                 # `Membership` uses the tables until it answers; departures emit operations meanwhile.
                 m.d.comb += [
@@ -425,11 +432,13 @@ class Core(wiring.Component):
                     m.next = "IDLE"
                     with m.If(membership.requests_parent):
                         m.next = "REQUEST_PARENT"
-                    with m.Elif(has_joining):
-                        m.d.sync += join_waiting.eq(
-                            (held.headers.body.action == Action.JOIN) & (membership.body.standing == Standing.JOINING)
-                        )
-                        m.next = "READ_ACKNOWLEDGED"
+                    if config.staleness:
+                        with m.Elif(has_joining):
+                            m.d.sync += join_waiting.eq(
+                                (held.headers.body.action == Action.JOIN)
+                                & (membership.body.standing == Standing.JOINING)
+                            )
+                            m.next = "READ_ACKNOWLEDGED"
             with m.State("REQUEST_PARENT"):
                 m.d.comb += [tables.control.eq(1), membership.active.eq(1), self.replies.valid.eq(1)]
                 with m.If(self.replies.ready):
@@ -457,6 +466,7 @@ class Core(wiring.Component):
                 requests_parent=fsm.ongoing("REQUEST_PARENT"),
                 reports=~fault & decision.reports & fsm.ongoing("ISSUE"),
             )
-        with m.If(claim):
-            build_refusal(m, reply, rows.claims_row.base)
+        if config.staleness:
+            with m.If(claim):
+                build_refusal(m, reply, rows.claims_row.base)
         return m

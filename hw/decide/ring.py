@@ -8,7 +8,7 @@ from amaranth.utils import exact_log2
 from hw.decide.lowest_missing import LowestMissing
 from hw.decide.rules.completion import has_enough, is_complete
 from hw.interface.rows import COLLECTIVE_BITS, DIGEST_BITS, SEQ_BITS, TICK_BITS, job_row, slot_row
-from hw.stream.reduction import popcount
+from hw.stream.reduction import popcount, reaches
 from iswitch.config import Config
 from iswitch.wire import SILENCE_TICK_US, SILENCE_TICKS_MAX, Operation, Outcome, SlotState
 
@@ -179,7 +179,9 @@ class Ring(wiring.Component):
             has_rival.eq(slot.rival != 0),
             gain.eq(low - acknowledged_low),
             self.low.eq(low),
-            behind_bad.eq(Mux(request.receipt, request.behind > window, request.behind >= Mux(uplink, slots, window))),
+            behind_bad.eq(
+                Mux(request.receipt, reaches(request.behind, window + 1), request.behind >= Mux(uplink, slots, window))
+            ),
             lacks.eq(Cat(*lacks_result)),
             self.silent.eq(Cat(*is_silent)),
             self.stale.eq(Cat(*is_stale)),
@@ -231,8 +233,8 @@ class Ring(wiring.Component):
         )
         m.d.sync += [
             advances.eq(gain > 0),
-            advance_too_far.eq(gain > slots),
-            beyond_ring.eq(ahead > slots),
+            advance_too_far.eq((gain >= 0) & reaches(gain.as_unsigned(), slots + 1)),
+            beyond_ring.eq((ahead >= 0) & reaches(ahead.as_unsigned(), slots + 1)),
             next_lap.eq(ahead == slots),
             is_async.eq(job.segments.any()),
             opens_update.eq(opens & job.segments.any()),

@@ -20,8 +20,9 @@ def build_work(m, held: HeldFrame, *, rows, membership, admitted, lowest) -> Sig
     """
     work = Signal(Work(held.config))
     _build_sum(m, held, work, rows, membership, admitted, lowest)
-    with m.If(held.kind.claim & ~membership.completed.valid):
-        _build_grant(m, held, work, rows.job_row)
+    if held.config.staleness:
+        with m.If(held.kind.claim & ~membership.completed.valid):
+            _build_grant(m, held, work, rows.job_row)
     return work
 
 
@@ -31,9 +32,7 @@ def _build_sum(m, held: HeldFrame, work, rows, membership, admitted, lowest):
     slot, completed = Signal(slot_row(config)), membership.completed.payload
     is_retransmission = ~forces & (decision.operation == Operation.SEND_UP)
     # The tables point at a slot that membership completes, and a few fields of its row change.
-    m.d.comb += slot.eq(
-        Mux(forces | held.keeps_slot, rows.slot_row.as_value(), decision.slot_next.as_value()),
-    )
+    m.d.comb += slot.eq(Mux(forces | held.keeps_slot, rows.slot_row.as_value(), decision.slot_next.as_value()))
     with m.If(forces):
         m.d.comb += [slot[name].eq(completed[name]) for name in ("state", "expected", "members_changed")]
     lacks = (slot.expected & ~slot.members).any()

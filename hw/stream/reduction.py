@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from amaranth.hdl import Mux, Value
 
-__all__ = ["combine_pairs", "lowest_set", "popcount", "reduce_tree", "tree_sum"]
+__all__ = ["combine_pairs", "lowest_set", "popcount", "reaches", "reduce_tree", "tree_sum"]
 
 T = TypeVar("T")
 
@@ -33,6 +33,13 @@ def tree_sum(values: Sequence[Value]) -> Value:
 def popcount(bits: Value) -> Value:
     """Return the number of bits that are 1."""
     return tree_sum(list(bits))
+
+
+def reaches(value: Value, limit: int) -> Value:
+    """Return whether an unsigned value is at least `limit`, which is positive. The carry chain is no longer than
+    `limit`; a comparison of all bits would be as long as the value."""
+    low = limit.bit_length()
+    return value[low:].any() | (value[:low] >= limit)
 
 
 def lowest_set(bits: Value) -> Value:

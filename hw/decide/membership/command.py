@@ -35,10 +35,7 @@ class Command(wiring.Component):
         config, request, tables = self.config, self.request, self.tables
         frame, settings, job, row = request.headers.frame, request.headers.body, tables.job_row, tables.member_row
         is_leaf = request.is_leaf if config.uplinks else Const(0)
-        m.d.comb += [
-            tables.job.eq(frame.job),
-            tables.member.eq(self.member),
-        ]
+        m.d.comb += [tables.job.eq(frame.job), tables.member.eq(self.member)]
         leaves, resets, sets, halts, forces, ends, resumes = (
             request.action == action
             for action in (
@@ -155,11 +152,7 @@ class Command(wiring.Component):
                         with m.Case(Action.SET_H, Action.HALT):
                             m.d.comb += [tables.status_write.eq(1), tables.entry_write.eq(1)]
                         with m.Case(Action.RESET):
-                            m.d.comb += [
-                                tables.status_write.eq(1),
-                                tables.entry_write.eq(1),
-                                tables.roster_write.eq(1),
-                            ]
+                            m.d.comb += [tables.status_write.eq(1), tables.entry_write.eq(1), tables.roster_write.eq(1)]
                             follow(FollowUp.EMPTY_RING)
                         with m.Default():
                             refuse(Reason.ACTION)

@@ -203,11 +203,7 @@ class Join(wiring.Component):
         tables = self.tables
         m.d.comb += [self.done.eq(1), self.grants.eq(1), tables.heard_write.eq(bit)]
         with m.If(moves):
-            m.d.comb += [
-                tables.sender_write.eq(1),
-                self.binding.valid.eq(1),
-                tables.status_write.eq(1),
-            ]
+            m.d.comb += [tables.sender_write.eq(1), self.binding.valid.eq(1), tables.status_write.eq(1)]
 
     def _take_entry(self, m, bit, live, all_joined, ranks):
         """Make the sender a member: live while the job forms, and afterwards joining."""

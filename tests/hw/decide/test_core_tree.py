@@ -318,7 +318,11 @@ MUTANTS = {
         "wanted.eq(lowest_set(frame.members))",
         "wanted.eq(frame.member)",
     ),
-    "an index is no rank that belongs below": (entry_search, "~taken & ranks_below.bit_select(previous, 1)", "~taken"),
+    "an index is no rank that belongs below": (
+        entry_search,
+        "ranks_below.bit_select(previous, 1) if uplinks else 1",
+        "1",
+    ),
     "ranks may be anybody's": (entry_search, "(ranks & ~ranks_below).any()", "0"),
     "a new member joins a tree that runs": (join, "tree_closed.eq(exists & ", "tree_closed.eq(0 & "),
     "a leaf runs when all below have joined": (join, "all_joined.eq(~is_leaf & (", "all_joined.eq(("),
@@ -342,7 +346,7 @@ MUTANTS = {
     ),
     "a departure completes a leaf's slot": (
         slot_completion,
-        "Mux(is_leaf, SlotState.SENT_UP, SlotState.COMPLETE)",
+        "Mux(is_leaf & ~named, SlotState.SENT_UP, SlotState.COMPLETE)",
         "SlotState.COMPLETE",
     ),
     "any nonce is ours": (parent_reply, "ack.nonce != job.up_nonce", "0"),

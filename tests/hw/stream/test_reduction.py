@@ -7,7 +7,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator
 
 from hw.stream.checksum import fold_carries, sum_halves
-from hw.stream.reduction import combine_pairs, lowest_set, popcount, reduce_tree, tree_sum
+from hw.stream.reduction import combine_pairs, lowest_set, popcount, reaches, reduce_tree, tree_sum
 
 
 def test_order_is_kept_and_no_value_is_lost():
@@ -22,6 +22,12 @@ def test_a_level_combines_neighbours():
 def test_no_values_wrong():
     with pytest.raises(ValueError, match="reduce_tree values must be at least one, not none"):
         reduce_tree(max, [])
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 8, 100, 128, 300])
+def test_a_value_is_compared_with_a_limit(limit):
+    bits = Signal(8)
+    assert_equals(Module(), bits, range(1 << 8), [(reaches(bits, limit), lambda value: value >= limit)])
 
 
 @pytest.mark.parametrize("width", [1, 2, 5, 8])
