@@ -18,7 +18,7 @@ from iswitch.control.job_worker import JobWorker, switch_address
 from iswitch.control.recovery import Recovery
 from iswitch.control.settings import require_int, require_one_of, require_seconds, require_settings
 from iswitch.control.stalled_collective import StalledCollective
-from iswitch.control.state_transfer import CANDIDATE, most_advanced, pack_arrays, unpack_arrays
+from iswitch.control.state_transfer import CANDIDATE, TakesPart, most_advanced, pack_arrays, unpack_arrays
 from iswitch.driver.buffers import INT, Bytes, buffer_octets, fill_buffer, wire_type_of
 from iswitch.driver.membership import Membership
 from iswitch.driver.notices import CollectiveConflictError, MembershipRejectedError
@@ -26,6 +26,7 @@ from iswitch.driver.progress import STATELESS
 from iswitch.driver.ring import CollectiveResult, NoProgressError, Ring
 from iswitch.driver.transport import Transport
 from iswitch.errors import (
+    CollectiveTimeoutError,
     IswitchError,
     MembershipChangedError,
     NoContributionError,
@@ -42,6 +43,8 @@ _MODES = {"quarantine": Mode.QUARANTINE, "propagate": Mode.PROPAGATE}
 _BACKLOG_WINDOWS = 16
 _QUIET_S = 1.0
 """After this time without a result, a collective queries the switch for the cause."""
+_ELECTION_PAUSE_S = 0.05
+"""Pause between two elections in which no worker has a state."""
 
 logger = logging.getLogger("iswitch")
 
@@ -237,6 +240,7 @@ class Worker(JobWorker):
             self._recovery.needs_sync = (
                 elastic or self._control.joined_running_job
             )  # an elastic job begins with `sync_state`
+            self._has_state = not self._control.joined_running_job
             self._start_keepalive(self._ring)
         logger.info("rank %d of %d has joined %s", self.rank, world, self._job_name)
 
@@ -298,7 +302,8 @@ class Worker(JobWorker):
         Raises
         ------
         TypeError, ValueError
-            If the switch cannot sum this array. Nothing was sent.
+            If the switch cannot sum this array. Nothing was sent. The call counts as a collective: if this worker alone
+            repeats it, or the others do not make it, the next one raises MismatchError.
         MembershipChangedError
             If the next collective must be `sync_state`. Nothing was sent.
         IswitchError
@@ -321,16 +326,17 @@ class Worker(JobWorker):
         TaintedError
             If a contribution held NaN, an infinity or an element out of range, and `on_taint` is "raise".
         """
-        format, wire_type = wire_type_of(array, op, self._ring.membership.format)
-        values = np.ascontiguousarray(array, wire_type).reshape(-1)
-        reduction = self._collect(values, format)
-        if values.size:
-            if op == "mean":
-                reduction.divide(values)
-            if not np.may_share_memory(values, array):
-                array[...] = values.reshape(array.shape)
-            if reduction.flagged or not reduction.complete or self._reported_missing:
-                self._report_problems(reduction)
+        with self._ring.progress.count_call():
+            format, wire_type = wire_type_of(array, op, self._ring.membership.format)
+            values = np.ascontiguousarray(array, wire_type).reshape(-1)
+            reduction = self._collect(values, format)
+            if values.size:
+                if op == "mean":
+                    reduction.divide(values)
+                if not np.may_share_memory(values, array):
+                    array[...] = values.reshape(array.shape)
+                if reduction.flagged or not reduction.complete or self._reported_missing:
+                    self._report_problems(reduction)
         return reduction
 
     def _report_problems(self, reduction: Reduction) -> None:
@@ -370,12 +376,13 @@ class Worker(JobWorker):
         IswitchError
             As `allreduce`.
         """
-        require_int("root", root, 0, self.world - 1)
-        data = buffer_octets(buffer)
-        values = np.zeros(-(-data.size // 4), INT)
-        if self.rank == root:
-            values.view(np.uint8)[: data.size] = data
-        reduction = self._collect(values, Format.INT32, CollectiveKind.BROADCAST, argument=root, all_members=True)
+        with self._ring.progress.count_call():
+            require_int("root", root, 0, self.world - 1)
+            data = buffer_octets(buffer)
+            values = np.zeros(-(-data.size // 4), INT)
+            if self.rank == root:
+                values.view(np.uint8)[: data.size] = data
+            reduction = self._collect(values, Format.INT32, CollectiveKind.BROADCAST, argument=root, all_members=True)
         if not (reduction.member_masks >> np.uint32(root) & 1).all():
             raise NoContributionError(
                 f"the broadcast has no bytes of its root, rank {root}: that worker has left the job"
@@ -390,7 +397,8 @@ class Worker(JobWorker):
         IswitchError
             As `allreduce`.
         """
-        self._collect(np.zeros(1, INT), Format.INT32, CollectiveKind.BARRIER, all_members=True)
+        with self._ring.progress.count_call():
+            self._collect(np.zeros(1, INT), Format.INT32, CollectiveKind.BARRIER, all_members=True)
 
     def sync_state(self, state: np.ndarray | Sequence[np.ndarray], step: int) -> int:
         """Give every worker the state of the most advanced worker, bit for bit.
@@ -415,28 +423,46 @@ class Worker(JobWorker):
         ------
         TypeError, ValueError
             If an array cannot be filled, or `step` is out of range. Nothing was sent.
+        CollectiveTimeoutError
+            If all workers with the state of the job are away for `timeout_s`.
         IswitchError
             As `allreduce`.
         """
         require_int("step", step, 0, 2**62)
         arrays = [state] if isinstance(state, np.ndarray) else list(state)
         own = pack_arrays(arrays)
+        deadline = self._transport.now() + self.timeout_s
         while True:
             candidates, progress = np.zeros(self.world, CANDIDATE), self._ring.progress
-            candidates[self.rank] = 1, step & 0x7FFFFFFF, step >> 31, progress.position, progress.checksum
+            takes_part = TakesPart.WITH_STATE if self._has_state else TakesPart.WITHOUT_STATE
+            candidates[self.rank] = takes_part, step & 0x7FFFFFFF, step >> 31, progress.position, progress.checksum
             self._collect(candidates.view(INT), Format.INT32, CollectiveKind.ELECTION, all_members=True)
             root, highest_step = most_advanced(candidates)
+            if root is None:
+                self._wait_for_state(deadline)
+                continue
             values = own.copy() if root == self.rank else np.zeros_like(own)
             if self._admitted:  # all workers see the same admission, so all begin again
                 continue
             copied = self._collect(values, Format.INT32, CollectiveKind.STATE, all_members=True)
             if (copied.member_masks >> np.uint32(root) & 1).all() and not self._admitted:
                 break
-        self._recovery.needs_sync = False
+        self._recovery.needs_sync, self._has_state = False, True
         progress.adopt(int(candidates["position"][root]), int(candidates["checksum"][root]))
         if root != self.rank:
             unpack_arrays(arrays, values)
         return highest_step
+
+    def _wait_for_state(self, deadline: float) -> None:
+        """Wait a moment for a worker that has the state of the running job. Raises CollectiveTimeoutError after the
+        deadline."""
+        if self._transport.now() >= deadline:
+            raise CollectiveTimeoutError(
+                f"no worker that has the state of {self._job_name} has come back within `timeout_s` of "
+                f"{self.timeout_s:g} s: only workers that joined the running job are left. If the others are gone for "
+                "good, end the job with `iswitch end-job`, and start all workers again"
+            )
+        self._transport.sleep(_ELECTION_PAUSE_S)
 
     # Control of the job
 

@@ -144,6 +144,32 @@ def test_a_lagging_worker_does_not_apply_results_of_another_step(model):
     together(model, 2, body, threshold=1)
 
 
+def _empty(worker):
+    worker.allreduce(np.zeros(0, np.float32))
+
+
+def _read_only(worker):
+    array = np.ones(40, np.float32)
+    array.flags.writeable = False
+    with pytest.raises(ValueError, match="writeable"):
+        worker.allreduce(array)
+
+
+@pytest.mark.parametrize("mishap", [_empty, _read_only], ids=["no elements", "read-only"])
+def test_a_worker_that_skips_a_step_never_adds_its_next_one(model, mishap):
+    """One worker's call sends nothing, and its program goes on to the next step."""
+
+    def body(worker):
+        worker.allreduce(np.ones(40, np.float32))
+        for _ in range(2):
+            if worker.rank:
+                mishap(worker)
+            worker.allreduce(np.ones(40, np.float32))
+
+    found = errors(model, body)
+    assert all(isinstance(error, MismatchError) and "repeated or skipped" in str(error) for error, _ in found)
+
+
 @pytest.mark.parametrize("elastic", [False, True], ids=["plain", "elastic"])
 def test_after_a_reset_workers_agree_on_a_position_before_a_sum(model, elastic):
     """One worker has applied a step more than the other. `sync_state` brings both to one position and digest."""

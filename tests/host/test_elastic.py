@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from iswitch import HaltedWarning, MembershipChangedError, NotAMemberError, RefusedError, Worker
+from iswitch import CollectiveTimeoutError, HaltedWarning, MembershipChangedError, NotAMemberError, RefusedError, Worker
 from iswitch.config import Config
-from iswitch.control.state_transfer import CANDIDATE, most_advanced
+from iswitch.control.state_transfer import CANDIDATE, TakesPart, most_advanced
 from iswitch.wire import CollectiveKind, Format
 from sim.bench.udp_model import Faults, UdpModel, kill, together
 from sim.frames.client import SWITCH_IP, SWITCH_MAC
@@ -147,6 +147,32 @@ def test_the_lowest_rank_with_the_highest_step_is_most_advanced():
     table = np.array([(1, 5, 0, 0, 0), (0, 9, 9, 0, 0), (1, 5, 0, 0, 0), (1, 4, 0, 0, 0)], CANDIDATE)
     assert most_advanced(table) == (0, 5)
     assert most_advanced(np.array([(1, 2**31 - 1, 0, 0, 0), (1, 0, 1, 0, 0)], CANDIDATE)) == (1, 2**31)
+    newcomer = (TakesPart.WITHOUT_STATE, 7, 0, 0, 0)
+    assert most_advanced(np.array([newcomer, (TakesPart.WITH_STATE, 0, 0, 0, 0)], CANDIDATE)) == (1, 0)
+    assert most_advanced(np.array([newcomer, (0, 0, 0, 0, 0)], CANDIDATE)) == (None, -1)
+
+
+def test_a_new_worker_never_goes_on_without_the_state_of_the_running_job():
+    """The only worker that has the state takes part in the election, and dies before it sends the state."""
+    options = {"world": 2, "elastic": True, "evict_s": 0.5, "timeout_s": 2}
+    with UdpModel(SMALL) as model, ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda rank: Worker(model.address(rank), rank=rank, **options), range(2))
+        list(pool.map(lambda worker: worker.sync_state(np.zeros(40), 5), (first, second)))
+        second.close()
+
+        def go_on():
+            while not first.needs_sync:
+                first.allreduce(np.ones(8, np.float32))
+            election = np.zeros(2, CANDIDATE)
+            election[0] = TakesPart.WITH_STATE, 5, 0, 0, 0
+            first._collect(election.view("<i4"), Format.INT32, CollectiveKind.ELECTION, all_members=True)
+            kill(first)
+
+        dead = pool.submit(go_on)
+        with Worker(model.address(1), rank=1, **options) as new:
+            with pytest.raises(CollectiveTimeoutError, match=r"state of job 0.*`iswitch end-job`"):
+                new.sync_state(np.zeros(40), 0)
+        dead.result()
 
 
 def test_collectives_raise_until_sync_state_once_workers_have_joined():

@@ -71,6 +71,6 @@ def _explain(own: Collective, theirs: Collective) -> str:
         return _CORRECT
     behind, count = ("The other worker" if ahead > 0 else "This worker"), abs(ahead)
     return (
-        f"{behind} is {count} collective{'s' * (count > 1)} behind: most likely one worker repeated a failed "
-        f"collective that had succeeded at the other, or the programs call different collectives. {_SYNC}"
+        f"{behind} is {count} collective{'s' * (count > 1)} behind. Most likely a call ended with an error at one "
+        f"worker alone, which repeated or skipped it, or the programs call different collectives. {_SYNC}"
     )

@@ -5,9 +5,12 @@ Joins, so it is enough that workers of one program have the same key, and worker
 `docs/rationale.md` says why a program is its user and its script.
 """
 
+import contextlib
 import getpass
 import hashlib
 import os
+import platform
+import re
 import secrets
 import shlex
 import sys
@@ -53,7 +56,7 @@ def job_key(key: int | None, *, world: int, address: str, own_transport: bool = 
     if found is not None:
         return found
     host, _ = parse_address(address)
-    if world > 1 and not own_transport and host != "localhost" and not host.startswith("127."):
+    if world > 1 and not own_transport and not is_loopback(host):
         raise ValueError(
             f"key must be given for a job of {world} workers at {address}, because another program may use the same "
             f"job number: pass key=, the same number to all workers of this program, or set {KEY_VARIABLE} for all of "
@@ -75,7 +78,8 @@ def default_key(environment: Mapping[str, str] = os.environ) -> int | None:
     -------
     int or None
         The number in ISWITCH_KEY; or else a 64-bit number that follows from what torchrun or Slurm says about the run,
-        so that another run has another one; or else None.
+        so that another run has another one (if torchrun names only this machine, also from user, name and boot of the
+        machine); or else None.
 
     Raises
     ------
@@ -93,7 +97,10 @@ def default_key(environment: Mapping[str, str] = os.environ) -> int | None:
         return key
     for launcher, names in _LAUNCHERS.items():
         if names[0] in environment:
-            return _hash(launcher, *(environment.get(name, "") for name in names))
+            texts = [environment.get(name, "") for name in names]
+            if any(is_loopback(text) for text in texts):  # other machines have runs with the same variables
+                texts += [_user(), *machine_texts()]
+            return _hash(launcher, *texts)
     return None
 
 
@@ -148,6 +155,20 @@ def _main_script() -> str | None:
 def _user() -> str:
     """Return the user that owns this process, by a name that does not depend on the environment where possible."""
     return str(os.getuid()) if os.name == "posix" else getpass.getuser()
+
+
+def is_loopback(host: str) -> bool:
+    """Return True if a host's name or address means the machine itself."""
+    return host in ("localhost", "::1") or re.fullmatch(r"127(\.\d+){3}", host) is not None
+
+
+def machine_texts() -> list[str]:
+    """Return texts that processes on another machine, or in another container, do not have: host name, boot, and
+    network namespace."""
+    texts = [platform.node()]
+    with contextlib.suppress(OSError):  # only Linux has these files
+        texts += [Path("/proc/sys/kernel/random/boot_id").read_text().strip(), os.readlink("/proc/self/ns/net")]
+    return texts
 
 
 def _hash(*parts: str) -> int:

@@ -13,6 +13,7 @@ from iswitch.control.client import Control
 from iswitch.control.counters import rise_lines
 from iswitch.control.switch_info import SwitchInfo
 from iswitch.driver.activity import ActivityMeter
+from iswitch.driver.keepalive import release_all
 from iswitch.driver.membership import Membership
 from iswitch.driver.termination import call_before_termination
 from iswitch.driver.transport import Keepalive, Transport
@@ -99,7 +100,7 @@ class JobWorker(ABC):
         self._transport = transport or UdpTransport(self.address, no_offload=no_offload)
         self._state = {"member": False}
         self._owner_pid = os.getpid()
-        self._one_call = threading.Lock()
+        self._one_call = threading.RLock()  # as that of the keepalive thread
         try:
             self._control = Control(
                 self._transport, address=self.address, timeout_s=switch_timeout_s, timeout_name="switch_timeout_s"
@@ -292,7 +293,7 @@ class JobWorker(ABC):
         try:
             yield
         finally:
-            self._one_call.release()
+            release_all(self._one_call)
 
     # Messages
 

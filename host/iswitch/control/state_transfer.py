@@ -10,6 +10,7 @@ whose number the joining worker has chosen among the free ones.
 
 import hashlib
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import Protocol
 
 import numpy as np
@@ -23,6 +24,7 @@ __all__ = [
     "CANDIDATE",
     "TRANSFER_NOTE",
     "Broadcaster",
+    "TakesPart",
     "copy_state",
     "free_job",
     "most_advanced",
@@ -42,6 +44,14 @@ class Broadcaster(Protocol):
     def broadcast(self, buffer: np.ndarray, root: int = 0) -> np.ndarray: ...
 
 
+class TakesPart(IntEnum):
+    """How a worker takes part in an election."""
+
+    WITH_STATE = 1
+    WITHOUT_STATE = 2
+    """It has joined the running job, and has not yet received the state of the others."""
+
+
 CANDIDATE = np.dtype(
     [("takes_part", "<i4"), ("step_low", "<i4"), ("step_high", "<i4"), ("position", "<i4"), ("checksum", "<u4")]
 )
@@ -49,7 +59,7 @@ CANDIDATE = np.dtype(
 and `checksum`: the worker's progress, which all workers adopt with its state."""
 
 
-def most_advanced(table: np.ndarray) -> tuple[int, int]:
+def most_advanced(table: np.ndarray) -> tuple[int | None, int]:
     """Choose the worker whose state all workers receive. Of several with the highest step, the lowest rank is chosen.
 
     Parameters
@@ -59,13 +69,15 @@ def most_advanced(table: np.ndarray) -> tuple[int, int]:
 
     Returns
     -------
-    rank, step : int
-        The chosen worker and its step.
+    rank : int or None
+        The chosen worker; None if no worker has a state.
+    step : int
+        Its step, or -1.
     """
     steps = table["step_high"].astype(np.int64) << 31 | table["step_low"]
-    steps[table["takes_part"] != 1] = -1
+    steps[table["takes_part"] != TakesPart.WITH_STATE] = -1
     rank = int(steps.argmax())
-    return rank, int(steps[rank])
+    return (rank if steps[rank] >= 0 else None), int(steps[rank])
 
 
 def pack_arrays(arrays: Sequence[np.ndarray]) -> np.ndarray:

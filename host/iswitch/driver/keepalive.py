@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from iswitch.errors import IswitchError
 
-__all__ = ["KeepaliveThread"]
+__all__ = ["KeepaliveThread", "release_all"]
 
 _STOP_S = 1.0
 """The longest wait for the thread's end. The thread does not hold the lock for longer, unless a signal handler
@@ -18,6 +18,13 @@ _LOCK_POLL_S = 0.1
 _RETRY_S = 0.1
 _SUSPENDED_S = 0.01
 """The shortest pause of a suspended thread whose time is over. No call between collectives is more urgent than that."""
+
+
+def release_all(lock: threading.RLock) -> None:
+    """Release a lock as often as this thread has acquired it."""
+    with contextlib.suppress(RuntimeError):  # the thread no longer has the lock
+        while True:
+            lock.release()
 
 
 class KeepaliveThread:
@@ -41,7 +48,7 @@ class KeepaliveThread:
 
     def __init__(self, descriptor: int, serve: Callable[[], float]):
         self._descriptor, self._serve = descriptor, serve
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._stopped = False
         self._wake_read, self._wake_write = os.pipe()
         self._epoll = select.epoll() if hasattr(select, "epoll") else None
@@ -53,12 +60,14 @@ class KeepaliveThread:
         self._thread.start()
 
     def __enter__(self) -> None:
+        # A signal handler may raise an exception before the `with` block begins, or in `__exit__`. Then the lock stays
+        # taken, and this thread's next `with` takes it again.
         self._lock.acquire()
         self._watch_socket(False)
 
     def __exit__(self, *_: object) -> None:
         self._watch_socket(True)
-        self._lock.release()
+        release_all(self._lock)
 
     def _watch_socket(self, on: bool) -> None:
         if self._epoll and not self._epoll.closed:

@@ -1,10 +1,13 @@
-"""What a worker of a synchronous job has applied: the number of its collectives, and a checksum of their results.
+"""What a worker of a synchronous job has called and applied: the number of its collectives, and a checksum of their
+results.
 
 Contributions name both, so the switch never adds contributions of workers that are at different steps or hold different
 state. Section 3 of `docs/protocol.md`, "The identity of a collective".
 """
 
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -28,9 +31,11 @@ class Progress:
     Attributes
     ----------
     position : int
-        Collectives whose results the worker has applied, modulo 2^24.
+        Collectives that the program has called, modulo 2^24. A call without elements counts, and one that ended with an
+        error: a program that goes on to its next step is never taken for one that repeats the step.
     checksum : int
-        CRC-32 of these results, 32 bits. Contributions carry the lower 16 bits as their digest.
+        CRC-32 of the results that the worker has applied, 32 bits. Contributions carry the lower 16 bits as their
+        digest.
     """
 
     def __init__(self) -> None:
@@ -56,8 +61,16 @@ class Progress:
         """
         return 0 if kind in STATELESS else (self.checksum + argument) & 0xFFFF
 
+    @contextmanager
+    def count_call(self) -> Iterator[None]:
+        """Count the collective that is called in this context, also if it ends with an error."""
+        try:
+            yield
+        finally:
+            self.position = (self.position + 1) % (1 << POSITION_BITS)
+
     def extend(self, headers: np.ndarray, tails: np.ndarray) -> None:
-        """Record a collective whose results have been applied.
+        """Record the results of a collective, which have been applied.
 
         Parameters
         ----------
@@ -74,4 +87,3 @@ class Progress:
         results = np.empty(len(headers), _RESULT)
         results["members"], results["payload_sum"] = headers["members"], -others % _MODULUS
         self.checksum = zlib.crc32(results.data, self.checksum)
-        self.position = (self.position + 1) % (1 << POSITION_BITS)

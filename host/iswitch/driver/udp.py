@@ -19,13 +19,25 @@ __all__ = ["UdpTransport"]
 # Options of Linux that Python does not name.
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
 _SOL_UDP, _UDP_SEGMENT, _UDP_GRO = socket.IPPROTO_UDP, 103, 104
-_IP_MTU_DISCOVER, _IP_PMTUDISC_DO = 10, 2
+_IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE = 10, 3
 _SOCKET_BUFFER_BYTES = 1 << 23
 _BURST_BYTES, _BURST_SEGMENTS = 65507, 64
 """Limits of one GSO send: an IPv4 datagram's, and the kernel's."""
 _LONGEST_DATAGRAM_BYTES = 9216
 """The longest datagram of a switch: a jumbo frame."""
-_NO_GSO = {errno.EIO, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOPROTOOPT}
+_NO_GSO = {errno.EIO, errno.EINVAL, errno.EOPNOTSUPP}
+_BY_ICMP = {
+    errno.ECONNREFUSED,
+    errno.ECONNRESET,
+    errno.EHOSTDOWN,
+    errno.EMSGSIZE,
+    errno.ENONET,
+    errno.ENOPROTOOPT,
+    errno.EPROTO,
+}
+"""By such an error the kernel reports an ICMP message about an earlier datagram, once. Any host can forge one."""
+_TRIES = 8
+"""The most ICMP messages that one call takes for reports."""
 
 
 class UdpTransport(RealTimeTransport):
@@ -108,8 +120,10 @@ class UdpTransport(RealTimeTransport):
             for option in (usual, forced):  # the forced option needs a capability; the usual option has a limit
                 with contextlib.suppress(OSError):
                     self._socket.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BUFFER_BYTES)
-        with contextlib.suppress(OSError):  # the switch does not sum fragments, so the kernel must not make them
-            self._socket.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
+        with contextlib.suppress(OSError):
+            # The switch does not sum fragments, so the kernel must not make them. Nor must it believe ICMP messages
+            # about the path's MTU: any host can forge them.
+            self._socket.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE)
 
     def _supports(self, option: int, value: int) -> bool:
         try:
@@ -136,7 +150,7 @@ class UdpTransport(RealTimeTransport):
         Raises
         ------
         ValueError
-            If a datagram does not fit the path's MTU.
+            If a datagram does not fit the interface's MTU.
         OSError
             If the transport is closed.
         """
@@ -161,8 +175,11 @@ class UdpTransport(RealTimeTransport):
             self.gso = False  # the kernel supports it, but the device does not
 
     def _call(self, function: Callable[..., Any], *arguments: Any, raises: Container[int] = ()) -> None:
-        """Call a function of the socket. Repeat the call if it only reports that an earlier datagram was lost."""
-        for _ in range(8):
+        """Call a function of the socket. Repeat the call if it only reports that an earlier datagram was lost.
+
+        Raises ValueError if the datagram is too long for the interface, OSError if the transport is closed.
+        """
+        for _ in range(_TRIES):
             try:
                 function(*arguments)
                 self.fault = ""
@@ -172,23 +189,29 @@ class UdpTransport(RealTimeTransport):
                     raise
                 if not self._record_loss(error):
                     return
+                persistent = error
+        if persistent.errno == errno.EMSGSIZE:
+            raise ValueError(
+                "a segment does not fit the MTU of the path to the switch: join with fewer `elements`, on all workers"
+            ) from persistent
+        self._record_fault(persistent)
 
     def _record_loss(self, error: OSError) -> bool:
         """Record why a datagram is lost. Return True if it is an earlier datagram than that of the present call.
 
-        Raises OSError if the transport is closed, ValueError if a datagram is too long for the path.
+        Raises OSError if the transport is closed.
         """
-        if isinstance(error, (ConnectionRefusedError, ConnectionResetError)):
-            self.refused = True
+        if error.errno in _BY_ICMP:
+            self.refused |= isinstance(error, (ConnectionRefusedError, ConnectionResetError))
             return True
-        if error.errno == errno.EMSGSIZE:
-            raise ValueError(
-                "a segment does not fit the MTU of the path to the switch: join with fewer `elements`, on all workers"
-            ) from error
         if error.errno == errno.EBADF:
             raise error
-        self.fault = "; ".join(send_failure(error, self._peer[0]))
+        self._record_fault(error)
         return False
+
+    def _record_fault(self, error: OSError) -> None:
+        if not isinstance(error, (ConnectionRefusedError, ConnectionResetError)):
+            self.fault = "; ".join(send_failure(error, self._peer[0]))
 
     # Receiving
 

@@ -10,7 +10,7 @@ from iswitch import AsyncWorker, RefusedError, Worker
 from iswitch.config import Config
 from iswitch.control import job_key as module
 from iswitch.control.client import Control
-from iswitch.control.job_key import default_key, describe_key, job_key, key_option, program_key
+from iswitch.control.job_key import default_key, machine_texts, describe_key, job_key, key_option, program_key
 from iswitch.driver.udp import UdpTransport
 from sim.bench.udp_model import UdpModel
 
@@ -57,6 +57,20 @@ def test_a_job_of_several_workers_at_a_switch_of_others_needs_a_key(monkeypatch,
     assert job_key(5, world=2, address=address) == 5
     monkeypatch.setenv("ISWITCH_KEY", "6")
     assert job_key(None, world=2, address=address) == 6
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "localhost", "::1"])
+def test_runs_on_two_machines_that_name_only_their_own_have_two_keys(monkeypatch, address):
+    """`torchrun --master-port 29500` sets the same variables on every machine."""
+    run, keys = TORCHRUN | {"MASTER_ADDR": address}, []
+    for machine in ("one", "other", "one"):
+        monkeypatch.setattr("iswitch.control.job_key.machine_texts", lambda machine=machine: [machine])
+        keys.append(default_key(run))
+    assert keys[0] == keys[2] != keys[1]
+
+
+def test_a_machine_is_known_by_name_boot_and_network():
+    assert len(machine_texts()) == 3 and machine_texts() == machine_texts()
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,29 @@ def test_a_closed_transport_ends_the_thread(descriptor):
     keepalive.stop()
 
 
+@pytest.mark.parametrize("on", [False, True], ids=["at the beginning", "at the end"])
+def test_a_signal_handlers_exception_in_the_middle_leaves_the_thread_usable(descriptor, monkeypatch, on):
+    """The handler runs while the lock is taken, and the `with` block has not begun or has ended."""
+    served = threading.Event()
+    keepalive = KeepaliveThread(descriptor, lambda: served.set() or 0.01)
+    watch = keepalive._watch_socket
+
+    def interrupted(watched):
+        watch(watched)
+        if watched == on:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keepalive, "_watch_socket", interrupted)
+        with pytest.raises(KeyboardInterrupt), keepalive:
+            pass
+    with keepalive:
+        pass
+    served.clear()
+    assert served.wait(30)
+    keepalive.stop()
+
+
 @pytest.mark.parametrize("has_epoll", [True, False])
 def test_the_thread_rests_while_a_collective_takes_the_lock_first(descriptor, monkeypatch, has_epoll):
     """A collective begins at the moment at which the thread is due: the thread cannot serve, and must not spin."""

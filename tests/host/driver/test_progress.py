@@ -29,7 +29,8 @@ def test_the_digest_is_that_of_the_protocol():
     headers, tails, payloads = results(np.random.default_rng(1), 50)
     progress, checksum = Progress(), 0
     for position in range(3):
-        progress.extend(headers, tails)
+        with progress.count_call():
+            progress.extend(headers, tails)
         for k, payload in enumerate(payloads):
             octets = payload.tobytes()
             words = sum(int.from_bytes(octets[at : at + 2], "big") for at in range(0, len(octets), 2)) % 0xFFFF
@@ -45,6 +46,13 @@ def test_what_may_differ_between_workers_is_not_in_the_digest(change):
     one.extend(*results(np.random.default_rng(2), 8)[:2])
     other.extend(*results(np.random.default_rng(2), 8, **change)[:2])
     assert one.checksum == other.checksum
+
+
+def test_a_call_that_ends_with_an_error_counts():
+    progress = Progress()
+    with pytest.raises(ZeroDivisionError), progress.count_call():
+        raise ZeroDivisionError
+    assert (progress.position, progress.checksum) == (1, 0)
 
 
 def test_one_other_bit_of_a_payload_changes_the_digest():
@@ -66,5 +74,6 @@ def test_an_election_has_no_position_and_no_digest():
     assert progress.digest(CollectiveKind.STATE) == 0
     assert progress.collective(CollectiveKind.BROADCAST, 16) == (2**24 - 1, CollectiveKind.BROADCAST, 0)
     assert progress.digest(CollectiveKind.BROADCAST, 3) == 0x1237
-    progress.extend(np.zeros(1, RESULT_HEADER), np.zeros(1, TAIL))
+    with progress.count_call():
+        pass
     assert progress.position == 0 and HEADER.itemsize == RESULT_HEADER.itemsize

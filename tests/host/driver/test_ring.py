@@ -352,7 +352,7 @@ def test_a_notice_about_another_collective_ends_the_present_one():
     with pytest.raises(CollectiveConflictError) as caught:
         ring.reduce(np.ones(1, np.float32), Format.WINDOW64, 1.0)
     assert caught.value.theirs == theirs
-    assert ring.progress.position == 0
+    assert ring.progress.checksum == 0
 
 
 @pytest.mark.parametrize("fields", [{"token": 1}, {"epoch": 6}, {"seq": 2**20}, {"seq": MEMBER.first_seq - 1}], ids=str)
@@ -361,7 +361,7 @@ def test_a_notice_that_is_not_about_the_present_collective_is_void(fields):
     script = Script(lambda header, payload: [conflict(header, theirs, **fields), result(header, payload)])
     ring = Ring(script, MEMBER, backlog=16)
     ring.reduce(np.ones(1, np.float32), Format.WINDOW64, 1.0)
-    assert ring.progress.position == 1
+    assert ring.progress.checksum != 0
 
 
 def test_a_result_of_another_collective_is_refused():
@@ -369,4 +369,4 @@ def test_a_result_of_another_collective_is_refused():
     ring = Ring(Script(lambda header, payload: [result(header, payload, identity=0x5A17)]), MEMBER, backlog=16)
     with pytest.raises(MismatchError, match="belongs to another collective"):
         ring.reduce(np.ones(1, np.float32), Format.WINDOW64, 1.0)
-    assert ring.progress.position == 0
+    assert ring.progress.checksum == 0

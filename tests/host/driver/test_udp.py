@@ -90,12 +90,43 @@ def test_a_burst_that_no_datagram_of_it_could_replace_leaves_gso_on(peer):
     transport.close()
 
 
-def test_an_error_while_receiving_is_recorded(transport, peer):
+FORGED = [errno.EMSGSIZE, errno.ENOPROTOOPT, errno.EPROTO, errno.EHOSTDOWN]
+"""Errors by which the kernel reports ICMP messages. Any host can forge the message."""
+
+
+@pytest.mark.parametrize("number", FORGED)
+def test_an_icmp_message_while_receiving_stops_nothing(transport, peer, number):
     transport.send(b"1", 1)
     peer.sendto(b"2", peer.recvfrom(10)[1])
-    transport._socket = Failing(transport._socket, "recvmsg_into" if transport.gro else "recv_into", errno.EMSGSIZE)
-    with pytest.raises(ValueError, match="fewer `elements`"):
-        transport.receive(memoryview(bytearray(RECEIVE_BYTES)), 5)
+    real, buffer = transport._socket, memoryview(bytearray(RECEIVE_BYTES))
+    transport._socket = Failing(real, "recvmsg_into" if transport.gro else "recv_into", number)
+    assert transport.receive(buffer, 5) == (0, 0)
+    transport._socket = real
+    assert transport.receive(buffer, 5) == (1, 1)
+
+
+@pytest.mark.parametrize("number", FORGED)
+def test_an_icmp_message_while_sending_loses_no_datagram_and_turns_no_bursts_off(transport, peer, number):
+    """The kernel reports a message once, whatever the present call sends."""
+
+    class Reporting(Failing):
+        def _fail(self, *arguments):
+            fails, self._number = self._number, 0
+            if fails:
+                raise OSError(fails, os.strerror(fails))
+            return getattr(self._real, self._call)(*arguments)
+
+    real, gso = transport._socket, transport.gso
+    transport._socket = Reporting(real, "sendmsg" if gso else "send", number)
+    transport.send(bytes(30), 10)
+    assert [len(peer.recv(100)) for _ in range(3)] == [10] * 3
+    assert transport.gso == gso and not transport.fault
+    transport._socket = real
+
+
+def test_the_kernel_obeys_no_message_about_the_paths_mtu(transport):
+    """IP_PMTUDISC_PROBE of Linux: do not fragment, and take the interface's MTU alone."""
+    assert transport._socket.getsockopt(socket.IPPROTO_IP, 10) == 3
 
 
 @pytest.mark.parametrize("size", [1, 100, 1430, 1431, 45 * 1430, 44 * 1430 + 5])
