@@ -10,7 +10,7 @@ from iswitch import AsyncWorker, RefusedError, Worker
 from iswitch.config import Config
 from iswitch.control import job_key as module
 from iswitch.control.client import Control
-from iswitch.control.job_key import default_key, machine_texts, describe_key, job_key, key_option, program_key
+from iswitch.control.job_key import default_key, describe_key, job_key, key_option, machine_texts, program_key
 from iswitch.driver.udp import UdpTransport
 from sim.bench.udp_model import UdpModel
 
