@@ -18,7 +18,7 @@ from hw.stream.memory import NEVER_READ_WHILE_WRITTEN
 from iswitch.config import Config
 from iswitch.wire import Operation
 
-__all__ = ["WRITES_BITS", "WaitingResult", "WaitingResults"]
+__all__ = ["WRITES_BITS", "WaitingResults"]
 
 WRITES_BITS = 16
 """Bits of a slot's number of writes. The scan visits a slot again before it is written 2^16 times."""
@@ -43,11 +43,12 @@ class Making(data.StructLayout):
         )
 
 
-class WaitingResult(data.StructLayout):
-    """A row: the header of a slot's result, and how it was made. The recipients that wait are in another memory."""
+class Row(data.StructLayout):
+    """The header of a slot's waiting result, without job and recipients, and `fraction` and `as_is` of its `Work`."""
 
     def __init__(self, config: Config):
-        super().__init__({"header": ResultHeader(config), "made": Making(config)})
+        header = {name: field.shape for name, field in ResultHeader(config) if name not in ("job", "recipients")}
+        super().__init__({"header": data.StructLayout(header), "fraction": signed(9), "as_is": int(config.uplinks)})
 
 
 class WaitingResults(wiring.Component):
@@ -139,16 +140,19 @@ class WaitingResults(wiring.Component):
         config = self.config
         ports, slots = range(config.ports), config.jobs * config.slots
         hosts = config.members + config.uplinks
-        Row = WaitingResult(config)
         attrs = {"ram_style": "distributed"} if slots <= SMALL else {}
-        # The recipients change alone, so they are apart; the rest of a row is written once, from one source.
-        # A row is written in the cycle after its result begins, and neither a result nor a scan reads a row then.
+        # A row is written in the cycle after its result begins, and the scan reads no row then.
         m.submodules.rows = rows = Memory(
-            shape=Row, depth=slots, init=[], attrs={"ram_style": "block"} | NEVER_READ_WHILE_WRITTEN
+            shape=Row(config), depth=slots, init=[], attrs={"ram_style": "block"} | NEVER_READ_WHILE_WRITTEN
         )
+        # Block RAM is scarcer than LUT RAM, so a row's bindings are apart. Results, too, read writes and recipients.
+        m.submodules.bindings = bindings = Memory(shape=unsigned(BINDINGS_BITS), depth=slots, init=[], attrs=attrs)
+        m.submodules.written = written = Memory(shape=unsigned(WRITES_BITS), depth=slots, init=[], attrs=attrs)
         m.submodules.recipients = recipients = Memory(shape=unsigned(hosts), depth=slots, init=[], attrs=attrs)
         m.submodules.writes = writes = Memory(shape=unsigned(WRITES_BITS), depth=slots, init=[], attrs=attrs)
         row_write, row_read = rows.write_port(), rows.read_port()
+        bindings_write, bindings_read = bindings.write_port(), bindings.read_port()
+        written_write, written_read = written.write_port(), written.read_port()
         waiting_write, waiting_read = recipients.write_port(), recipients.read_port()
         count_write, count_read, seen_read = writes.write_port(), writes.read_port(), writes.read_port()
 
@@ -157,7 +161,7 @@ class WaitingResults(wiring.Component):
         m.submodules.under_way = under_way = Fifo(Entry, depth=UNDER_WAY, buffered=False)
         operation, taken = self.operations.payload, Signal()
         blocks, issues, has_place = Signal(), Signal(), Signal()
-        kept, sends, pointer = Signal(Row), Signal(hosts), Signal(range(slots))
+        expected, sends, pointer = Signal(WRITES_BITS), Signal(hosts), Signal(range(slots))
         offered = Signal()  # an operation that was offered stays so
         m.d.sync += offered.eq(self.operations.valid & ~self.operations.ready)
         m.d.comb += [
@@ -170,8 +174,10 @@ class WaitingResults(wiring.Component):
         ]
         with m.If(issues):
             m.d.comb += [
-                *self._repeat(operation, kept),
+                *self._repeat(operation, row_read.data),
                 operation.slot.eq(pointer),
+                operation.bindings.eq(bindings_read.data),
+                operation.result.job.eq(pointer >> exact_log2(config.slots)),
                 operation.result.recipients.eq(sends),
             ]
         was_taken, wrote, emits = Signal(), Signal(), Signal()
@@ -208,8 +214,13 @@ class WaitingResults(wiring.Component):
             self.repeated.eq(under_way.o.payload.repeated),
             self.decided.eq(under_way.o.payload.made.bindings),
             under_way.o.ready.eq(self.begins),
-            row_read.addr.eq(slot),
-            row_read.en.eq(self.begins | scans),
+            # What the scan read stays until its next step.
+            row_read.addr.eq(pointer),
+            row_read.en.eq(scans),
+            bindings_read.addr.eq(pointer),
+            bindings_read.en.eq(scans),
+            written_read.addr.eq(slot),
+            written_read.en.eq(self.begins | scans),
             waiting_read.addr.eq(slot),
             waiting_read.en.eq(self.begins | scans),
             seen_read.addr.eq(slot),
@@ -229,8 +240,8 @@ class WaitingResults(wiring.Component):
         with m.If(self.begins | scans):
             m.d.sync += [local[port].eq(behind[port]) for port in ports]
 
-        row, waiting = row_read.data, waiting_read.data
-        valid = waiting.any() & (row.made.writes == seen_read.data)
+        waiting = waiting_read.data
+        valid = waiting.any() & (written_read.data == seen_read.data)
         behind_waiting = Cat((waiting & local[port]).any() for port in ports)
         found, expires = Signal(config.ports), Signal(config.ports)
         notes, waits = Signal(), Signal(config.ports)
@@ -238,8 +249,15 @@ class WaitingResults(wiring.Component):
         m.d.comb += [
             notes.eq(noting & refused.any()),
             row_write.addr.eq(noted_slot),
-            row_write.data.header.eq(self.header),
-            row_write.data.made.eq(made),
+            *(row_write.data.header[name].eq(self.header[name]) for name, _ in row_write.data.header.shape()),
+            row_write.data.fraction.eq(made.fraction),
+            *([row_write.data.as_is.eq(made.as_is)] if config.uplinks else []),
+            bindings_write.addr.eq(noted_slot),
+            bindings_write.data.eq(made.bindings),
+            bindings_write.en.eq(row_write.en),
+            written_write.addr.eq(noted_slot),
+            written_write.data.eq(made.writes),
+            written_write.en.eq(row_write.en),
         ]
         with m.If(notes):
             with m.If(made.writes == seen_read.data):
@@ -296,7 +314,7 @@ class WaitingResults(wiring.Component):
             with m.State("CHECK"):
                 m.d.comb += waiting_write.addr.eq(pointer)
                 m.d.sync += [
-                    kept.eq(row),
+                    expected.eq(written_read.data),
                     sends.eq(waiting & ready),
                     toward.eq(Cat((waiting & ready & local[port]).any() for port in ports)),
                     patience.eq(0),
@@ -326,7 +344,7 @@ class WaitingResults(wiring.Component):
                     m.d.sync += settled.eq(settled + 1)
                 with m.Elif(current):
                     m.next = "ISSUE"
-                    with m.If(kept.made.writes != seen_read.data):
+                    with m.If(expected != seen_read.data):
                         m.d.comb += [expires.eq(toward), advance.eq(1)]
                         m.next = "SCAN"
             with m.State("ISSUE"):
@@ -350,8 +368,7 @@ class WaitingResults(wiring.Component):
             operation.as_value().eq(0),
             operation.operation.eq(Mux(sends_up, Operation.SEND_UP, Operation.RESEND)),
             operation.emit.eq(1),
-            operation.bindings.eq(row.made.bindings),
-            operation.fraction.eq(row.made.fraction),
-            operation.result.eq(row.header),
-            *([operation.as_is.eq(row.made.as_is)] if trees else []),
+            operation.fraction.eq(row.fraction),
+            *(operation.result[name].eq(row.header[name]) for name, _ in row.header.shape()),
+            *([operation.as_is.eq(row.as_is)] if trees else []),
         ]

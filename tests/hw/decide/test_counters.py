@@ -210,7 +210,7 @@ def test_what_happens_while_the_counters_are_wiped_is_counted():
 
 def random_events(counters, cycles=1500):
     """Counts and reads at random, against integers; the register read in each cycle has every event but the last two
-    cycles'."""
+    cycles'. Outcomes and ages are not read in the cycle after a decision."""
     rng = random.Random(5)
     busy = [0.0, 0.1, 1.0]
 
@@ -224,7 +224,7 @@ def random_events(counters, cycles=1500):
             (dut.flushed, FLUSHED, 2)
         ]
         chance = {at: rng.choice(busy) for _, at, _ in kinds}
-        counted = [dict(CONSTANTS)] * 3
+        counted, counts_outcome, counts_age = [dict(CONSTANTS)] * 3, False, False
         for cycle in range(cycles):
             happened = dict(counted[-1])
             for signal, at, most in kinds:
@@ -242,7 +242,9 @@ def random_events(counters, cycles=1500):
             address = rng.choice([rng.randrange(END), STATS, PORT, OUTCOMES])
             ctx.set(dut.address, address)
             await ctx.tick()
-            assert ctx.get(dut.value) == counted[-2].get(address, 0), (cycle, address)
+            if not (counts_outcome and OUTCOMES <= address < STATS or counts_age and AGES <= address < OUTCOMES):
+                assert ctx.get(dut.value) == counted[-2].get(address, 0), (cycle, address)
+            counts_outcome, counts_age = decided, claimed
             counted = [*counted[1:], happened]
             if cycle % 400 == 399:
                 chance = {at: rng.choice(busy) for at in chance}
@@ -257,9 +259,9 @@ def test_every_cycle_reads_exactly_what_has_happened():
 MUTANTS = {
     "a round is noticed a visit too late": ("upper.high + (upper.seen & ~lower[number][-1])", "upper.high"),
     "a round is counted at every visit": ("put.data.seen.eq(top)", "put.data.seen.eq(1)"),
-    "a round is never added": ("(before.seen & ~top)", "0"),
-    "too few lower bits": ("(2**max(event_bits) - 1)) + 1", "(2**max(event_bits) - 1)) - 1"),
-    "an event that was not selected counts": ("put.en.eq(self.happens | ~swept)", "put.en.eq(1)"),
+    "a round is never added": ("(had.data.seen & ~top)", "0"),
+    "too few lower bits": ("ceil_log2(len(counted) + 1) + 1", "ceil_log2(len(counted) + 1) - 1"),
+    "an event that was not selected counts": ("put.en.eq(happened | ~swept)", "put.en.eq(1)"),
     "another register is shown": (
         "bank.address.eq(BANK * number + self.address[:3])",
         "bank.address.eq(BANK * number + self.address[:2])",
@@ -312,10 +314,10 @@ def test_value_is_one_cycle_behind_its_address(address):
     run(bench)
 
 
-@pytest.mark.parametrize("widths", [[], [1], [-1] + [1] * 7])
-def test_event_bits_wrong(widths):
-    with pytest.raises(ValueError, match="EventBank event_bits must be at least 2 widths, not"):
-        EventBank(widths)
+@pytest.mark.parametrize("counted", [[], [True]])
+def test_places_wrong(counted):
+    with pytest.raises(ValueError, match="EventBank counted must have at least 2 places, not"):
+        EventBank(counted)
 
 
 @pytest.mark.parametrize("choices", [0, 1])

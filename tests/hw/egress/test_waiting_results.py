@@ -209,7 +209,7 @@ def test_waiting_result_leaves_in_a_cycle_that_no_frame_needs_or_after_a_bounded
     [
         ("with m.If(waiting.any() & ~valid):", "with m.If(0):", "overwritten"),
         ("with m.If(made.writes == seen_read.data):", "with m.If(1):", "overwritten early"),
-        ("with m.If(kept.made.writes != seen_read.data):", "with m.If(0):", "late write"),
+        ("with m.If(expected != seen_read.data):", "with m.If(0):", "late write"),
         ("count.eq(count_read.data + wrote)", "count.eq(count_read.data)", "overwritten"),
     ],
 )

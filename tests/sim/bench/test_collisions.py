@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import hw.board.ecp5.crossing
+import hw.decide.counters
 import hw.egress.waiting_results
 import hw.ingress.packet_queue
 import hw.ingress.parser
@@ -95,6 +96,25 @@ def crossed(seed, stalls, module=hw.board.ecp5.crossing):
         assert from_words(out.items, BUS) == sent
 
 
+def counted(seed, stalls, module=hw.decide.counters):
+    """Events in every cycle, and a read of a random counter."""
+    dut, rng = module.EventBank([True] * 11), random.Random(seed)
+    bench = Bench(dut, seed=seed)
+
+    async def drive(ctx):
+        await ctx.tick().until(dut.wiped)
+        counts = [0] * 11
+        for _ in range(500):
+            happen, address = [rng.random() >= stalls[0] for _ in counts], rng.randrange(11)
+            ctx.set(dut.events, sum(event << k for k, event in enumerate(happen)))
+            ctx.set(dut.address, address)
+            await ctx.tick()
+            assert ctx.get(dut.value) == counts[address]
+            counts = [count + event for count, event in zip(counts, happen, strict=True)]
+
+    bench.drive(drive)
+
+
 def waited(seed, stalls, module=hw.egress.waiting_results):
     """Results of two words, one after another, that ports refuse and later have room for."""
     config = Config(ports=2, bus_bits=64, members=2, jobs=2, window=1, elements=64, queue_bytes=4096, staleness=0)
@@ -149,6 +169,7 @@ def waited(seed, stalls, module=hw.egress.waiting_results):
 
 
 BENCHES = {
+    "decide/counters.py": counted,
     "egress/waiting_results.py": waited,
     "ingress/packet_queue.py": queued,
     "stream/cut_through_queue.py": stored,
@@ -177,6 +198,7 @@ def test_no_word_is_read_while_it_is_written(bench, stalls):
     [
         (queued, hw.ingress.packet_queue, "(level < self.depth - 1)", "(level <= self.depth)"),
         (stored, hw.stream.cut_through_queue, "(spare >= 0) & ((spare != 0) | ~written)", "(spare >= -2)"),
+        (counted, hw.decide.counters, "get.en.eq(self.address != visited)", "get.en.eq(1)"),
         (waited, hw.egress.waiting_results, "with m.Elif(~self.begins & ~noting):", "with m.Elif(~self.begins):"),
         (parsed, hw.ingress.parser, "level < self.depth - 1", "level <= self.depth"),
         (
