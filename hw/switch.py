@@ -32,6 +32,9 @@ from iswitch.wire import PortCounter, Stat
 
 __all__ = ["Switch"]
 
+REPLAY_STATS = (Stat.REPLAY_DROPPED, Stat.SATURATED, Stat.MEMORY_ERRORS, Stat.CORRUPT_PRIORITIES)
+"""Counters of the replay service's events."""
+
 
 class Switch(wiring.Component):
     """The datapath of the switch, between N ports that carry frames without their FCS.
@@ -201,7 +204,7 @@ class Switch(wiring.Component):
         for job in range(config.jobs):
             m.d.comb += core.parents[job].eq(self.parents[job])
         for stat in Stat:
-            if stat not in (Stat.REPLAY_DROPPED, Stat.SATURATED, Stat.MEMORY_ERRORS, Stat.CORRUPT_SUMS):
+            if stat not in (*REPLAY_STATS, Stat.CORRUPT_SUMS):
                 m.d.comb += counters.stats[stat].eq(core.stats[stat])
 
         result = aggregator.results.payload
@@ -308,5 +311,6 @@ class Switch(wiring.Component):
             counters.stats[Stat.REPLAY_DROPPED].eq(engine.stat_drop),
             counters.stats[Stat.SATURATED].eq(engine.saturated),
             counters.stats[Stat.MEMORY_ERRORS].eq(engine.memory_error),
+            counters.stats[Stat.CORRUPT_PRIORITIES].eq(engine.corrupted),
         ]
         return engine.busy

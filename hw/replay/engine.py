@@ -36,11 +36,22 @@ NOT_EXECUTED = (
     ReplayOutcome.RATE,
     ReplayOutcome.RANGE,
     ReplayOutcome.MEMORY,
+    ReplayOutcome.CORRUPT,
 )
 """Outcomes of requests that are answered without being executed."""
 BOOKKEEPING_ONLY = (Kind.CLOSE, Kind.PUBLISH, Kind.LIMIT, Kind.SKIP, Kind.LOOK)
 """Kinds that move no data."""
-MOVES_DATA = (Kind.WRITE, Kind.ADD, Kind.UPDATE, Kind.SAMPLE, Kind.LIST, Kind.FETCH, Kind.LOAD, Kind.SHOUT)
+MOVES_DATA = (
+    Kind.WRITE,
+    Kind.ADD,
+    Kind.UPDATE,
+    Kind.SAMPLE,
+    Kind.LIST,
+    Kind.FETCH,
+    Kind.LOAD,
+    Kind.SHOUT,
+    Kind.REBUILD,
+)
 """Kinds that are executed step by step; OPEN is, too, and needs no admission."""
 
 
@@ -51,8 +62,9 @@ class Engine(wiring.Component):
     is dropped, and `stat_drop` is 1 for one cycle. `o` are complete frames without addresses, which `Stamp` fills in
     once for all ports; it may stall. `memory` holds records and logs as `Config.replay` lays them out. `outcome` is the
     outcome of a request in the cycle in which `concluded` is 1; `saturated` is 1 for each priority that was too large,
-    `memory_error` for each error response of the memory. After a reset requests wait until sessions and slots are
-    wiped. `busy`: a request or a reply is inside.
+    `memory_error` for each error response of the memory, `corrupted` in each cycle in which a bit error was found in
+    the memories of priorities. After a reset requests wait until sessions and slots are wiped. `busy`: a request or a
+    reply is inside.
 
     A request takes 18 cycles, 8 of them for its header, and 1 for each row of its body, each sample and each item that
     it adds; a row of an UPDATE takes 3 while `times` is set. OPEN takes 2 more and 2 for each session, UPDATE the
@@ -79,6 +91,7 @@ class Engine(wiring.Component):
                 "stat_drop": Out(1),
                 "saturated": Out(1),
                 "memory_error": Out(1),
+                "corrupted": Out(1),
                 "busy": Out(1),
             }
         )
@@ -212,7 +225,7 @@ class Engine(wiring.Component):
             with m.State("EXECUTE"):
                 with m.If(execution.done):
                     close(Closing.RECORD)
-                    with m.If(execution.outcome_changes):  # no session is given
+                    with m.If(execution.failed):  # no session is given
                         m.d.comb += acknowledgement.closing.eq(Closing.FAULT)
                 with m.If(execution.outcome_changes):
                     m.d.sync += outcome.eq(execution.outcome_next)
@@ -222,6 +235,9 @@ class Engine(wiring.Component):
                     m.d.sync += table.adds.eq(table.adds + 1)
                 with m.If(execution.total_changed):
                     m.d.sync += table.total.eq(execution.total)
+                with m.If(execution.undone):
+                    m.d.comb += execution.clear.eq(1)
+                    m.d.sync += table.eq(Array(tables)[request.table])
             with m.State("ACKNOWLEDGE"):
                 with m.If(acknowledgement.settle):
                     m.d.sync += [session.eq(acknowledgement.session_next), table.eq(acknowledgement.table_next)]
@@ -300,7 +316,12 @@ class Engine(wiring.Component):
         connect(m, samplers.results, execution.results)
         m.d.comb += [
             samplers.table.eq(self.reader.request.table),
+            samplers.restart.eq(execution.restart),
             execution.pending.eq(samplers.pending),
+            execution.corrupt.eq(samplers.corrupt),
+            self.admission.intact.eq(samplers.intact),
+            self.admission.restored.eq(samplers.restored),
+            self.corrupted.eq(samplers.corrupted),
             priorities.total.eq(table.total),
             priorities.lowest.eq(samplers.lowest),
             priorities.highest.eq(samplers.highest),

@@ -136,6 +136,13 @@ class Scenario:
             (bob, bob.limit(next(bob), times=1)),
             (bob, bob.sample(next(bob), 16, 5)),
         )
+        # A sum tree that is rebuilt: samples and lists wait, items are added and updated on both sides of its end.
+        for slot, count in ((3, 1), (0, 40), (41, 1), (40, 25), (0, 33), (33, 1), (34, 30), (64, 1)):
+            yield at_once((bob, bob.rebuild(next(bob), slot, count)), (cas, cas.list(0, 64)))
+            yield at_once((bob, bob.sample(next(bob), 16, slot)), (cas, cas.sample(next(cas), 3, slot, table=1)))
+            latest = self.service.tables[0].adds + 63
+            yield at_once((bob, bob.update(next(bob), [(latest - k, 1000 + 7 * k) for k in range(-1, 70)])))
+            yield at_once((ann, ann.add(next(ann), [(99, bytes_of(1))] * 3)))
         # What has to wait for a ratio, a ticket, items.
         limits = {"size": 2, "ratio": 2 << 16, "behind": 3, "ahead": 5}
         yield at_once((cas, cas.limit(next(cas), header={"table": 1}, **limits)))
@@ -164,7 +171,7 @@ class Scenario:
             yield at_once(*((client, client.skip(next(client, more))) for more in (1, 0, -1, -2, -3)))
         for later in (1000, 99, 1, 1, 98, 1):
             yield at_once((ann, ann.look(token=77)), later=later)
-        for wrong in ({"kind": 14}, {"kind": 0x90 + Kind.LOOK}, {"table": 2}, {"count": 1}):
+        for wrong in ({"kind": 15}, {"kind": 0x90 + Kind.LOOK}, {"table": 2}, {"count": 1}):
             yield at_once((ann, ann.request(**({"kind": Kind.LOOK} | wrong))))
         yield at_once(opened(dan), later=200)
         yield at_once((cas, cas.close(next(cas))), (cas, cas.look()))

@@ -21,6 +21,7 @@ from iswitch.wire.replay import (
     LOAD,
     OPEN,
     PUBLISH,
+    REBUILD,
     REPLAY_FRAME,
     REPLAY_HEADER,
     SAMPLE,
@@ -171,6 +172,9 @@ class ReplayClient:
 
     def look(self, **fields: int) -> bytes:
         return self.request(Kind.LOOK, **fields)
+
+    def rebuild(self, seq: int, slot: int, count: int, **fields: int) -> bytes:
+        return self.request(Kind.REBUILD, record(REBUILD, slot=slot), seq=seq, count=count, **fields)
 
     def list(self, slot: int, count: int, **fields: int) -> bytes:
         return self.request(Kind.LIST, record(LIST, slot=slot), **({"count": count} | fields))

@@ -6,7 +6,7 @@ from amaranth.hdl import Value
 
 from iswitch.config import Replay
 from iswitch.wire import FRAME_BYTES
-from iswitch.wire.replay import REPLAY_HEADER, Kind
+from iswitch.wire.replay import REPLAY_HEADER, Kind, ReplayOutcome
 from sim.bench.replay_client import record
 from sim.bench.stream import Bench
 from sim.model.replay import frames
@@ -37,6 +37,7 @@ PARAMETER_ROWS_OF = {
     Kind.LOAD: 1,
     Kind.LIST: 1,
     Kind.SHOUT: 1,
+    Kind.REBUILD: 1,
 }
 
 
@@ -45,12 +46,24 @@ class Decisions(Service):
 
     def __init__(self, replay):
         super().__init__(replay)
-        for kind in (Kind.ADD, Kind.SAMPLE, Kind.UPDATE):
+        for kind in (Kind.ADD, Kind.UPDATE):
             self.executors[kind] = lambda asked: Effect()
-        for kind in (Kind.FETCH, Kind.LIST):
-            self.queries[kind] = self.look
+        self.executors[Kind.SAMPLE] = lambda asked: Effect(self.readable(asked))
+        self.executors[Kind.REBUILD] = self.decide_rebuild
+        self.queries[Kind.FETCH] = self.look
+        self.queries[Kind.LIST] = lambda asked, source: (self.readable(asked), self.look(asked, source)[1])
         self.memory.write = lambda session, start, units: None
         self.memory.read = lambda session, start, units: b""
+
+    def readable(self, asked):
+        return ReplayOutcome.DONE if self.tables[asked.table].is_intact else ReplayOutcome.CORRUPT
+
+    def decide_rebuild(self, asked):
+        """Whether the table was corrupt is known when the slots are restored, and no decision."""
+        table = self.tables[asked.table]
+        sums, table.sums = table.sums, table.sums._replace(corrupt=False)
+        outcome, table.sums = super().rebuild(asked).outcome, sums
+        return Effect(outcome)
 
     def status(self, asked, place, effect):
         return frames.status(outcome=effect.outcome)

@@ -90,7 +90,7 @@ class ReplayTraffic:
             )
         seq = (state.next + chance.choice([0] * 30 + [1, -1, -2, -3, 1 << 31])) % 2**32
         if chance.random() < 0.01:
-            return client.request(chance.choice([14, 255]), seq=seq)
+            return client.request(chance.choice([15, 255]), seq=seq)
         kind = chance.choices(
             [
                 Kind.CLOSE,
@@ -106,8 +106,9 @@ class ReplayTraffic:
                 Kind.LOOK,
                 Kind.LIST,
                 Kind.SHOUT,
+                Kind.REBUILD,
             ],
-            [0.3, 6, 10, 10, 8, 2, 1, 1, 8, 6, 1, 2, 3],
+            [0.3, 6, 10, 10, 8, 2, 1, 1, 8, 6, 1, 2, 3, 1 if table.sums.restored == replay.capacity else 12],
         )[0]
         most = PAYLOAD_BYTES // UNIT_BYTES
         units, log_units = chance.choice([1, 2, most, chance.randrange(1, most + 1)]), replay.log_units
@@ -135,6 +136,11 @@ class ReplayTraffic:
         if kind == Kind.UPDATE:
             count = chance.choice([1, 2, 177, chance.randrange(1, 178)])
             return client.update(seq, [(self.item(client.table), self.priority()) for _ in range(count)], **fields)
+        if kind == Kind.REBUILD:
+            slot = chance.choice([0, *[table.sums.restored % replay.capacity] * 4, chance.randrange(replay.capacity)])
+            return client.rebuild(
+                seq, slot, chance.choice([1, *[replay.capacity - slot] * 4, replay.capacity]), **fields
+            )
         if kind == Kind.PUBLISH:
             return client.publish(seq, start, units, chance.getrandbits(32), **fields)
         if kind == Kind.LIMIT:

@@ -306,6 +306,16 @@ COUNTERS: dict[str, Counter] = {
         "worker takes them",
         "the collective ends with Timeout: reset the job and repeat it; if it happens again, replace the board",
     ),
+    "CORRUPT_PRIORITIES": Counter(
+        Severity.FAULT,
+        "bit errors in the priorities of a replay table or in their sums; the table is not sampled until it is rebuilt",
+        "rebuild the table: `iswitch rebuild-replay`; if it happens again, replace the board",
+    ),
+    "replay.CORRUPT": Counter(
+        Severity.FAULT,
+        "samples and lists that a replay table refused after a bit error",
+        "rebuild the table: `iswitch rebuild-replay`",
+    ),
     "RX_ERROR": Counter(Severity.FAULT, "frames with a bad frame check sequence", "check cable and transceiver"),
     "RX_RUNT": Counter(
         Severity.FAULT,

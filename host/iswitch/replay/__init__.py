@@ -2,6 +2,7 @@
 
 from iswitch.replay.client import ReplayClient
 from iswitch.replay.errors import (
+    CorruptTableError,
     MemoryExhaustedError,
     NoFreeSessionError,
     NoReplayServiceError,
@@ -17,6 +18,7 @@ from iswitch.replay.writer import PendingAdd
 
 __all__ = [
     "Batch",
+    "CorruptTableError",
     "Field",
     "MemoryExhaustedError",
     "NoFreeSessionError",

@@ -25,6 +25,9 @@ _BACKOFF_CAP_S = 0.25
 _LONGEST_WAIT_S = 0.02
 """The longest pause between two transmissions of a request that has to wait. The first pause doubles up to this."""
 
+EXECUTED = (ReplayOutcome.DONE, ReplayOutcome.RANGE, ReplayOutcome.MEMORY, ReplayOutcome.CORRUPT)
+"""Outcomes of a request that has used its number."""
+
 
 class Channel:
     """The ordered requests of one session.
@@ -113,7 +116,7 @@ class Channel:
             self._handle_ahead(request, status.next, now)
         elif outcome in WAITS:
             self._handle_wait(request, outcome, status, now)
-        elif outcome in (ReplayOutcome.DONE, ReplayOutcome.RANGE, ReplayOutcome.MEMORY):
+        elif outcome in EXECUTED:
             self._handle_executed(request, outcome, reply, status, now)
         return outcome
 

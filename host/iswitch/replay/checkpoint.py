@@ -18,7 +18,8 @@ from iswitch.replay.queries import Query
 from iswitch.replay.reading import LogRead, RecordRead
 from iswitch.replay.records import Field, Layout, units_for
 from iswitch.replay.session import Session
-from iswitch.wire.replay import LIST, SAMPLED_ROW, SAMPLES_PER_FRAGMENT, Kind
+from iswitch.replay.unserved import corrupt_error
+from iswitch.wire.replay import LIST, SAMPLED_ROW, SAMPLES_PER_FRAGMENT, Kind, ReplayOutcome
 
 __all__ = ["Checkpoint", "read_table"]
 
@@ -226,6 +227,9 @@ def _list_items(session: Session) -> Iterator[tuple[np.ndarray, np.ndarray]]:
             count = min(SAMPLES_PER_FRAGMENT, capacity - slot)
             queries.append(session.query(Kind.LIST, count=count, body=body.tobytes()))
         session.wait_until(partial(_all_answered, queries))
+        for query in queries:
+            if query.reply and query.reply.status and query.reply.status.outcome == ReplayOutcome.CORRUPT:
+                raise corrupt_error(session.table, address=session.address)
         rows = np.concatenate([np.frombuffer(query.reply.rows, SAMPLED_ROW) for query in queries if query.reply])
         rows = rows[rows["item"] != 0]
         yield rows["item"].copy(), rows["priority"].copy()

@@ -19,6 +19,7 @@ from iswitch.replay.log_writer import LogWriter
 from iswitch.replay.parameters import Parameters
 from iswitch.replay.prefetch import Prefetch
 from iswitch.replay.priorities import Normalize, Scale, bucket_start
+from iswitch.replay.rebuild import rebuild_table
 from iswitch.replay.records import Field, Layout
 from iswitch.replay.request import Request
 from iswitch.replay.sampling import Batch, SampleOperation, SampleOptions
@@ -295,6 +296,8 @@ class ReplayClient:
         ------
         NotServedError
             If the request had to wait for longer than `wait_s`.
+        CorruptTableError
+            If the switch found a bit error in the table's priorities: call `rebuild`.
         ValueError
             If an argument is wrong.
         """
@@ -460,6 +463,23 @@ class ReplayClient:
             )
         assert request.status is not None
         return request.status.ticket
+
+    def rebuild(self) -> int:
+        """Rebuild the sums of the table from its priorities, after a bit error in the switch's memory. All clients
+        continue, but the table is not sampled meanwhile.
+
+        Returns
+        -------
+        int
+            Items whose priority had a bit error itself. It is 0 now, until an update.
+
+        Raises
+        ------
+        CorruptTableError
+            If the table is still corrupt after some attempts.
+        """
+        self._writer.seal()
+        return rebuild_table(self._session)
 
     # Parameters of the network
 

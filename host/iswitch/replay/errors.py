@@ -3,7 +3,14 @@
 from iswitch.errors import IswitchError
 from iswitch.wire.replay import ReplayOutcome
 
-__all__ = ["MemoryExhaustedError", "NoFreeSessionError", "NoReplayServiceError", "NotServedError", "SessionLostError"]
+__all__ = [
+    "CorruptTableError",
+    "MemoryExhaustedError",
+    "NoFreeSessionError",
+    "NoReplayServiceError",
+    "NotServedError",
+    "SessionLostError",
+]
 
 
 class NoReplayServiceError(IswitchError):
@@ -22,6 +29,11 @@ class SessionLostError(IswitchError):
 
 class MemoryExhaustedError(IswitchError):
     """The session's log is full of data that items in the table still need. What did not fit was not added."""
+
+
+class CorruptTableError(IswitchError):
+    """A bit error was found in the priorities of a table or in their sums. The table is neither sampled nor listed
+    until it is rebuilt: call `ReplayClient.rebuild`, or the command `iswitch rebuild-replay`."""
 
 
 class NotServedError(IswitchError, TimeoutError):

@@ -127,7 +127,7 @@ class Queries:
         -------
         ReplayOutcome or None
             The reason in the reply, where DATA with gaps has OVERWRITTEN; None if the reply belongs to no query.
-            A refusal leaves the query where it is.
+            A refusal other than CORRUPT leaves the query where it is.
         """
         tag = reply.header.seq
         query = self._in_flight.get(tag)
@@ -143,7 +143,7 @@ class Queries:
             if reply.header.ticket
             else ReplayOutcome.DONE
         )
-        if outcome not in (ReplayOutcome.DONE, ReplayOutcome.OVERWRITTEN):
+        if outcome not in (ReplayOutcome.DONE, ReplayOutcome.OVERWRITTEN, ReplayOutcome.CORRUPT):
             return outcome
         if late:
             self._lost.remove((tag, query))

@@ -34,8 +34,8 @@ class Request:
     Attributes
     ----------
     outcome : ReplayOutcome or None
-        None until the request is settled. Then DONE, RANGE or MEMORY if the switch executed it, else the reason for
-        which it was cancelled.
+        None until the request is settled. Then DONE, RANGE, MEMORY or CORRUPT if the switch executed it, else the
+        reason for which it was cancelled.
     status : Status or None
         The status of its latest answer.
     fragments : dict of int to bytes

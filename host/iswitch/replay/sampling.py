@@ -150,7 +150,8 @@ class SampleOperation:
 
     @property
     def batch(self) -> Batch:
-        """The batch. Raises NotServedError if it was cancelled, SessionLostError if its outcome is unknown."""
+        """The batch. Raises NotServedError if it was cancelled, CorruptTableError if the table is corrupt,
+        SessionLostError if the outcome is unknown."""
         if self._batch is None:
             raise self.session.unserved_error(self.request)
         return self._batch

@@ -13,7 +13,7 @@ from iswitch.control.client import Control
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
 from iswitch.errors import IswitchError, SwitchUnreachableError
 from iswitch.replay.channel import Channel
-from iswitch.replay.errors import NoFreeSessionError, NoReplayServiceError, NotServedError, SessionLostError
+from iswitch.replay.errors import NoFreeSessionError, NoReplayServiceError, SessionLostError
 from iswitch.replay.messages import Reply, Status, encode, parse
 from iswitch.replay.queries import Queries, Query
 from iswitch.replay.request import Request
@@ -271,8 +271,8 @@ class Session:
             if request.outcome in WAITS or request.outcome == ReplayOutcome.SESSION:
                 raise self.unserved_error(request)
 
-    def unserved_error(self, request: Request) -> NotServedError | SessionLostError:
-        """Return the error for a request that was cancelled, or was in flight when the session was lost."""
+    def unserved_error(self, request: Request) -> IswitchError:
+        """Return the error for a request that had no effect, or was in flight when the session was lost."""
         return unserved_error(request, address=self.address, wait_s=self.wait_s)
 
     # Traffic

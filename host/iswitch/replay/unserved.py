@@ -1,11 +1,12 @@
 """The error for a request that was cancelled, or that was in flight when its session was lost."""
 
-from iswitch.replay.errors import NotServedError, SessionLostError
+from iswitch.errors import IswitchError
+from iswitch.replay.errors import CorruptTableError, NotServedError, SessionLostError
 from iswitch.replay.request import Request
 from iswitch.serial import serial_distance
 from iswitch.wire.replay import WAITS, ReplayOutcome
 
-__all__ = ["unserved_error"]
+__all__ = ["corrupt_error", "unserved_error"]
 
 _WAITED_FOR = {
     ReplayOutcome.TICKET: (
@@ -27,7 +28,16 @@ if set(_WAITED_FOR) != WAITS:
     raise ImportError(f"a sentence is needed for each of {WAITS}")
 
 
-def unserved_error(request: Request, *, address: str, wait_s: float) -> NotServedError | SessionLostError:
+def corrupt_error(table: int, *, address: str) -> CorruptTableError:
+    """Return the error for a table in which the switch found a bit error."""
+    return CorruptTableError(
+        f"table {table} at {address} is corrupt: the switch found a bit error in its priorities or their sums, and "
+        "samples and lists nothing, so no batch was wrong. Rebuild the table, while it serves, with "
+        f"ReplayClient.rebuild or `iswitch rebuild-replay --table {table} --switch {address}`"
+    )
+
+
+def unserved_error(request: Request, *, address: str, wait_s: float) -> IswitchError:
     """Return the error for a request that the switch did not execute.
 
     Parameters
@@ -41,10 +51,13 @@ def unserved_error(request: Request, *, address: str, wait_s: float) -> NotServe
 
     Returns
     -------
-    NotServedError or SessionLostError
-        NotServedError if the request was cancelled, SessionLostError if its outcome is unknown.
+    IswitchError
+        NotServedError if the request was cancelled, CorruptTableError if the table is corrupt, SessionLostError if the
+        outcome of the request is unknown.
     """
     request.reported = True
+    if request.outcome == ReplayOutcome.CORRUPT:
+        return corrupt_error(request.table, address=address)
     where = f"{request.kind.name} to table {request.table} at {address}"
     if request.outcome is None or request.outcome not in _WAITED_FOR or request.status is None:
         return SessionLostError(

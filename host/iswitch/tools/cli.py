@@ -25,6 +25,8 @@ from iswitch.control.job_key import default_key, program_key
 from iswitch.control.settings import require_int
 from iswitch.driver.udp import UdpTransport
 from iswitch.errors import IswitchError
+from iswitch.replay.rebuild import rebuild_table
+from iswitch.replay.session import Session
 from iswitch.tools.doctor import examine
 from iswitch.tools.path_checks import Mark
 from iswitch.tools.snapshot import read_snapshot
@@ -253,6 +255,28 @@ def resume(
     with _connected(switch, timeout) as control:
         control.resume_job(job, _key_of(key, program, operator_key))
     out.print(f"job {job} at {switch} goes on", highlight=False)
+
+
+@app.command("rebuild-replay")
+def rebuild_replay(
+    table: Annotated[int, typer.Option("--table", metavar="TABLE", min=0, max=3, help="Number of the table.")] = 0,
+    switch: SwitchOption = DEFAULT_SWITCH,
+    timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Rebuild the sums of a replay table from its priorities, after a bit error in the switch's memory.
+
+    All clients continue, but the table is not sampled meanwhile.
+    """
+    with _connected(switch, timeout) as control:
+        session = Session(control.transport, address=switch, table=table, timeout_s=timeout, wait_s=timeout)
+        try:
+            lost = rebuild_table(session)
+        finally:
+            session.close()
+    lines = f"table {table} at {switch} is rebuilt"
+    if lost:
+        lines += f"; {lost} items had a bit error in their priority, which is 0 until an update"
+    out.print(lines, highlight=False, soft_wrap=True)
 
 
 if missing := missing_from("plan"):

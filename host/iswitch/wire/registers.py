@@ -94,6 +94,7 @@ class Stat(IntEnum):
     SATURATED = 9
     MEMORY_ERRORS = 10
     CORRUPT_SUMS = 11
+    CORRUPT_PRIORITIES = 12
 
 
 class PortCounter(IntEnum):

@@ -27,6 +27,8 @@ __all__ = [
     "PAYLOAD_BYTES",
     "PUBLISH",
     "QUEUED_REQUESTS",
+    "REBUILD",
+    "REBUILD_SLOTS",
     "REPLAY_FRAME",
     "REPLAY_HEADER",
     "ROW_BYTES",
@@ -56,6 +58,8 @@ ALL_FRAGMENTS = 0xFFFF
 """The set of all fragments of an answer."""
 QUEUED_REQUESTS = 64
 """The most requests in the switch's queue, however short they are."""
+REBUILD_SLOTS = 1024
+"""The most slots that one REBUILD returns to the sum tree."""
 SESSION_SILENT_US = 10_000_000
 """If all sessions are in use, the switch gives a new client a session that has been silent for this time, in
 microseconds."""
@@ -79,9 +83,12 @@ class Kind(IntEnum):
     LOOK = 11
     LIST = 12
     SHOUT = 13
+    REBUILD = 14
 
 
-ORDERED = frozenset({Kind.CLOSE, Kind.WRITE, Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.PUBLISH, Kind.LIMIT, Kind.SKIP})
+ORDERED = frozenset(
+    {Kind.CLOSE, Kind.WRITE, Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.PUBLISH, Kind.LIMIT, Kind.SKIP, Kind.REBUILD}
+)
 
 
 class ReplayOutcome(IntEnum):
@@ -105,6 +112,7 @@ class ReplayOutcome(IntEnum):
     EMPTY = 14
     OVERWRITTEN = 15
     CHALLENGE = 16
+    CORRUPT = 17
 
 
 WAITS = frozenset({ReplayOutcome.TICKET, ReplayOutcome.ITEMS, ReplayOutcome.RATE, ReplayOutcome.EMPTY})
@@ -167,6 +175,7 @@ FETCH_ROW = np.dtype([("item", "<u4"), ("reserved", "<u4")])
 LOAD = np.dtype([("start", "<u4"), ("session", "<u1"), ("reserved", "u1", 3)])
 SHOUT = LOAD
 LIST = np.dtype([("slot", "<u4"), ("reserved", "<u4")])
+REBUILD = LIST
 
 STATUS = np.dtype(
     [

@@ -1,6 +1,6 @@
 """Execution of admitted requests: one executor for each kind that moves data, and what they share."""
 
-from amaranth.hdl import Cat, Module, Mux
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
@@ -9,6 +9,7 @@ from hw.interface.axi import address_bits_of
 from hw.interface.layout import layout
 from hw.replay.execute.commands import CommandEncoder, ResultRecorder, sampler_shape
 from hw.replay.execute.open_session import OpenSession
+from hw.replay.execute.rebuild import RebuildTree
 from hw.replay.execute.sample import ListItems, SampleItems
 from hw.replay.execute.sample_limit import RetireItems, SampleCounts
 from hw.replay.execute.send import Broadcast, FetchList, SendData
@@ -34,14 +35,15 @@ def any_of(bits):
 
 
 class Execution(wiring.Component):
-    """Executes a request of a kind that moves data: OPEN, WRITE, ADD, UPDATE, SAMPLE, LIST, FETCH, LOAD or SHOUT; or
-    sends the header that says that a log is overwritten, if `outcome` is OVERWRITTEN.
+    """Executes a request of a kind that moves data: OPEN, WRITE, ADD, UPDATE, SAMPLE, LIST, FETCH, LOAD, SHOUT or
+    REBUILD; or sends the header that says that a log is overwritten, if `outcome` is OVERWRITTEN.
 
     `start` begins, and `done` is 1 for one cycle at the end. In between `request`, `outcome` and `list` must stay.
     `clear`, before `start`, sets the counts of results to 0. `outcome_changes` is 1 for one cycle when the outcome
-    becomes `outcome_next`: no session is free (`done` comes in the same cycle), or a FETCH has stale handles. `opened`:
-    an OPEN ends, and `session_next` is its row. `added` counts an item in `table.adds`, and `total_changed` gives the
-    sum of all priorities.
+    becomes `outcome_next`: no session is given (`failed`, with `done`), a FETCH has stale handles, or the sampler is
+    `corrupt` at the end of a SAMPLE, LIST or REBUILD (with `done`). `undone`: a SAMPLE or LIST ends so, without effect.
+    `opened`: an OPEN ends, and `session_next` is its row. `added` counts an item in `table.adds`, and `total_changed`
+    gives the sum of all priorities.
 
     The streams and memories around it: `body` with the request's rows until `ended`; `index` while `needs_session`, for
     `session_row` 1 cycle later; `commands` and `results` of the table's sampler, where `pending` says that a result is
@@ -61,6 +63,8 @@ class Execution(wiring.Component):
                 "outcome": In(ReplayOutcome),
                 "outcome_changes": Out(1),
                 "outcome_next": Out(ReplayOutcome),
+                "failed": Out(1),
+                "undone": Out(1),
                 "body": In(stream.Signature(ROW_BITS)),
                 "ended": In(1),
                 # sessions
@@ -84,6 +88,8 @@ class Execution(wiring.Component):
                 "commands": Out(stream.Signature(Command(*sampler_shape(replay)))),
                 "saturated": Out(1),
                 "pending": In(1),
+                "restart": Out(1),
+                "corrupt": In(1),
                 "results": In(stream.Signature(Result(*sampler_shape(replay)), always_ready=True)),
                 "results_done": Out(16),
                 "results_stale": Out(16),
@@ -110,6 +116,7 @@ class Execution(wiring.Component):
         self.open_session, self.write_log, self.add_items = OpenSession(replay), WriteLog(replay), AddItems(replay)
         self.update, self.sample, self.list_items = UpdatePriorities(replay), SampleItems(replay), ListItems(replay)
         self.fetch_list, self.send_data, self.broadcast = FetchList(replay), SendData(replay), Broadcast(replay)
+        self.rebuild = RebuildTree(replay)
         self.retire = RetireItems(replay) if replay.sample_count_bits else None
 
     def elaborate(self, platform):
@@ -121,12 +128,13 @@ class Execution(wiring.Component):
             "update",
             "sample",
             "list_items",
+            "rebuild",
             "fetch_list",
             "send_data",
             "broadcast",
         ):
             m.submodules[name] = getattr(self, name)
-        for executor in (self.open_session, self.write_log, self.sample, self.list_items, self.send_data):
+        for executor in (self.open_session, self.write_log, self.sample, self.list_items, self.rebuild, self.send_data):
             m.d.comb += executor.request.eq(self.request)
         self._start(m)
         self._finish(m)
@@ -150,6 +158,7 @@ class Execution(wiring.Component):
             (self.update, Kind.UPDATE),
             (self.sample, Kind.SAMPLE),
             (self.list_items, Kind.LIST),
+            (self.rebuild, Kind.REBUILD),
             (self.fetch_list, Kind.FETCH),
         ):
             m.d.comb += executor.start.eq(self.start & (kind == of))
@@ -164,17 +173,22 @@ class Execution(wiring.Component):
         """The request is done with its last executor."""
         sampled = self.sample.done
         if self.retire is not None:
-            m.d.comb += self.retire.start.eq(self.sample.done)
-            sampled = self.retire.done
+            m.d.comb += self.retire.start.eq(self.sample.done & ~self.corrupt)
+            sampled = self.retire.done | self.undone
+        corrupted = Signal()
         exclusive_executors = (
             self.open_session,
             self.write_log,
             self.add_items,
             self.update,
             self.list_items,
+            self.rebuild,
             self.broadcast,
         )
         m.d.comb += [
+            self.failed.eq(self.open_session.failed),
+            self.undone.eq((self.sample.done | self.list_items.done) & self.corrupt),
+            corrupted.eq(self.undone | self.rebuild.done & self.corrupt),
             self.done.eq(
                 any_of(executor.done for executor in exclusive_executors)
                 | sampled
@@ -184,10 +198,14 @@ class Execution(wiring.Component):
             self.session_next.eq(self.open_session.session),
             self.challenge.eq(self.open_session.challenge),
             self.outcome_changes.eq(
-                self.open_session.failed | self.fetch_list.done & (self.fetch_list.overwritten != 0)
+                self.failed | corrupted | self.fetch_list.done & (self.fetch_list.overwritten != 0)
             ),
-            self.outcome_next.eq(Mux(self.open_session.failed, self.open_session.failure, ReplayOutcome.OVERWRITTEN)),
+            self.outcome_next.eq(ReplayOutcome.OVERWRITTEN),
         ]
+        with m.If(self.failed):
+            m.d.comb += self.outcome_next.eq(self.open_session.failure)
+        with m.If(corrupted):
+            m.d.comb += self.outcome_next.eq(ReplayOutcome.CORRUPT)
 
     def _share_body(self, m):
         """Offer the body's rows to the executors, of which at most one is ready."""
@@ -227,6 +245,7 @@ class Execution(wiring.Component):
             self.update,
             self.sample,
             self.list_items,
+            self.rebuild,
             *([] if self.retire is None else [self.retire]),
         ]
         kind, payload = kind_of(self.request.frame), encoder.i.payload
@@ -238,6 +257,8 @@ class Execution(wiring.Component):
             m.d.comb += payload.eq(self.update.commands.payload)
         with m.Elif(kind == Kind.LIST):
             m.d.comb += payload.eq(self.list_items.commands.payload)
+        with m.Elif(kind == Kind.REBUILD):
+            m.d.comb += payload.eq(self.rebuild.commands.payload)
         with m.Elif(kind == Kind.SAMPLE):
             m.d.comb += payload.eq(self.sample.commands.payload)
             if self.retire is not None:
@@ -246,6 +267,7 @@ class Execution(wiring.Component):
         for executor in executors:
             m.d.comb += [executor.commands.ready.eq(encoder.i.ready), executor.pending.eq(self.pending)]
         m.d.comb += [
+            self.restart.eq(self.rebuild.restart),
             self.saturated.eq(encoder.saturated),
             self.add_items.adds.eq(self.table.adds),
             self.added.eq(self.add_items.added),

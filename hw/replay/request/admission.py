@@ -8,7 +8,7 @@ from hw.interface.layout import layout
 from hw.replay.request.record import PARAMETER_ROWS, ROW_BITS, TableState, kind_of, view_as
 from hw.replay.request.sessions import Session
 from iswitch.config import Replay
-from iswitch.wire.replay import LIMITS, LOAD, PUBLISH, REPLAY_FRAME, SAMPLE, WRITE, Kind, ReplayOutcome
+from iswitch.wire.replay import LIMITS, LOAD, PUBLISH, REBUILD, REPLAY_FRAME, SAMPLE, WRITE, Kind, ReplayOutcome
 
 __all__ = ["Admission"]
 
@@ -26,10 +26,10 @@ class Admission(wiring.Component):
     """Decides the outcome of a well-formed request of any kind but OPEN.
 
     `session` is the requester's session, `other` the session whose log the request reads, `product` the request's count
-    times the table's ratio. Outputs describe the inputs of 1 cycle before: `outcome`; `known`: session and token belong
-    together; `enough`: the table holds as many items as its limits ask for; `counts`: the request uses up its number,
-    for which `ordered` must stay through both cycles. A FETCH of stale handles is DONE here: handles are checked when
-    they are read.
+    times the table's ratio. `intact` and `restored` are those of the table's sampler. Outputs describe the inputs of 1
+    cycle before: `outcome`; `known`: session and token belong together; `enough`: the table holds as many items as its
+    limits ask for; `counts`: the request uses up its number, for which `ordered` must stay through both cycles. A FETCH
+    of stale handles is DONE here: handles are checked when they are read.
     """
 
     def __init__(self, replay: Replay):
@@ -42,6 +42,8 @@ class Admission(wiring.Component):
                 "other": In(Session),
                 "table": In(TableState),
                 "filled": In(range(replay.capacity + 1)),
+                "intact": In(1),
+                "restored": In(range(replay.capacity + 1)),
                 "product": In(48),
                 "ordered": In(1),
                 "outcome": Out(ReplayOutcome),
@@ -86,6 +88,7 @@ class Admission(wiring.Component):
                 (ReplayOutcome.OLD, ordered & ahead_by[31]),
                 (ReplayOutcome.AHEAD, ordered & not_next),
                 (ReplayOutcome.TICKET, kind.matches(*TICKETED) & (frame.ticket != 0) & (frame.ticket != table.ticket)),
+                (ReplayOutcome.CORRUPT, kind.matches(Kind.SAMPLE, Kind.LIST) & ~self.intact),
                 (ReplayOutcome.ITEMS, samples & ((table.adds < sample.items) | ~enough)),
                 (ReplayOutcome.EMPTY, samples & (table.total == 0)),
                 (ReplayOutcome.RATE, exceeds_rate),
@@ -100,7 +103,8 @@ class Admission(wiring.Component):
             with m.If(held):
                 m.d.comb += self.outcome.eq(outcome)
         m.d.comb += self.counts.eq(
-            ordered & self.outcome.matches(ReplayOutcome.DONE, ReplayOutcome.RANGE, ReplayOutcome.MEMORY)
+            ordered
+            & self.outcome.matches(ReplayOutcome.DONE, ReplayOutcome.RANGE, ReplayOutcome.MEMORY, ReplayOutcome.CORRUPT)
         )
         return m
 
@@ -113,18 +117,22 @@ class Admission(wiring.Component):
         return (table.ratio != 0) & (samples & (wanted > table.credit) | adds & enough & (wanted > 0))
 
     def _out_of_range(self, m, kind):
-        """Whether a parameter of a WRITE, PUBLISH or LIMIT has a value that is not allowed."""
+        """Whether a parameter of a WRITE, PUBLISH, LIMIT or REBUILD has a value that is not allowed."""
         replay, session = self.replay, self.session
         write, publish, limits = (view_as(record, self.parameters) for record in (WRITE, PUBLISH, LIMITS))
-        in_use = Signal(32)
+        in_use, rebuild = Signal(32), view_as(REBUILD, self.parameters)
         m.d.comb += in_use.eq(session.written - session.oldest)
+        wrong_slots = (rebuild.slot != 0) & (rebuild.slot != self.restored) | (
+            rebuild.slot + self.frame.count > replay.capacity
+        )
         return Mux(
             kind == Kind.WRITE,
             (write.start != session.written) | ((write.oldest - session.oldest)[:32] > in_use),
             Mux(
                 kind == Kind.PUBLISH,
                 ~in_log(publish.start, publish.units, session) | (publish.version == 0) | (publish.units == 0),
-                (kind == Kind.LIMIT) & ((limits.times >> replay.sample_count_bits) != 0),
+                (kind == Kind.LIMIT) & ((limits.times >> replay.sample_count_bits) != 0)
+                | (kind == Kind.REBUILD) & wrong_slots,
             ),
         )
 

@@ -13,6 +13,7 @@ from iswitch.wire.replay import (
     BODY_BYTES,
     ORDERED,
     PAYLOAD_BYTES,
+    REBUILD_SLOTS,
     REPLAY_FRAME,
     ROW_BYTES,
     SAMPLES_PER_FRAGMENT,
@@ -33,6 +34,7 @@ PARAMETER_ROWS_OF = {
     Kind.LOAD: 1,
     Kind.LIST: 1,
     Kind.SHOUT: 1,
+    Kind.REBUILD: 1,
 }
 
 
@@ -84,6 +86,7 @@ class HeaderCheck(wiring.Component):
             Kind.LOOK: (0, 0, 0),
             Kind.LIST: (SAMPLES_PER_FRAGMENT, 0, 1),
             Kind.SHOUT: (PAYLOAD_BYTES // UNIT_BYTES, 0, 1),
+            Kind.REBUILD: (REBUILD_SLOTS, 0, 1),
         }
         count_required, length_fits, count_too_large = Signal(), Signal(), Signal()
         # All comparisons run in parallel and the kind selects one. The rows before are subtracted from the length while

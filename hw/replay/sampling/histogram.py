@@ -50,7 +50,9 @@ class Histogram(wiring.Component):
 
     Latency: `lowest` and `highest` include a change `LATENCY` cycles after it was taken. One change in each cycle; the
     input never stalls once it is ready, 2^`BUCKET_BITS` cycles after a reset, in which counts are wiped. All priorities
-    are 0 at first, and the old priority of a change must be the item's.
+    are 0 at first, and the old priority of a change must be the item's. `restart`, while no change is inside, wipes the
+    counts again. Each count has a parity bit, and `corrupted` is 1 for one cycle if a count that was read has the wrong
+    parity, `LATENCY` cycles after the change at the latest.
 
     A bucket is not empty if more priorities entered than left. Memories count both modulo `capacity`. An arrival always
     makes its bucket not empty. After a departure less than `capacity` priorities are left, so the counts are compared:
@@ -72,6 +74,8 @@ class Histogram(wiring.Component):
                 "changes": In(stream.Signature(Change(priority_bits))),
                 "lowest": Out(BUCKET_BITS),
                 "highest": Out(BUCKET_BITS),
+                "restart": In(1),
+                "corrupted": Out(1),
             }
         )
 
@@ -80,6 +84,8 @@ class Histogram(wiring.Component):
         wiped, wipe = Signal(), Signal(BUCKET_BITS)
         with m.If(~wiped):
             m.d.sync += [wipe.eq(wipe + 1), wiped.eq(wipe == -1 % (1 << BUCKET_BITS))]
+        with m.If(self.restart):
+            m.d.sync += [wipe.eq(0), wiped.eq(0)]
         m.d.comb += self.changes.ready.eq(wiped)
         entered, left = (
             self._bucket(m, name, getattr(self.changes.payload, field), wiped & self.changes.valid)
@@ -90,14 +96,21 @@ class Histogram(wiring.Component):
         moved = entered != left
         counted, uncounted = Signal(BUCKET_BITS), Signal(BUCKET_BITS)  # bucket 0 is never counted
         m.d.sync += [counted.eq(Mux(moved, entered, 0)), uncounted.eq(Mux(moved, left, 0))]
-        arrivals, (of_counted, arrived) = self._counts(m, "arrivals", [entered, left], counted, wiped, wipe)
-        departures, (departed,) = self._counts(m, "departures", [left], uncounted, wiped, wipe)
+        arrivals, arrival_reads = self._counts(m, "arrivals", [entered, left], counted, wiped, wipe)
+        departures, departure_reads = self._counts(m, "departures", [left], uncounted, wiped, wipe)
+        of_counted, arrived, departed = (read[:-1] for read in (*arrival_reads, *departure_reads))
+        m.d.sync += self.corrupted.eq(
+            (counted != 0) & arrival_reads[0].xor()
+            | (uncounted != 0) & (arrival_reads[1].xor() | departure_reads[0].xor())
+        )
         m.d.comb += [arrivals.eq(of_counted + 1), departures.eq(departed + 1)]
 
         fills, empties = Signal(BUCKET_BITS), Signal(BUCKET_BITS)
         m.d.sync += [fills.eq(counted), empties.eq(Mux(departures == arrived, uncounted, 0))]
         filled = Signal(self.buckets)
         m.d.sync += filled.eq((filled | 1 << fills) & ~(1 << empties | 1))
+        with m.If(~wiped):
+            m.d.sync += filled.eq(0)
         self._search(m, filled)
         return m
 
@@ -117,16 +130,20 @@ class Histogram(wiring.Component):
         return bucket
 
     def _counts(self, m, name, buckets_read, counted, wiped, wipe):
-        """Build a memory of counts. Return a signal for the new count of bucket `counted`, and the counts of the
-        buckets `asked`, one cycle later. The count of bucket 0 is undefined."""
+        """Build a memory of counts. Return a signal for the new count of bucket `counted`, and the counts of
+        `buckets_read` with their parity, one cycle later. The count of bucket 0 is undefined."""
         bits = exact_log2(self.capacity)
         m.submodules[name] = memory = Memory(
-            shape=bits, depth=1 << BUCKET_BITS, init=[], attrs=NEVER_READ_BEFORE_WRITTEN
+            shape=bits + 1, depth=1 << BUCKET_BITS, init=[], attrs=NEVER_READ_BEFORE_WRITTEN
         )
         write, after = memory.write_port(), Signal(bits, name=f"{name}_after")
         reads = [memory.read_port(transparent_for=[write]) for _ in buckets_read]
         m.d.comb += [read.addr.eq(bucket) for read, bucket in zip(reads, buckets_read, strict=True)]
-        m.d.comb += [write.addr.eq(Mux(wiped, counted, wipe)), write.data.eq(Mux(wiped, after, 0)), write.en.eq(1)]
+        m.d.comb += [
+            write.addr.eq(Mux(wiped, counted, wipe)),
+            write.data.eq(Mux(wiped, Cat(after, after.xor()), 0)),
+            write.en.eq(1),
+        ]
         return after, [read.data for read in reads]
 
     def _search(self, m, filled):

@@ -18,8 +18,8 @@ class Result(data.StructLayout):
     """The result of a command: the handle that was added, updated, sampled or read, its priority, and the sum of all
     priorities, which includes the command's change.
 
-    `stale`: an UPDATE's handle was stale, and nothing changed, or a READ's slot was never filled. `empty`: a SAMPLE
-    found all priorities 0. With either the generation is 0."""
+    `stale`: an UPDATE's handle was stale, and nothing changed, or a READ's slot was never filled, or the priority of a
+    RESTORE was lost. `empty`: a SAMPLE found all priorities 0. With either the generation is 0."""
 
     def __init__(self, capacity: int, priority_bits: int, generation_bits: int):
         super().__init__(
@@ -43,6 +43,13 @@ class Sampler(wiring.Component):
     be filled again before the result comes. `lowest` and `highest` are the buckets of the smallest and the largest
     priority above 0 (`Histogram`), or 0 if all are 0, as the command of the newest result left them. Not ready for
     `capacity` cycles after a reset, and at least 256.
+
+    `corrupted` is 1 in a cycle in which a bit error was found in a memory, and `corrupt` is 1 from the result of the
+    command on that found the error. Results are then undefined until the tree is rebuilt. For that, `restart` is 1 for
+    one cycle while no command is inside, and `capacity` RESTOREs follow, with other commands between, as many as one
+    likes, but no SAMPLE and no READ. Commands wait for 256 cycles after `restart`. `restored` counts RESTOREs; it is
+    `capacity` when the tree is complete. A priority with a bit error becomes 0 when it is restored; the error makes
+    `corrupted` 1, and not `corrupt`.
 
     `single_copy` saves the second copy of all priorities. Then every command but a SAMPLE waits until the SAMPLEs
     before it are past (`SumTree`), and `latency` is a lower bound. The golden model of both is
@@ -72,6 +79,10 @@ class Sampler(wiring.Component):
                 "filled": Out(range(capacity + 1)),
                 "lowest": Out(BUCKET_BITS),
                 "highest": Out(BUCKET_BITS),
+                "restart": In(1),
+                "restored": Out(range(capacity + 1)),
+                "corrupt": Out(1),
+                "corrupted": Out(1),
             }
         )
 
@@ -93,12 +104,21 @@ class Sampler(wiring.Component):
             tree.operations.valid.eq(slots.placed.valid),
             operation.is_sample.eq(placed.kind == CommandKind.SAMPLE),
             operation.keeps.eq(~placed.changes),
+            operation.restores.eq(placed.kind == CommandKind.RESTORE),
+            operation.early.eq(placed.early),
             operation.leaf.eq(placed.slot),
             operation.old.eq(placed.old),
             operation.new.eq(placed.new),
             operation.fraction.eq(placed.fraction),
             histogram.changes.valid.eq(tree.entered.valid),
             histogram.changes.payload.eq(tree.entered.payload),
+            *(part.restart.eq(self.restart) for part in (slots, tree, histogram)),
+            self.restored.eq(slots.restored),
+        ]
+        found_errors = slots.corrupted | tree.corrupted | histogram.corrupted
+        m.d.sync += [
+            self.corrupted.eq(found_errors | slots.lost | tree.lost),
+            self.corrupt.eq(~self.restart & (self.corrupt | found_errors)),
         ]
         if self.single_copy:
             m.d.comb += slots.placed.ready.eq(tree.operations.ready)
@@ -112,6 +132,8 @@ class Sampler(wiring.Component):
             delayed[0].adds.eq(placed.adds),
         ]
         m.d.sync += [after.eq(before) for before, after in pairwise(delayed)]
+        # A single_copy tree finds a lost priority when the operation has entered.
+        m.d.sync += delayed[tree.entry + 1].stale.eq(delayed[tree.entry].stale | tree.lost)
         found, command, result = tree.found.payload, delayed[-1], self.results.payload
         m.d.sync += [
             self.results.valid.eq(tree.found.valid),

@@ -1,6 +1,6 @@
 """The samplers of all tables behind one stream of commands."""
 
-from amaranth.hdl import Array, Module, Signal
+from amaranth.hdl import Array, Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -21,8 +21,9 @@ def tree_arity(replay: Replay) -> int:
 
 
 class Samplers(wiring.Component):
-    """A sampler for each table. `table` selects the sampler that `commands`, `results`, `filled`, `lowest` and
-    `highest` belong to; it must not change while a result is `pending`.
+    """A sampler for each table. `table` selects the sampler that `commands`, `results`, `restart` and all outputs
+    belong to; it must not change while a result is `pending`. `intact`: the table's sum tree is complete, and no bit
+    error was found. `corrupted` counts an error in any table.
 
     Latency: 1 cycle more than the sampler's `latency`. One command in each cycle, results in order; `results` must not
     stall. `ready` is 1 when all slots are wiped after a reset; commands wait until then.
@@ -44,6 +45,11 @@ class Samplers(wiring.Component):
                 "filled": Out(range(replay.capacity + 1)),
                 "lowest": Out(8),
                 "highest": Out(8),
+                "restart": In(1),
+                "restored": Out(range(replay.capacity + 1)),
+                "corrupt": Out(1),
+                "intact": Out(1),
+                "corrupted": Out(1),
                 "pending": Out(1),
                 "ready": Out(1),
             }
@@ -60,11 +66,12 @@ class Samplers(wiring.Component):
             m.d.comb += [
                 sampler.commands.payload.eq(buffer.o.payload),
                 sampler.commands.valid.eq(buffer.o.valid & (self.table == k)),
+                sampler.restart.eq(self.restart & (self.table == k)),
             ]
             ready.append(sampler.commands.ready)
         selected = {
             name: Array(getattr(sampler, name) for sampler in self.samplers)[self.table]
-            for name in ("filled", "lowest", "highest")
+            for name in ("filled", "lowest", "highest", "restored", "corrupt")
         }
         m.d.comb += [
             buffer.i.payload.eq(self.commands.payload),
@@ -77,6 +84,8 @@ class Samplers(wiring.Component):
             self.results.payload.eq(Array(sampler.results.payload for sampler in self.samplers)[self.table]),
             *(getattr(self, name).eq(value) for name, value in selected.items()),
             self.pending.eq((pending != 0) | buffer.o.valid),
+            self.intact.eq(~self.corrupt & (self.restored == self.replay.capacity)),
+            self.corrupted.eq(Cat(sampler.corrupted for sampler in self.samplers).any()),
         ]
         m.d.sync += pending.eq(pending + (buffer.o.valid & sampler_ready) - self.results.valid)
         return m

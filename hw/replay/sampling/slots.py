@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -15,12 +15,13 @@ __all__ = ["Command", "CommandKind", "PlacedCommand", "SlotTable", "generation"]
 
 class CommandKind(IntEnum):
     """ADD fills the next slot with a priority. UPDATE changes the priority of a handle's slot. SAMPLE samples a slot,
-    and READ reads one; both change nothing."""
+    and READ reads one; both change nothing. RESTORE returns the next slot to a sum tree that is rebuilt."""
 
     ADD = 0
     UPDATE = 1
     SAMPLE = 2
     READ = 3
+    RESTORE = 4
 
 
 class Command(data.StructLayout):
@@ -48,9 +49,10 @@ def generation(adds, slot, slots: int):
 class PlacedCommand(data.StructLayout):
     """A command whose slot is known.
 
-    `stale`: an UPDATE's handle is stale, or a READ's slot was never filled. `changes`: the priority becomes `new`; else
-    `new` is `old`. `adds` is the number of items after this command, from which `generation` follows. A SAMPLE has only
-    `kind`, `adds` and `fraction`."""
+    `stale`: an UPDATE's handle is stale, or a READ's slot was never filled, or the priority of a RESTORE is lost.
+    `changes`: the priority becomes `new`; else `new` is `old`, but `old` is 0 for a RESTORE. `early`: the slot is not
+    restored yet, so `old` is `new`. `adds` is the number of items after this command, from which `generation` follows.
+    A SAMPLE has only `kind`, `adds` and `fraction`."""
 
     def __init__(self, capacity: int, priority_bits: int, generation_bits: int):
         super().__init__(
@@ -58,6 +60,7 @@ class PlacedCommand(data.StructLayout):
                 "kind": CommandKind,
                 "stale": 1,
                 "changes": 1,
+                "early": 1,
                 "slot": range(capacity),
                 "adds": exact_log2(capacity) + generation_bits,
                 "old": priority_bits,
@@ -78,9 +81,14 @@ class SlotTable(wiring.Component):
     cycle, in order; `placed` must not stall. `filled` counts filled slots, including the command taken in the cycle
     before. Not ready for `capacity` cycles after a reset, in which the priorities are wiped.
 
+    `restored` counts the slots whose priorities are in the sum tree: all, unless the tree is rebuilt. `restart` sets it
+    to 0. Each RESTORE places the next slot, and the commands until its result must be RESTOREs. Each priority in memory
+    has a parity bit. `corrupted` is 1 in the cycle in which a command is placed whose priority has the wrong parity,
+    and `placed` is then wrong; but a RESTORE sets such a priority to 0, and `lost` is 1 instead.
+
     `single_copy`: this table holds no priorities; `old` is undefined, and `new` is valid only if the command `changes`
-    it. Then a command comes out 1 cycle after it was taken, `placed` may stall, and nothing is wiped. The golden model
-    of both is `sim/model/replay/slots.py`.
+    it; `corrupted` and `lost` are 0. Then a command comes out 1 cycle after it was taken, `placed` may stall, and
+    nothing is wiped. The golden model of both is `sim/model/replay/slots.py`.
     """
 
     def __init__(self, *, capacity: int, priority_bits: int = 27, generation_bits: int = 8, single_copy: bool = False):
@@ -102,6 +110,10 @@ class SlotTable(wiring.Component):
                 "commands": In(stream.Signature(Command(*shape))),
                 "placed": Out(stream.Signature(PlacedCommand(*shape), always_ready=not single_copy)),
                 "filled": Out(range(capacity + 1)),
+                "restart": In(1),
+                "restored": Out(range(capacity + 1), init=capacity),
+                "lost": Out(1),
+                "corrupted": Out(1),
             }
         )
 
@@ -110,6 +122,7 @@ class SlotTable(wiring.Component):
         command, placed = self.commands.payload, self.placed.payload
         adds, adds_next = Signal.like(placed.adds), Signal.like(placed.adds)
         taken, adding, checked = Signal(), command.kind == CommandKind.ADD, Signal.like(placed)
+        restores, slot_bits = command.kind == CommandKind.RESTORE, exact_log2(self.capacity)
         was_filled = command.slot < self.filled
         handle_valid = was_filled & (
             command.generation == generation(adds, command.slot, self.capacity)[: self.generation_bits]
@@ -122,7 +135,10 @@ class SlotTable(wiring.Component):
                 (command.kind == CommandKind.UPDATE) & ~handle_valid | (command.kind == CommandKind.READ) & ~was_filled
             ),
             checked.changes.eq(adding | (command.kind == CommandKind.UPDATE) & handle_valid),
-            checked.slot.eq(Mux(adding, adds[: exact_log2(self.capacity)], command.slot)),
+            checked.early.eq(
+                command.kind.matches(CommandKind.ADD, CommandKind.UPDATE) & (checked.slot >= self.restored)
+            ),
+            checked.slot.eq(Mux(adding, adds[:slot_bits], Mux(restores, self.restored[:slot_bits], command.slot))),
             checked.adds.eq(adds_next),
             checked.new.eq(command.priority),
             checked.fraction.eq(command.fraction),
@@ -130,6 +146,7 @@ class SlotTable(wiring.Component):
         m.d.sync += [
             adds.eq(adds_next),
             self.filled.eq(self.filled + (taken & adding & (self.filled != self.capacity))),
+            self.restored.eq(Mux(self.restart, 0, self.restored + (taken & restores))),
         ]
         if self.single_copy:
             m.d.comb += self.commands.ready.eq(~self.placed.valid | self.placed.ready)
@@ -143,7 +160,7 @@ class SlotTable(wiring.Component):
         """Build the memory of priorities, which commands read and write as they pass."""
         placed = self.placed.payload
         m.submodules.memory = memory = Memory(
-            shape=self.priority_bits, depth=self.capacity, init=[], attrs=NEVER_READ_BEFORE_WRITTEN
+            shape=self.priority_bits + 1, depth=self.capacity, init=[], attrs=NEVER_READ_BEFORE_WRITTEN
         )
         write = memory.write_port()
         # The command before may write the slot in the cycle in which this command reads it.
@@ -151,20 +168,26 @@ class SlotTable(wiring.Component):
         wiped, wipe = Signal(), Signal(exact_log2(self.capacity))
         with m.If(~wiped):
             m.d.sync += [wipe.eq(wipe + 1), wiped.eq(wipe == self.capacity - 1)]
-        held_valid, held = Signal(), Signal.like(checked)
+        held_valid, held, old, wrong = Signal(), Signal.like(checked), Signal(self.priority_bits), Signal()
+        restores = held.kind == CommandKind.RESTORE
         m.d.comb += [
             self.commands.ready.eq(wiped),
             read.addr.eq(checked.slot),
-            write.addr.eq(Mux(wiped, held.slot, wipe)),
-            write.data.eq(Mux(wiped, held.new, 0)),
-            write.en.eq(~wiped | held_valid & held.changes),
+            write.addr.eq(Mux(wiped, Mux(self.lost, placed.slot, held.slot), wipe)),
+            write.data.eq(Mux(wiped & ~self.lost, Cat(held.new, held.new.xor()), 0)),
+            write.en.eq(~wiped | held_valid & held.changes | self.lost),
+            old.eq(read.data),
+            wrong.eq(read.data.xor() & held_valid & (held.kind != CommandKind.SAMPLE)),
         ]
         m.d.sync += [
             held_valid.eq(taken),
             held.eq(checked),
             self.placed.valid.eq(held_valid),
             placed.eq(held),
-            placed.old.eq(read.data),
+            placed.old.eq(Mux(restores, 0, Mux(held.early & held.changes, held.new, old))),
+            placed.stale.eq(held.stale | restores & wrong),
+            self.lost.eq(restores & wrong),
+            self.corrupted.eq(wrong & ~restores & ~held.early),
         ]
         with m.If(~held.changes):
-            m.d.sync += placed.new.eq(read.data)
+            m.d.sync += placed.new.eq(Mux(restores & wrong, 0, old))

@@ -30,15 +30,26 @@ def select_one_hot(here, values):
     return functools.reduce(or_, (Mux(bit, value, 0) for bit, value in zip(here, values, strict=True)))
 
 
+def with_parity(word):
+    """Return the word with its parity above, so that the number of ones is even."""
+    return Cat(word, word.xor())
+
+
 class Operation(data.StructLayout):
     """An update of `leaf` from priority `old` to `new`; or, if `is_sample`, a sample at `fraction` / 2^64 of the total.
-    An update that `keeps` leaves the leaf as it is and ignores `new`; only a single_copy tree takes such updates."""
+    An update that `keeps` leaves the leaf as it is and ignores `new`; only a single_copy tree takes such updates.
+
+    While the tree is rebuilt: an update that `restores` returns a leaf to the sums, which do not include the leaf; the
+    priority is `new`, or in a single_copy tree that of the leaf. An update that comes `early` is one of a leaf that is
+    not restored yet: the leaf changes, and the sums do not."""
 
     def __init__(self, capacity: int, priority_bits: int):
         super().__init__(
             {
                 "is_sample": 1,
                 "keeps": 1,
+                "restores": 1,
+                "early": 1,
                 "leaf": range(capacity),
                 "old": priority_bits,
                 "new": priority_bits,
@@ -83,6 +94,13 @@ class SumTree(wiring.Component):
     ignored. Then an update waits until all samples before it have read their leaves, which is `drain` cycles after the
     last of them was taken; samples never wait.
 
+    Each priority and each sum in memory has a parity bit. `corrupted` is 1 for one cycle if an operation has read a
+    word with the wrong parity, in the cycle of the operation's result at the latest; the result is then undefined.
+    Writing an inner row hides a bit error in the row, so a tree that was corrupt once must be rebuilt. `restart`, while
+    no operation is inside, sets the total to 0; then the leaves are restored in order, from leaf 0 on. A node's row is
+    set to 0 when its first leaf is restored. If a leaf of a single_copy tree has the wrong parity when it is restored,
+    its priority becomes 0, `lost` is 1 in the cycle of `entered`, and the tree is not corrupt.
+
     All priorities are 0 at first. Not ready for `capacity` / `arity` cycles after a reset, in which the memories are
     wiped. The golden model is `sim/model/replay/tree.py`.
     """
@@ -109,6 +127,9 @@ class SumTree(wiring.Component):
                 "found": Out(stream.Signature(TreeResult(capacity, priority_bits), always_ready=True)),
                 "total": Out(priority_bits + exact_log2(capacity)),
                 "entered": Out(stream.Signature(Change(priority_bits), always_ready=True)),
+                "restart": In(1),
+                "lost": Out(1),
+                "corrupted": Out(1),
             }
         )
 
@@ -146,7 +167,7 @@ class SumTree(wiring.Component):
         with m.If(~wiped):
             m.d.sync += [wipe.eq(wipe + 1), wiped.eq(wipe == self.capacity // self.arity - 1)]
         memory = Memory(
-            shape=data.ArrayLayout(self.priority_bits, self.arity),
+            shape=data.ArrayLayout(self.priority_bits + 1, self.arity),
             depth=self.capacity // self.arity,
             init=[],
             attrs=NEVER_READ_BEFORE_WRITTEN,
@@ -154,20 +175,24 @@ class SumTree(wiring.Component):
         m.submodules.leaves = memory
         leaves = memory.read_port(), memory.write_port(granularity=1)
         sampled = Signal()
-        step = self._enter(m, wiped, leaves, sampled)
+        step, corrupted = self._enter(m, wiped, leaves, sampled)
         step = self._place(m, step)
         step = self._root(m, step)
+        errors = [corrupted]
         for level in range(1, len(self.fanouts) - 1):
-            step = self._level(m, step, level, wiped, wipe)
+            step, corrupted = self._level(m, step, level, wiped, wipe)
+            errors.append(corrupted)
         m.d.comb += sampled.eq(step.valid & step.is_sample)
-        self._leaf(m, step, leaves, wiped, wipe)
+        errors.append(self._leaf(m, step, leaves, wiped, wipe))
+        m.d.sync += self.corrupted.eq(Cat(errors).any())
         return m
 
     def _enter(self, m, wiped, leaves, sampled):
-        """Return operations as steps with the total after them. `sampled`: a sample reads its leaf in this cycle."""
+        """Return operations as steps with the total after them, and whether a leaf that was read is corrupt.
+        `sampled`: a sample reads its leaf in this cycle."""
         operation, ready = self.operations.payload, self.operations.ready
         entering = Signal(self.operations.payload.shape())
-        valid = Signal()
+        valid, corrupted = Signal(), Signal()
         if self.single_copy:
             # An update reads and writes its leaf here; samples inside the pipeline must not see it.
             read, write = leaves
@@ -175,23 +200,38 @@ class SumTree(wiring.Component):
             held, held_valid = Signal.like(operation), Signal()
             taken = self.operations.valid & ready
             m.d.comb += ready.eq(wiped & (operation.is_sample | (samples_inside == 0)))
-            old = read.data[held.leaf[: exact_log2(self.arity)]]
+            leaf = read.data[held.leaf[: exact_log2(self.arity)]]
+            old, wrong = Signal(self.priority_bits), Signal()
+            m.d.comb += [old.eq(leaf), wrong.eq(leaf.xor() & held_valid & ~held.is_sample)]
             m.d.sync += [
                 samples_inside.eq(samples_inside + (taken & operation.is_sample) - sampled),
                 held.eq(operation),
                 held_valid.eq(taken),
                 entering.eq(held),
                 valid.eq(held_valid),
-                entering.old.eq(old),
-                entering.new.eq(Mux(held.keeps, old, held.new)),
+                entering.old.eq(Mux(held.restores, 0, old)),
+                entering.new.eq(Mux(held.restores & wrong, 0, Mux(held.keeps | held.restores, old, held.new))),
+                corrupted.eq(wrong & ~held.restores & ~held.early),
+                self.lost.eq(wrong & held.restores),
             ]
+            with m.If(held.early):
+                m.d.sync += entering.old.eq(Mux(held.keeps, old, held.new))
             with m.If(taken & ~operation.is_sample):
                 m.d.comb += [
                     read.addr.eq(row),
                     write.addr.eq(row),
-                    write.en.eq(Mux(operation.keeps, 0, 1 << operation.leaf[: exact_log2(self.arity)])),
+                    write.en.eq(
+                        Mux(operation.keeps | operation.restores, 0, 1 << operation.leaf[: exact_log2(self.arity)])
+                    ),
                 ]
-                m.d.comb += [place.eq(operation.new) for place in write.data]
+                m.d.comb += [place.eq(with_parity(operation.new)) for place in write.data]
+            # While leaves are restored, nothing else writes.
+            with m.If(self.lost):
+                m.d.comb += [
+                    write.addr.eq(entering.leaf >> exact_log2(self.arity)),
+                    write.en.eq(1 << entering.leaf[: exact_log2(self.arity)]),
+                    write.data.eq(0),
+                ]
         else:
             m.d.comb += [ready.eq(wiped), valid.eq(self.operations.valid & ready), entering.eq(operation)]
         m.d.comb += [
@@ -209,13 +249,17 @@ class SumTree(wiring.Component):
             self.total.eq(after),
             step.valid.eq(valid),
             step.is_sample.eq(entering.is_sample),
+            step.restores.eq(entering.restores & ~entering.is_sample),
+            step.early.eq(entering.early & ~entering.is_sample),
             step.leaf.eq(Mux(entering.is_sample, 0, entering.leaf)),
             step.change.eq(change),
             step.priority.eq(entering.new),
             step.total.eq(after),
             step.fraction.eq(entering.fraction),
         ]
-        return step
+        with m.If(self.restart):
+            m.d.sync += self.total.eq(0)
+        return step, corrupted
 
     def _step(self, level):
         """Return the layout of an operation on its way to a level. `leaf` has the bits that are decided; `rest` is a
@@ -224,6 +268,8 @@ class SumTree(wiring.Component):
             {
                 "valid": 1,
                 "is_sample": 1,
+                "restores": 1,
+                "early": 1,
                 "leaf": range(self.capacity),
                 "change": signed(self.priority_bits + 1),
                 "priority": self.priority_bits,
@@ -240,7 +286,7 @@ class SumTree(wiring.Component):
             before, step = step, Signal(self._step(0), name=f"placing_{stage}")
             m.d.sync += [
                 getattr(step, name).eq(getattr(before, name))
-                for name in ("valid", "is_sample", "leaf", "change", "priority", "total")
+                for name in ("valid", "is_sample", "restores", "early", "leaf", "change", "priority", "total")
             ]
         placed = Signal.like(step)
         m.d.comb += [placed.eq(step), placed.rest.eq(rest)]
@@ -273,7 +319,7 @@ class SumTree(wiring.Component):
         ]
         m.d.comb += [
             getattr(into, name).eq(getattr(step, name))
-            for name in ("valid", "is_sample", "change", "priority", "total")
+            for name in ("valid", "is_sample", "restores", "early", "change", "priority", "total")
         ]
         m.d.comb += [into.leaf.eq(step.leaf | Mux(step.is_sample, chosen, 0) << low), into.rest.eq(rest)]
         return into, after
@@ -282,20 +328,24 @@ class SumTree(wiring.Component):
         sums = [Signal(self.sum_bits(0), name=f"root_{k}") for k in range(1, self.fanouts[0])]
         into, after = self._pass(m, step, 0, sums)
         m.d.sync += [old.eq(new) for old, new in zip(sums, after)]
+        with m.If(self.restart):
+            m.d.sync += [old.eq(0) for old in sums]
         out = Signal.like(into, name="step_1")
         m.d.sync += out.eq(into)
         return out
 
     def _level(self, m, step, level, wiped, wipe):
-        """Return the steps after an inner level of three stages: read a row, choose its newest copy, pass it.
+        """Return the steps after an inner level of three stages: read a row, choose its newest copy, pass it; and
+        whether a row that was read is corrupt.
 
         The newest copy is the row that the step before passes, else the row on its way to the memory, else the
-        memory's.
+        memory's. For the first leaf of a node that is restored, the row is 0.
         """
         rows, low = prod(self.fanouts[:level]), self.bits_below(level - 1)
         row_shape = data.ArrayLayout(self.sum_bits(level), self.fanouts[level] - 1)
+        stored_shape = data.ArrayLayout(self.sum_bits(level) + 1, self.fanouts[level] - 1)
         m.submodules[f"level_{level}"] = memory = Memory(
-            shape=row_shape, depth=rows, init=[], attrs=NEVER_READ_BEFORE_WRITTEN
+            shape=stored_shape, depth=rows, init=[], attrs=NEVER_READ_BEFORE_WRITTEN
         )
         write = memory.write_port()
         read = memory.read_port(transparent_for=[write])
@@ -306,6 +356,16 @@ class SumTree(wiring.Component):
         new = Cat(after)
         same = lambda one, other: one.leaf[low:] == other.leaf[low:]
         updates = passing.valid & ~passing.is_sample
+        # Parity is checked behind a register. The row's own bits are compared, not those of a newer copy.
+        begins, checks, corrupted = (Signal(name=f"{name}_{level}") for name in ("begins", "checks", "corrupted"))
+        bypassed = updates & same(passing, here) | writes & same(out, here)
+        parities = Signal(len(sums), name=f"parities_{level}")
+        m.d.sync += [
+            begins.eq(step.restores & (step.leaf[:low] == 0)),
+            checks.eq(here.valid & ~here.early & ~begins & ~bypassed),
+            parities.eq(Cat(stored[-1] for stored in read.data)),
+            corrupted.eq(checks & Cat(sum.xor() ^ parity for sum, parity in zip(sums, parities)).any()),
+        ]
         m.d.comb += read.addr.eq(step.leaf[low:])
         m.d.sync += [
             here.eq(step),
@@ -313,20 +373,28 @@ class SumTree(wiring.Component):
             out.eq(passing),
             writes.eq(updates),
             written.eq(new),
-            sums.eq(Mux(updates & same(passing, here), new, Mux(writes & same(out, here), written, read.data))),
+            sums.eq(
+                Mux(
+                    updates & same(passing, here),
+                    new,
+                    Mux(writes & same(out, here), written, Cat(stored[:-1] for stored in read.data)),
+                )
+            ),
         ]
+        with m.If(begins):
+            m.d.sync += sums.eq(0)
         m.d.comb += [
             write.addr.eq(Mux(wiped, out.leaf[low:], wipe)),
-            write.data.eq(Mux(wiped, written.as_value(), 0)),
+            write.data.eq(Mux(wiped, Cat(with_parity(sum) for sum in written), 0)),
             write.en.eq(writes | ~wiped),
         ]
         passed = Signal.like(into, name=f"step_{level + 1}")
         m.d.sync += passed.eq(into)
-        return passed
+        return passed, corrupted
 
     def _leaf(self, m, step, leaves, wiped, wipe):
         """Read a sample's row, sum it up in two stages, and compare. An update writes its place of the row in the cycle
-        in which a sample would read it."""
+        in which a sample would read it. Return whether a row that was read is corrupt."""
         read, write = leaves
         bits, level = exact_log2(self.arity), len(self.fanouts) - 1
         row, group = step.leaf >> bits, 1 << -(-bits // 2)
@@ -334,15 +402,25 @@ class SumTree(wiring.Component):
             m.d.comb += read.addr.eq(row)
         if not self.single_copy:
             m.d.comb += [write.addr.eq(row), write.en.eq(Mux(step.valid & ~step.is_sample, 1 << step.leaf[:bits], 0))]
-            m.d.comb += [place.eq(step.priority) for place in write.data]
+            m.d.comb += [place.eq(with_parity(step.priority)) for place in write.data]
         with m.If(~wiped):
             m.d.comb += [write.addr.eq(wipe), write.en.eq(-1), write.data.eq(0)]
 
         wide = self.sum_bits(level)
         steps = [step, *(Signal.like(step, name=f"leaf_{k}") for k in range(4))]
         m.d.sync += [after.eq(before) for before, after in pairwise(steps)]
-        rows = [Signal(read.data.shape(), name=f"row_{k}") for k in range(3)]
-        m.d.sync += [after.eq(before) for before, after in pairwise([read.data, *rows])]
+        rows = [Signal(data.ArrayLayout(self.priority_bits, self.arity), name=f"row_{k}") for k in range(3)]
+        parities, corrupted = Signal(self.arity, name="leaf_parities"), Signal(name="leaf_corrupted")
+        m.d.sync += [
+            rows[0].eq(Cat(leaf[:-1] for leaf in read.data)),
+            *(after.eq(before) for before, after in pairwise(rows)),
+            parities.eq(Cat(leaf[-1] for leaf in read.data)),
+            corrupted.eq(
+                steps[2].valid
+                & steps[2].is_sample
+                & Cat(leaf.xor() ^ parity for leaf, parity in zip(rows[0], parities)).any()
+            ),
+        ]
         within = [Signal(wide, name=f"within_{k}") for k in range(self.arity)]
         for start in range(0, self.arity, group):
             m.d.sync += [
@@ -376,3 +454,4 @@ class SumTree(wiring.Component):
             found.leaf.eq(Mux(empty, 0, last.leaf | Mux(last.is_sample, chosen, 0))),
             found.priority.eq(Mux(last.is_sample, priority, last.priority)),
         ]
+        return corrupted

@@ -28,6 +28,8 @@ from iswitch.wire.replay import (
     ORDERED,
     PAYLOAD_BYTES,
     PUBLISH,
+    REBUILD,
+    REBUILD_SLOTS,
     SAMPLE,
     SAMPLES_PER_FRAGMENT,
     UNIT_BYTES,
@@ -177,6 +179,7 @@ class Dispatcher(ABC):
             Kind.LOOK: (0, 0, 0),
             Kind.LIST: (LIST.itemsize, 0, SAMPLES_PER_FRAGMENT),
             Kind.SHOUT: (LOAD.itemsize, 0, units),
+            Kind.REBUILD: (REBUILD.itemsize, 0, REBUILD_SLOTS),
         }[kind]
 
     def answer_fault(self, request: Request, outcome: ReplayOutcome, source: Source, now_us: int) -> Sent:

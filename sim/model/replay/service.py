@@ -21,6 +21,7 @@ from iswitch.wire.replay import (
     LIST,
     LOAD,
     PUBLISH,
+    REBUILD,
     SAMPLE,
     UPDATE_ROW,
     WRITE,
@@ -62,6 +63,7 @@ class Service(Dispatcher):
             Kind.PUBLISH: self.publish,
             Kind.LIMIT: self.limit,
             Kind.SKIP: lambda request: Effect(),
+            Kind.REBUILD: self.rebuild,
         }
         self.queries: dict[int, Callable[[Request, Source], tuple[ReplayOutcome, Sent]]] = {
             Kind.FETCH: self.fetch,
@@ -120,6 +122,8 @@ class Service(Dispatcher):
 
     def sample(self, request: Request) -> Effect:
         """Sample a batch of items."""
+        if not self.tables[request.table].is_intact:
+            return Effect(ReplayOutcome.CORRUPT)
         body = request.first(SAMPLE)
         seed = int(body["seed"][0]) | int(body["seed"][1]) << 64
         rows = self.tables[request.table].sample(seed, request.amount, int(body["stride"]))
@@ -149,6 +153,11 @@ class Service(Dispatcher):
         """Set a table's limits."""
         body = request.first(LIMITS)
         return Effect(self.tables[request.table].limit(Limits(*(int(body[name]) for name in Limits._fields))))
+
+    def rebuild(self, request: Request) -> Effect:
+        """Return slots to the sum tree."""
+        outcome, lost = self.tables[request.table].rebuild(int(request.first(REBUILD)["slot"]), request.amount)
+        return Effect(outcome, done=0 if outcome == ReplayOutcome.RANGE else request.amount - lost, stale=lost)
 
     # Kinds that change nothing
 
@@ -189,6 +198,8 @@ class Service(Dispatcher):
 
     def list(self, request: Request, source: Source) -> tuple[ReplayOutcome, Sent]:
         """Return the items in consecutive slots. Slot numbers wrap at the capacity."""
+        if not self.tables[request.table].is_intact:
+            return ReplayOutcome.CORRUPT, [self.plain_answer(request, source, ReplayOutcome.CORRUPT)]
         first = int(request.first(LIST)["slot"])
         rows = [self.tables[request.table].row(first + k) for k in range(request.amount)]
         status = self.status(request, self.sessions[request.session], Effect(done=len(rows)))

@@ -13,6 +13,7 @@ from iswitch.wire.replay import ReplayOutcome
 from sim.model.interface.serial import SERIAL
 from sim.model.replay.fractions import fractions
 from sim.model.replay.histogram import bucket
+from sim.model.replay.rebuild import SumState, is_intact, next_slots_allowed, restore
 from sim.model.replay.slots import Handle, Slots
 
 __all__ = ["Limits", "Published", "Row", "Table"]
@@ -49,7 +50,9 @@ class Published(NamedTuple):
 class Table:
     """One table.
 
-    `adds` does not wrap: a SAMPLE asks whether so many items were *ever* added, also after 2^32 adds.
+    `adds` does not wrap: a SAMPLE asks whether so many items were *ever* added, also after 2^32 adds. `sums` says
+    whether the sum tree is right. A model has no bit errors: a test sets `sums` where the switch would find one, and
+    puts the slots whose priorities have a bit error into `damaged`.
     """
 
     def __init__(self, config: Replay) -> None:
@@ -66,15 +69,26 @@ class Table:
         self.adds = self.samples = self.credit = 0
         self.ticket = 1
         self.limits, self.published = Limits(), Published()
+        self.sums = SumState(restored=config.capacity)
+        self.damaged: set[int] = set()
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the table may be sampled and listed."""
+        return is_intact(self.sums, self.capacity)
 
     @property
     def total(self) -> int:
-        """The sum of all priorities."""
+        """The sum of all priorities that are in the sum tree."""
+        if self.sums.restored < self.capacity:
+            return sum(self.slots.tree.priorities[: self.sums.restored])
         return self.slots.tree.total
 
     def extreme_buckets(self) -> tuple[int, int]:
         """Return the buckets of the least priority above 0 and of the greatest; 0 and 0 if all are 0."""
         used = [k for k, count in enumerate(self.buckets) if k and count]
+        if self.sums.restored < self.capacity:
+            used = sorted({bucket(p) for p in self.slots.tree.priorities[: self.sums.restored] if p})
         return (used[0], used[-1]) if used else (0, 0)
 
     # Items
@@ -114,6 +128,8 @@ class Table:
     def sample_wait_reason(self, count: int, items: int) -> ReplayOutcome | None:
         """Return why a SAMPLE must wait: for items, for a priority above 0, or for credit."""
         limits = self.limits
+        if not self.is_intact:
+            return None  # it is executed, without effect
         if self.adds < items or self.slots.filled < limits.size:
             return ReplayOutcome.ITEMS
         if not self.total:
@@ -136,6 +152,7 @@ class Table:
     def set_priority(self, slot: int, priority: int) -> None:
         """Set the priority of a slot."""
         self.recount(self.slots.tree.update(slot, priority), priority)
+        self.damaged.discard(slot)
 
     def add(self, priorities: list[int]) -> list[int]:
         """Add items, and return the slots that they fill."""
@@ -147,6 +164,7 @@ class Table:
             self.recount(self.slots.tree.priorities[slot], min(priority, self.top))
             self.slots.add(min(priority, self.top))
             self.times[slot] = 0
+            self.damaged.discard(slot)
             slots.append(slot)
         self.adds += len(priorities)
         return slots
@@ -183,6 +201,16 @@ class Table:
             if self.times[slot] >= self.limits.times:
                 self.times[slot] = self.retired
                 self.set_priority(slot, 0)
+
+    def rebuild(self, slot: int, count: int) -> tuple[ReplayOutcome, int]:
+        """Return the next `count` slots to the sum tree. Return the outcome, and how many priorities are lost."""
+        if not next_slots_allowed(self.sums, slot, count, self.capacity):
+            return ReplayOutcome.RANGE, 0
+        self.sums = restore(self.sums, slot, count)
+        lost = self.damaged & set(range(slot, slot + count))
+        for damaged in lost:
+            self.set_priority(damaged, 0)
+        return ReplayOutcome.CORRUPT if self.sums.corrupt else ReplayOutcome.DONE, len(lost)
 
     def limit(self, limits: Limits) -> ReplayOutcome:
         """Set limits, and the credit to 0. The counts of samples stay, and so do the items that are retired."""

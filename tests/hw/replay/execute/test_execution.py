@@ -21,7 +21,16 @@ BODY_ROWS = {Kind.WRITE: 16, Kind.ADD: 18, Kind.UPDATE: 2, Kind.FETCH: 2}
 LATENCY = 9
 
 
-def check(component=Execution, *, kind=Kind.ADD, outcome=ReplayOutcome.DONE, stalls=0.0, full=False, stale=False):
+def check(
+    component=Execution,
+    *,
+    kind=Kind.ADD,
+    outcome=ReplayOutcome.DONE,
+    stalls=0.0,
+    full=False,
+    stale=False,
+    corrupt=False,
+):
     """A request for two units, items or handles of items that were never added; session 2 asks, sessions 0 and 2 are
     open."""
     rng, dut = random.Random(kind), component(REPLAY)
@@ -35,18 +44,19 @@ def check(component=Execution, *, kind=Kind.ADD, outcome=ReplayOutcome.DONE, sta
         (dut.list, 32),
         (dut.table, {"times": 1, "limited": 1}),
         (dut.full, full),
+        (dut.corrupt, corrupt),
     ]
     bench = ExecutorBench(dut, rows=rows, inputs=inputs, stalls=stalls)
     sinks = {
         name: bench.sink(getattr(dut, name)) for name in ("commands", "reads", "writes", "write_beats", "heads", "rows")
     }
     beats = bench.source(dut.read_beats, [{"data": rng.getrandbits(64)} for _ in range(0 if outcome else 16)])
-    listed, outcomes, added = [], [], []
+    listed, outcomes, added, strobes = [], [], [], []
 
     async def sampler(ctx):
         """Each command has its result after a while; what was sampled is the item of the list's row."""
         pending = []
-        async for _, _, valid, ready, command, write, address, row, changes, now, adds in ctx.tick().sample(
+        async for _, _, valid, ready, command, write, address, row, changes, now, adds, *ends in ctx.tick().sample(
             dut.commands.valid,
             dut.commands.ready,
             dut.commands.payload,
@@ -56,7 +66,11 @@ def check(component=Execution, *, kind=Kind.ADD, outcome=ReplayOutcome.DONE, sta
             dut.outcome_changes,
             dut.outcome_next,
             dut.added,
+            dut.restart,
+            dut.undone,
+            dut.failed,
         ):
+            strobes.extend(name for name, now_1 in zip(("restart", "undone", "failed"), ends) if now_1)
             pending = [(left - 1, kind) for left, kind in pending if left]
             if valid and ready:
                 pending.append((LATENCY, command.kind))
@@ -92,6 +106,7 @@ def check(component=Execution, *, kind=Kind.ADD, outcome=ReplayOutcome.DONE, sta
         "listed": listed,
         "outcomes": outcomes,
         "added": len(added),
+        "strobes": strobes,
     } | ({} if len(beats.times) <= 16 else {"beats": -1})
 
 
@@ -105,18 +120,33 @@ NOTHING = {
     "listed": [],
     "outcomes": [],
     "added": 0,
+    "strobes": [],
 }
-ADD, UPDATE, SAMPLE, READ = CommandKind.ADD, CommandKind.UPDATE, CommandKind.SAMPLE, CommandKind.READ
+ADD, UPDATE, SAMPLE, READ, RESTORE = CommandKind
 LISTED = [(32, 77), (33, 77)]
 CASES = [
     ({"kind": Kind.OPEN}, {}),
-    ({"kind": Kind.OPEN, "full": True}, {"outcomes": [ReplayOutcome.FULL]}),
-    ({"kind": Kind.OPEN, "full": True, "stale": True}, {"outcomes": [ReplayOutcome.CHALLENGE]}),
+    ({"kind": Kind.OPEN, "full": True}, {"outcomes": [ReplayOutcome.FULL], "strobes": ["failed"]}),
+    ({"kind": Kind.OPEN, "full": True, "stale": True}, {"outcomes": [ReplayOutcome.CHALLENGE], "strobes": ["failed"]}),
     ({"kind": Kind.WRITE}, {"writes": 2, "beats": 16}),
     ({"kind": Kind.ADD}, {"commands": [ADD, ADD], "writes": 2, "beats": 16, "added": 2}),
     ({"kind": Kind.UPDATE}, {"commands": [UPDATE, UPDATE]}),
     ({"kind": Kind.SAMPLE}, {"commands": [SAMPLE, SAMPLE, UPDATE, UPDATE], "listed": LISTED}),
     ({"kind": Kind.LIST}, {"commands": [READ, READ], "listed": LISTED}),
+    ({"kind": Kind.REBUILD}, {"commands": [RESTORE, RESTORE], "strobes": ["restart"]}),
+    (
+        {"kind": Kind.SAMPLE, "corrupt": True},
+        {"commands": [SAMPLE, SAMPLE], "listed": LISTED, "outcomes": [ReplayOutcome.CORRUPT], "strobes": ["undone"]},
+    ),
+    (
+        {"kind": Kind.LIST, "corrupt": True},
+        {"commands": [READ, READ], "listed": LISTED, "outcomes": [ReplayOutcome.CORRUPT], "strobes": ["undone"]},
+    ),
+    (
+        {"kind": Kind.REBUILD, "corrupt": True},
+        {"commands": [RESTORE, RESTORE], "outcomes": [ReplayOutcome.CORRUPT], "strobes": ["restart"]},
+    ),
+    ({"kind": Kind.UPDATE, "corrupt": True}, {"commands": [UPDATE, UPDATE]}),
     ({"kind": Kind.FETCH}, {"reads": 2, "heads": [(0, 16)], "rows": 16, "outcomes": [ReplayOutcome.OVERWRITTEN]}),
     ({"kind": Kind.LOAD}, {"reads": 2, "heads": [(0, 16)], "rows": 16}),
     ({"kind": Kind.LOAD, "outcome": ReplayOutcome.OVERWRITTEN}, {"heads": [(0, 0)]}),
@@ -139,12 +169,15 @@ def test_each_kind_is_executed(case, expected, stalls):
         ("(kind == Kind.LOAD) | overwritten", "(kind == Kind.LOAD)"),
         ("| self.send_data.done & ~self.broadcast.active", "| self.send_data.done"),
         ("self.fetch_list.done & (self.fetch_list.overwritten != 0)", "0"),
-        (
-            "self.open_session.failed, self.open_session.failure, ReplayOutcome.OVERWRITTEN)",
-            "self.open_session.failed, self.open_session.failure, ReplayOutcome.DONE)",
-        ),
+        ("self.outcome_next.eq(self.open_session.failure)", "self.outcome_next.eq(ReplayOutcome.DONE)"),
+        ("self.sample.done & ~self.corrupt", "self.sample.done"),
+        ("self.retire.done | self.undone", "self.retire.done"),
+        ("self.undone | self.rebuild.done & self.corrupt", "self.undone"),
+        ("(self.sample.done | self.list_items.done) & self.corrupt", "self.sample.done & self.corrupt"),
+        ("(self.sample.done | self.list_items.done) & self.corrupt", "self.list_items.done & self.corrupt"),
+        ("payload.eq(self.rebuild.commands.payload)", "payload.eq(self.list_items.commands.payload)"),
         ("recorder.list.eq(self.list)", "recorder.list.eq(0)"),
-        ("m.d.comb += self.retire.start.eq(self.sample.done)", "pass"),
+        ("m.d.comb += self.retire.start.eq(self.sample.done & ~self.corrupt)", "pass"),
         ("payload.eq(self.retire.commands.payload)", "payload.eq(self.sample.commands.payload)"),
         ("self.broadcast.requester.eq(self.request.session)", "self.broadcast.requester.eq(0)"),
         ("self.added.eq(self.add_items.added)", "self.added.eq(self.add_items.commands.valid)"),

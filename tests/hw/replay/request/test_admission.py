@@ -18,6 +18,7 @@ from iswitch.wire.replay import (
     LOAD,
     ORDERED,
     PUBLISH,
+    REBUILD,
     REPLAY_FRAME,
     REPLAY_HEADER,
     SAMPLE,
@@ -31,6 +32,7 @@ from sim.bench.replay_decisions import LARGE, PARAMETER_ROWS_OF, TYPICAL, Decisi
 from sim.bench.stream import pack
 from sim.model.interface.message import Source
 from sim.model.replay import frames
+from sim.model.replay.rebuild import SumState
 from sim.model.replay.session import SERIAL
 from sim.model.replay.session import Session as GoldenSession
 from sim.model.replay.table import Limits
@@ -45,6 +47,7 @@ RECORDS = {
     Kind.LOAD: LOAD,
     Kind.SHOUT: LOAD,
     Kind.LIST: LIST,
+    Kind.REBUILD: REBUILD,
 }
 
 
@@ -76,6 +79,10 @@ def state_of(rng, replay):
         filled = rng.choice([0, 1, replay.capacity - 1, replay.capacity, rng.randrange(replay.capacity)])
         table.slots = SimpleNamespace(
             filled=filled, tree=SimpleNamespace(total=rng.choice([0, 1, 1 << 32, rng.getrandbits(40)]))
+        )
+        table.sums = SumState(
+            restored=rng.choice([*[replay.capacity] * 9, 0, 1, rng.randrange(replay.capacity)]),
+            corrupt=rng.random() < 0.05,
         )
         behind, ahead = (rng.choice([0, 1, 1 << 31, SERIAL - 1, rng.getrandbits(9)]) for _ in range(2))
         table.limits = Limits(
@@ -134,6 +141,11 @@ def body_of(rng, service, kind, session, table, count):
         },
         Kind.LOAD: lambda: {"start": start, "session": log},
         Kind.LIST: dict,
+        Kind.REBUILD: lambda: {
+            "slot": rng.choice(
+                [0, table.sums.restored, near(rng, table.sums.restored), near(rng, replay.capacity - count), 1 << 31]
+            )
+        },
     }
     first[Kind.SHOUT] = first[Kind.LOAD]
     head, each, _ = service.body_shape(kind)
@@ -219,13 +231,15 @@ def rows_of(rng, service, values, body):
             {
                 "adds": state.adds,
                 "ticket": state.ticket,
-                "total": state.total,
+                "total": state.slots.tree.total,
                 "credit": state.credit,
                 "sampled": rng.getrandbits(32),
                 **state.limits._asdict(),
             },
         ),
         "filled": state.slots.filled,
+        "intact": state.is_intact,
+        "restored": state.sums.restored,
         "product": values["count"] * state.limits.ratio,
         "ordered": kind in ORDERED,
     }
@@ -244,6 +258,7 @@ def check_admission(replay=TYPICAL, *, part=Admission, count=6000, seed=1):
                 [table.limits for table in service.tables],
                 [table.ticket for table in service.tables],
             )
+            sums = [table.sums for table in service.tables]
             state = service.tables[values["table"]]
             known = service.rules.find_session(places, values["session"], values["token"]) is not None
             enough = state.slots.filled >= state.limits.size
@@ -253,8 +268,8 @@ def check_admission(replay=TYPICAL, *, part=Admission, count=6000, seed=1):
             counts = known and here != places[values["session"]].next
             expected.append((outcome, known, counts, enough))
             service.sessions[:] = places
-            for table, credit, limit, ticket in zip(service.tables, credits, limits, tickets):
-                table.credit, table.limits, table.ticket = credit, limit, ticket
+            for table, credit, limit, ticket, state_of_sums in zip(service.tables, credits, limits, tickets, sums):
+                table.credit, table.limits, table.ticket, table.sums = credit, limit, ticket, state_of_sums
     assert outputs(part, replay, cases, ("outcome", "known", "counts", "enough")) == expected
     return {(case["frame"] >> 8 * 43 & 0xFF, outcome) for case, (outcome, *_) in zip(cases, expected)}
 
@@ -279,6 +294,9 @@ def test_a_request_has_the_outcome_that_the_model_gives_it(replay, seed):
         (Kind.WRITE, ReplayOutcome.RANGE),
         (Kind.WRITE, ReplayOutcome.MEMORY),
         (Kind.LIMIT, ReplayOutcome.RANGE),
+        (Kind.REBUILD, ReplayOutcome.RANGE),
+        (Kind.SAMPLE, ReplayOutcome.CORRUPT),
+        (Kind.LIST, ReplayOutcome.CORRUPT),
         (Kind.LOAD, ReplayOutcome.OVERWRITTEN),
         (Kind.SHOUT, ReplayOutcome.OVERWRITTEN),
         *((Kind.SAMPLE, outcome) for outcome in (ReplayOutcome.ITEMS, ReplayOutcome.EMPTY, ReplayOutcome.RATE)),
@@ -318,6 +336,7 @@ def test_a_sample_waits_for_items_until_so_many_were_ever_added_and_never_again(
         "session": pack(Session, {"open": 1}),
         "table": table,
         "filled": 1,
+        "intact": 1,
         "ordered": 1,
     }
     expected = ReplayOutcome.ITEMS if adds < 10_000 else ReplayOutcome.DONE
@@ -384,7 +403,18 @@ def test_the_longest_parameters_fit():
         ("(kind == Kind.SHOUT) & (load.session != self.frame.session)", "load.session != self.frame.session"),
         ("~in_log(load.start, self.frame.count, self.other)", "~in_log(load.start, self.frame.count, self.session)"),
         ("(ReplayOutcome.OVERWRITTEN, reads_log & log_lacks)", "(ReplayOutcome.OVERWRITTEN, log_lacks)"),
-        ("ReplayOutcome.DONE, ReplayOutcome.RANGE, ReplayOutcome.MEMORY)", "ReplayOutcome.DONE, ReplayOutcome.RANGE)"),
+        (
+            "ReplayOutcome.RANGE, ReplayOutcome.MEMORY, ReplayOutcome.CORRUPT)",
+            "ReplayOutcome.RANGE, ReplayOutcome.CORRUPT)",
+        ),
+        (
+            "ReplayOutcome.RANGE, ReplayOutcome.MEMORY, ReplayOutcome.CORRUPT)",
+            "ReplayOutcome.RANGE, ReplayOutcome.MEMORY)",
+        ),
+        ("kind.matches(Kind.SAMPLE, Kind.LIST) & ~self.intact", "kind.matches(Kind.SAMPLE) & ~self.intact"),
+        ("(rebuild.slot != self.restored)", "(rebuild.slot > self.restored)"),
+        ("rebuild.slot + self.frame.count > replay.capacity", "rebuild.slot + self.frame.count > replay.capacity + 1"),
+        ("(kind == Kind.REBUILD) & wrong_slots", "0"),
         ("self.counts.eq(ordered &", "self.counts.eq("),
         ("for outcome, holds in reversed([", "for outcome, holds in list(["),
     ],

@@ -29,7 +29,10 @@ SIZES = [
 
 def carried_out(model, rng, given):
     """A command for one table and what the model makes of it."""
-    kind, bits = rng.choice([CommandKind.ADD, CommandKind.ADD, *CommandKind]), model.tree.priority_bits
+    kind, bits = (
+        rng.choice([*[CommandKind.ADD] * 3, CommandKind.UPDATE, CommandKind.SAMPLE, CommandKind.READ]),
+        model.tree.priority_bits,
+    )
     priority, fraction = rng.choice([0, 1, (1 << bits) - 1, rng.getrandbits(bits)]), rng.getrandbits(64)
     handle, stale, empty = rng.choice(given[-40:] or [Handle(0, 1)]), False, False
     command = {

@@ -23,7 +23,9 @@ def check(slots=SlotTable, *, capacity=8, priority_bits=5, generation_bits=3, co
     commands, expected, given, adds = [], [], [Handle(0, 0)], 0
     for k in range(count):
         kind = rng.choice(
-            list(CommandKind) if k > 20 else [CommandKind.UPDATE, CommandKind.SAMPLE, CommandKind.READ]
+            [kind for kind in CommandKind if kind != CommandKind.RESTORE]
+            if k > 20
+            else [CommandKind.UPDATE, CommandKind.SAMPLE, CommandKind.READ]
         )  # at first there is nothing to update
         priority, fraction = rng.getrandbits(priority_bits), rng.getrandbits(64)
         handle = rng.choice(
