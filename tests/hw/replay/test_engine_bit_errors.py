@@ -84,6 +84,9 @@ def check(monkeypatch, holder, *, engine=Engine, found_by="sample"):
             scenario.now_us += 1000
             burst = scenario.burst([(0, client.rebuild(service.sessions[0].next, slot, count))])
             assert await alone.exchange(ctx, burst.now_us, burst.requests) == burst.answers
+            scenario.now_us += 1000
+            burst = scenario.burst([(0, client.sample(service.sessions[0].next, 2, 7))])
+            assert await alone.exchange(ctx, burst.now_us, burst.requests) == burst.answers
         assert table.is_intact and len(corrupted) == found + (found_by == "list")
         for seed in range(3):
             scenario.now_us += 1000

@@ -51,6 +51,7 @@ LENGTHS = {
     Kind.LOOK: [(0, 0)],
     Kind.LIST: [(1, 8), (160, 8)],
     Kind.SHOUT: [(1, 8), (22, 8)],
+    Kind.REBUILD: [(1, 8), (1024, 8)],
 }
 """Counts, the least and the most, and the bytes of a body with so many."""
 

@@ -263,6 +263,7 @@ def test_the_outcome_is_that_of_a_sequential_execution(seed):
         "TABLE",
         "LENGTH",
         "CHALLENGE",
+        "CORRUPT",
     }
     assert run.bench.outcomes()["DONE"] > 2000
 

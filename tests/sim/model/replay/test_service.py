@@ -207,7 +207,7 @@ def test_faults_are_answered_once_in_an_interval_and_say_nothing_else():
     bench = Bench()
     client = bench.client()
     faults = [
-        (client.request(14), ReplayOutcome.KIND),
+        (client.request(15), ReplayOutcome.KIND),
         (client.look(table=2), ReplayOutcome.TABLE),
         (client.look(count=1), ReplayOutcome.LENGTH),
         (client.look(token=1), ReplayOutcome.SESSION),
