@@ -317,6 +317,11 @@ def line(start: str) -> str:
     return found
 
 
+def table(header: str) -> str:
+    """Return the table of the page whose first line starts with `header`."""
+    return PROTOCOL[PROTOCOL.index(header) :].partition("\n\n")[0]
+
+
 def values(kind: type[IntEnum]) -> dict[str, int]:
     return {name: int(entry) for name, entry in kind.__members__.items()}
 
@@ -400,9 +405,10 @@ def test_docs_first_registers():
 
 
 def test_docs_reasons():
-    rows = re.findall(r"^\| (\d+) \| ([A-Za-z]+).*? \| \| (\d+) \| ([A-Za-z]+)", PROTOCOL, re.MULTILINE)
-    listed = {name.upper(): int(number) for a, b, c, d in rows for number, name in ((a, b), (c, d))}
-    assert listed == values(Reason)
+    rows = re.findall(r"^\| (\d+) \| ([A-Za-z]+)", table("| reason | name | sent in |"), re.MULTILINE)
+    assert [(name.upper(), int(number)) for number, name in rows] == sorted(
+        values(Reason).items(), key=lambda reason: reason[1]
+    )
 
 
 def test_docs_actions():
@@ -412,7 +418,9 @@ def test_docs_actions():
 
 
 def test_docs_header():
-    rows = re.findall(r"^\| (\d+) \| (\d+) \| (\w+) \| [^|]*\|$", PROTOCOL, re.MULTILINE)
+    rows = re.findall(
+        r"^\| (\d+) \| (\d+) \| (\w+) \| [^|]*\|$", table("| offset | size | field | meaning |"), re.MULTILINE
+    )
     assert [(int(at), int(size), name) for at, size, name in rows] == [
         (HEADER.fields[name][1], HEADER.fields[name][0].itemsize, name) for name in HEADER.names
     ]
@@ -420,18 +428,14 @@ def test_docs_header():
 
 def test_docs_control_and_ack():
     for record, name in ((CONTROL, "CONTROL"), (ACK, "ACK")):
-        begin = PROTOCOL.index(f"| offset | size | {name} |")
-        rows = re.findall(
-            r"^\| (\d+) \| (\d+) \| [^|]+ \|$", PROTOCOL[begin : PROTOCOL.index("\n\n", begin)], re.MULTILINE
-        )
+        rows = re.findall(r"^\| (\d+) \| (\d+) \| [^|]+ \|$", table(f"| offset | size | {name} |"), re.MULTILINE)
         listed = [(int(at), int(size)) for at, size in rows]
         assert listed == [(record.fields[name][1], record.fields[name][0].itemsize) for name in record.names]
 
 
 def test_docs_views():
     for kind, record in (("job", JOB_VIEW), ("member", MEMBER_VIEW), ("slot", SLOT_VIEW)):
-        table = PROTOCOL[PROTOCOL.index(f"| field of a {kind} |") :].partition("\n\n")[0]
-        rows = re.findall(r"^\| `(\w+)` \| (\d+) \| (\d+) \|", table, re.MULTILINE)
+        rows = re.findall(r"^\| `(\w+)` \| (\d+) \| (\d+) \|", table(f"| field of a {kind} |"), re.MULTILINE)
         assert [(name, int(at), int(size)) for name, at, size in rows] == [
             (name, record.fields[name][1], record.fields[name][0].itemsize) for name in record.names
         ]

@@ -1,4 +1,4 @@
-"""Facts of docs/protocol.md, section 8, that are the Python driver's. Those of the switch are in
+"""Facts of docs/protocol.md that are the Python driver's. Those of the switch are in
 `tests/sim/model/test_protocol_page.py`."""
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Facts of docs/protocol.md, section 8, against the golden switch. The driver's own are in
+"""Facts of docs/protocol.md against the golden switch. Those of the Python driver are in
 `tests/host/driver/test_protocol_page.py`."""
 
 import numpy as np
