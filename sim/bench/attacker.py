@@ -1,5 +1,4 @@
-"""A seeded attacker at a port of the switch: mutations of other hosts' frames, random frames, and operations in jobs of
-its own.
+"""A seeded attacker at a port of the switch: mutations of other hosts' frames, and random frames.
 
 What the attacker knows depends on its `Place` (docs/security.md, "Who attacks").
 """
@@ -10,18 +9,8 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from iswitch.wire import (
-    CONTROL,
-    FRAME_BYTES,
-    HEADER,
-    IP_PROTOCOL_UDP,
-    Action,
-    Format,
-    Reason,
-    Type,
-    ones_complement_sum,
-    version_type,
-)
+from iswitch.wire import ACK, CONTROL, FRAME_BYTES, HEADER, Action, Type, ones_complement_sum, version_type
+from sim.bench.attacker_clients import AttackerClients
 from sim.bench.hosts import Host, arp_request, echo_request
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, ordinary
 
@@ -30,6 +19,7 @@ __all__ = ["Attacker", "Injected", "Place", "sealed"]
 HEADER_AT = FRAME_BYTES - HEADER.itemsize
 FIELDS = {name: (HEADER_AT + field[1], field[0].itemsize) for name, field in (HEADER.fields or {}).items()}
 BODY = {name: (FRAME_BYTES + field[1], field[0].itemsize) for name, field in (CONTROL.fields or {}).items()}
+NONCE_AT = FRAME_BYTES + ACK.fields["nonce"][1]
 CONTROL_BYTES = FRAME_BYTES + CONTROL.itemsize
 GROUPS = (b"\xff" * 6, bytes.fromhex("01005e000001"), bytes.fromhex("0180c2000000"), bytes.fromhex("0180c200000e"))
 KEPT_FRAMES, RECENT_FRAMES = 4000, 200
@@ -101,14 +91,8 @@ class Attacker:
     ) -> None:
         self.place, self.port, self.victims, self.longest = place, port, list(victims), longest
         self.random = random.Random(f"attacker {seed} {place.name}")
-        self.own = [Client.numbered(72 + k, port=port, job=job, key=99) for k, job in enumerate([*jobs] * 3)]
-        self.guests = [
-            Client.numbered(100 + job, port=port, job=job, key=self.random.getrandbits(64))
-            for job in sorted({victim.job for victim in victims})
-        ]
-        self.by_mac = {client.mac: client for client in (*self.own, *self.guests)}
-        self.desynchronised: set[Client] = set()
-        """Its members whose job has been reset."""
+        self.clients = AttackerClients(self.random, port=port, victims=victims, jobs=jobs)
+        self.station = Host(self.clients.members[0].mac, self.clients.members[0].ip, port)
         self.seen: list[bytes] = []
         self.recent: deque[bytes] = deque(maxlen=RECENT_FRAMES)
         self.mutations: list[Callable[[], Injected]] = [
@@ -205,9 +189,9 @@ class Attacker:
         victim = rng.choice(self.victims)
         choice = rng.randrange(7)
         if choice == 0:
-            frame[6:12] = rng.choice((victim.mac, SWITCH_MAC, bytes(6), rng.choice(GROUPS), self.own[0].mac))
+            frame[6:12] = rng.choice((victim.mac, SWITCH_MAC, bytes(6), rng.choice(GROUPS), self.station.mac))
         elif choice == 1:
-            frame[26:30] = rng.choice((victim.ip, SWITCH_IP, bytes(4), bytes([224, 0, 0, 1]), self.own[0].ip))
+            frame[26:30] = rng.choice((victim.ip, SWITCH_IP, bytes(4), bytes([224, 0, 0, 1]), self.station.ip))
         elif choice == 2:
             frame[34:36] = rng.getrandbits(16).to_bytes(2)
         elif choice == 3:
@@ -262,9 +246,9 @@ class Attacker:
         self.put(frame, *FIELDS["token"], self.guess())
         self.put(frame, *FIELDS["members"], rng.getrandbits(3))
         if kind == Type.ACK:
-            frame[80:88] = rng.randbytes(8)
-        frame[0:6], frame[6:12] = victim.mac, rng.choice((SWITCH_MAC, SWITCH_MAC, self.own[0].mac))
-        frame[26:30], frame[30:34] = rng.choice((SWITCH_IP, SWITCH_IP, self.own[0].ip)), victim.ip
+            frame[NONCE_AT : NONCE_AT + 8] = rng.randbytes(8)
+        frame[0:6], frame[6:12] = victim.mac, rng.choice((SWITCH_MAC, SWITCH_MAC, self.station.mac))
+        frame[26:30], frame[30:34] = rng.choice((SWITCH_IP, SWITCH_IP, self.station.ip)), victim.ip
         frame[34:38] = frame[36:38] + frame[34:36]
         data = sealed(frame)
         if rng.random() < 0.3:
@@ -273,17 +257,16 @@ class Attacker:
 
     def send_ordinary(self) -> Injected:
         rng = self.random
-        station = Host(self.own[0].mac, self.own[0].ip, self.port)
         if rng.random() < 0.1:
-            return Injected("request", arp_request(station, rng.choice((SWITCH_IP, self.victims[0].ip))))
+            return Injected("request", arp_request(self.station, rng.choice((SWITCH_IP, self.victims[0].ip))))
         if rng.random() < 0.1:
-            return Injected("request", echo_request(station, rng.randbytes(rng.randrange(100))))
+            return Injected("request", echo_request(self.station, rng.randbytes(rng.randrange(100))))
         macs = [
             SWITCH_MAC,
             rng.choice(GROUPS),
             rng.randbytes(6),
             rng.choice(self.victims).mac,
-            rng.choice(self.own).mac,
+            rng.choice(self.clients.members).mac,
         ]
         kind = rng.choice((0x88B5, 0x0800, 0x0806, 0x8100, 0x86DD))
         size = rng.choice((60, 60, 64, rng.randrange(60, 200), rng.randrange(60, 1515)))
@@ -292,7 +275,7 @@ class Attacker:
     def send_random_bytes(self) -> Injected:
         rng = self.random
         size = rng.choice((rng.randrange(1, 70), rng.randrange(60, 300), rng.randrange(60, 1600)))
-        prefix = rng.choice((b"", SWITCH_MAC, SWITCH_MAC + self.own[0].mac + b"\x08\0\x45\0"))
+        prefix = rng.choice((b"", SWITCH_MAC, SWITCH_MAC + self.station.mac + b"\x08\0\x45\0"))
         return Injected("random bytes", (prefix + rng.randbytes(size))[: max(1, size)])
 
     def damage(self) -> Injected:
@@ -300,93 +283,6 @@ class Attacker:
         is_overflow = self.random.random() < 0.3
         return Injected("damaged", bytes(self.base()), error=not is_overflow, overflow=is_overflow)
 
-    # Operations
-
     def operation(self) -> Injected:
-        """Return the next message of the attacker's own members, or a well-formed request about a victim's job."""
-        rng = self.random
-        if rng.random() < 0.25:
-            return Injected("operation", self.request_of_guest(rng.choice(self.guests)))
-        client = rng.choice(self.own)
-        if not client.is_member or client in self.desynchronised or rng.random() < 0.05:
-            self.desynchronised.discard(client)
-            if not client.settings or rng.random() < 0.1:
-                settings = self.draw_settings()
-                for other in self.own:
-                    if other.job == client.job:
-                        other.join(**settings)
-            return Injected("operation", client.join())
-        seq = client.first_seq + rng.choice((rng.randrange(-4, 8), rng.randrange(200)))
-        choices: list[Callable[[], bytes]] = [
-            *[lambda: self.contribution_of(client, seq)] * 20,
-            *[lambda: client.receipt(seq, behind=rng.randrange(70), want=rng.random() < 0.7)] * 4,
-            *[lambda: client.claim(rng.randrange(1, 40), seq)] * 2,
-            client.reset,
-            client.join,
-            client.leave,
-            lambda: client.set_h(rng.randrange(0, 5)),
-            lambda: client.fbcast(seq),
-            lambda: client.halt(rng.random() < 0.5),
-            client.resume,
-            client.end_job,
-            lambda: client.read(rng.choice((rng.randrange(400), rng.randrange(1 << 13), rng.getrandbits(32)))),
-        ]
-        return Injected("operation", rng.choice(choices)())
-
-    def contribution_of(self, client: Client, seq: int) -> bytes:
-        rng = self.random
-        return client.contribution(
-            seq,
-            rng.randbytes(4 * rng.randrange(1, 3)),
-            behind=rng.randrange(4),
-            format=rng.choice((None, None, Format.INT32)),
-            flags=rng.choice((0, 0, rng.randrange(16))),
-            collective=rng.choice((0, 0, 1)),
-        )
-
-    def draw_settings(self) -> dict[str, int]:
-        rng = self.random
-        segments = rng.choice((0, 0, 1, 3, 200))
-        return {
-            "world": rng.randrange(1, 4),
-            "elements": rng.choice((24, 352)),
-            "format": rng.choice((Format.WINDOW64, Format.FP32, Format.INT32)),
-            "segments": segments,
-            "staleness": rng.randrange(8) if segments else 0,
-            "threshold": 1,
-            "deadline_us": rng.choice((0, 0, 500)),
-            "evict_us": rng.choice((0, 1 << 14, 1 << 20)),
-        }
-
-    def request_of_guest(self, guest: Client) -> bytes:
-        """Return a request about a victim's job, with the present challenge and without a key."""
-        rng = self.random
-        settings = rng.choice(self.victims).settings
-        if rng.random() < 0.3 or not guest.settings:
-            guest.join(**{**(settings or self.draw_settings()), "key": rng.getrandbits(64)})
-        choices: list[Callable[[], bytes]] = [
-            guest.join,
-            guest.join,
-            lambda: guest.join(member=rng.randrange(4)),
-            lambda: guest.end_job(rng.getrandbits(64)),
-            lambda: guest.resume(rng.getrandbits(64)),
-            lambda: guest.read(rng.randrange(1 << 13)),
-            lambda: guest.leave(member=rng.randrange(4)),
-            lambda: guest.reset(member=rng.randrange(4)),
-            lambda: guest.halt(member=rng.randrange(4)),
-        ]
-        return rng.choice(choices)()
-
-    def take(self, frame: bytes) -> None:
-        """Handle a frame that has come to one of the attacker's clients."""
-        client = self.by_mac.get(frame[:6])
-        is_ours = len(frame) >= FRAME_BYTES and frame[6:14] == SWITCH_MAC + b"\x08\0" and frame[23] == IP_PROTOCOL_UDP
-        if client is None or not is_ours:
-            return
-        reply = client.take(frame)
-        if reply.type == Type.NOTICE and int(reply.header["token"]) != client.token:
-            return
-        if reply.type in (Type.NOTICE, Type.ACK) and reply.reason in (Reason.JOB, Reason.MEMBER, Reason.TOKEN):
-            client.forget(self.random.getrandbits(64))
-        elif reply.type == Type.NOTICE and reply.reason == Reason.EPOCH:
-            self.desynchronised.add(client)
+        """Return the next operation of the attacker's own clients."""
+        return Injected("operation", self.clients.operation())

@@ -14,8 +14,8 @@ from hw.synthesis.emit import rtlil
 from iswitch.wire import FRAME_BYTES, TAIL_BYTES, Outcome, Type
 from sim.bench.attacker import Place
 from sim.bench.mutant import mutant
-from sim.bench.soak import Soak
-from sim.bench.soak_jobs import BrokenPromiseError
+from sim.bench.soak_job import BrokenPromiseError
+from sim.bench.soak_rounds import Soak
 
 TYPE_AT = FRAME_BYTES - 22
 
