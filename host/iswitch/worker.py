@@ -140,11 +140,11 @@ class Worker(JobWorker):
 
     An elastic job begins with `sync_state` and calls it again whenever `needs_sync` is True.
 
-    A worker leaves its job when the `with` block or the interpreter ends, and when SIGTERM ends the process. If the
-    program has its own handler for SIGTERM, that handler decides (see `iswitch.driver.termination`). If a process is
-    killed, the other workers have its worker evicted. If all processes are killed and the same command starts again,
-    the new workers watch the old job for `evict_s`, end it and create a new one. A child process of `multiprocessing`
-    leaves only at the end of the `with` block.
+    A worker leaves its job when the `with` block or the interpreter ends, when the program drops the worker, and when
+    SIGTERM ends the process. If the program has its own handler for SIGTERM, that handler decides (see
+    `iswitch.driver.termination`). If a process is killed, the other workers have its worker evicted. If all processes
+    are killed and the same command starts again, the new workers watch the old job for `evict_s`, end it and create a
+    new one. A child process of `multiprocessing` leaves only at the end of the `with` block.
 
     Examples
     --------

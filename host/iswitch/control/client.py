@@ -29,6 +29,9 @@ class JobRunningError(RefusedError):
 class Control(RegisterReader):
     """A client of the switch's control messages. Parameters as in `Exchange`; registers as in `RegisterReader`.
 
+    Each command of a member or by key raises RefusedError if the switch refuses the command, and SwitchUnreachableError
+    if it does not answer. `leave` raises neither.
+
     Attributes
     ----------
     joined_running_job : bool
@@ -341,13 +344,6 @@ class Control(RegisterReader):
         -------
         Membership
             The membership in the new epoch.
-
-        Raises
-        ------
-        RefusedError
-            If the switch refuses the command.
-        SwitchUnreachableError
-            If the switch does not answer.
         """
         answer = self._command(Action.RESET, membership)
         self._require_done(answer, f"reset job {membership.job}")
@@ -367,13 +363,6 @@ class Control(RegisterReader):
         -------
         Membership
             The membership with the new threshold.
-
-        Raises
-        ------
-        RefusedError
-            If the switch refuses the command.
-        SwitchUnreachableError
-            If the switch does not answer.
         """
         answer = self._command(Action.SET_H, membership, threshold=threshold)
         self._require_done(answer, f"set the threshold of job {membership.job} to {threshold}")
@@ -388,13 +377,6 @@ class Control(RegisterReader):
             The member that sends the command.
         on : bool
             True: halt the job. False: resume it.
-
-        Raises
-        ------
-        RefusedError
-            If the switch refuses the command.
-        SwitchUnreachableError
-            If the switch does not answer.
         """
         answer = self._command(Action.HALT, membership, mode=int(on))
         self._require_done(answer, f"{'halt' if on else 'resume'} job {membership.job}")
@@ -410,13 +392,6 @@ class Control(RegisterReader):
             Number of the job.
         key : int
             The job's key, or the operator key of the switch.
-
-        Raises
-        ------
-        RefusedError
-            If the switch refuses the command.
-        SwitchUnreachableError
-            If the switch does not answer.
         """
         answer, asked = self._command_by_key(Action.END, job, key)
         if answer.reason == Reason.JOB and asked:
@@ -432,13 +407,6 @@ class Control(RegisterReader):
             Number of the job.
         key : int
             The job's key, or the operator key of the switch.
-
-        Raises
-        ------
-        RefusedError
-            If the switch refuses the command.
-        SwitchUnreachableError
-            If the switch does not answer.
         """
         answer, _ = self._command_by_key(Action.RESUME, job, key)
         self._require_done(answer, f"resume job {job}")

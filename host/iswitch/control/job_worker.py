@@ -18,6 +18,7 @@ from iswitch.driver.membership import Membership
 from iswitch.driver.termination import call_before_termination
 from iswitch.driver.transport import Keepalive, Transport
 from iswitch.driver.udp import UdpTransport
+from iswitch.driver.weak_call import weakly
 from iswitch.errors import CollectiveTimeoutError, IswitchError, NotAMemberError, RefusedError
 from iswitch.wire import Reason
 
@@ -56,7 +57,8 @@ def _close(
 ) -> bool:
     """Leave the job and close the transport. Return True if the switch confirmed it.
 
-    This also runs when the interpreter exits, so that a script that ends with an error leaves its job.
+    This also runs when the interpreter exits, so that a script that ends with an error leaves its job, and when the
+    program drops the worker.
     """
     if os.getpid() != owner_pid:  # the membership belongs to the parent of this forked process
         return False
@@ -138,7 +140,7 @@ class JobWorker(ABC):
     @contextmanager
     def _joined(self, request: Membership, *, elastic: bool) -> Iterator[Membership]:
         """Join the job and yield the membership. If the block fails, leave the job."""
-        self._unregister = call_before_termination(self._leave_before_termination)
+        self._unregister = call_before_termination(weakly(self._leave_before_termination, None))
         try:
             membership = self._join(request, elastic=elastic)
             self._state["member"] = True
@@ -165,7 +167,9 @@ class JobWorker(ABC):
         """Start the thread that answers the switch, and arrange that `close` runs at the latest at the interpreter's
         exit."""
         self._member = member
-        self._control.on_other_burst, self._control.activity = self._handle_burst, member.activity
+        # Nothing that outlives the worker keeps it: a worker that the program drops without `close` leaves its job.
+        self._control.on_other_burst = weakly(self._handle_burst, None)
+        self._control.activity = member.activity
         self._counters_at_join = self._control.counters(self.switch_info.ports)
         self._keepalive = self._transport.start_keepalive(self._serve)
         self._finalizer = weakref.finalize(
@@ -236,10 +240,8 @@ class JobWorker(ABC):
 
         Raises
         ------
-        RefusedError
-            If the switch refuses, for example in a tree of switches.
-        SwitchUnreachableError
-            If the switch does not answer for `switch_timeout_s`.
+        RefusedError, SwitchUnreachableError
+            As `halt`.
         """
         self._set_halted(False)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from iswitch.driver.keepalive import KeepaliveThread
+from iswitch.driver.weak_call import weakly
 
 __all__ = ["RECEIVE_BYTES", "Buffer", "Keepalive", "RealTimeTransport", "Transport"]
 
@@ -14,6 +15,8 @@ Buffer = bytes | bytearray | memoryview
 
 RECEIVE_BYTES = 1 << 16
 """Size of a buffer for `receive`: the longest burst."""
+_LONG_S = 1.0
+"""Time to the next call of a service whose object the program has dropped. The object's finalizer ends the service."""
 
 
 class Keepalive(Protocol):
@@ -84,8 +87,9 @@ class Transport(Protocol):
 
         Parameters
         ----------
-        serve : callable
-            Returns the seconds to its next call, at the latest.
+        serve : bound method
+            Returns the seconds to its next call, at the latest. The service alone need not keep the method's object: a
+            worker that the program drops leaves its job.
         """
 
     def randbits(self, bits: int) -> int:
@@ -112,7 +116,7 @@ class RealTimeTransport(ABC):
         time.sleep(seconds)
 
     def start_keepalive(self, serve: Callable[[], float]) -> Keepalive:
-        return KeepaliveThread(self.fileno(), serve)
+        return KeepaliveThread(self.fileno(), weakly(serve, _LONG_S))
 
     def randbits(self, bits: int) -> int:
         return secrets.randbits(bits)

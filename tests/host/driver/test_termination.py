@@ -1,12 +1,14 @@
 """SIGTERM: workers leave their jobs, replay clients close their sessions, and the program's own handler stays in
 charge."""
 
+import gc
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from contextlib import contextmanager
 
 import numpy as np
@@ -246,6 +248,17 @@ def test_after_the_last_worker_the_signal_has_its_default_action_again(model):
             pass
         assert signal.getsignal(signal.SIGTERM) is termination._terminate
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("kind", [Worker, AsyncWorker])
+def test_a_worker_that_the_program_drops_leaves_its_job(model, kind):
+    """Neither the handler of the signal nor a thread keeps it, as in a notebook whose cell runs twice."""
+    worker = kind(model.address(), world=1, **{"size": 8} if kind is AsyncWorker else {})
+    dropped = weakref.ref(worker)
+    del worker
+    gc.collect()
+    model.until(lambda switch: switch.jobs[0].state == JobState.NONE)
+    assert dropped() is None and not termination._callbacks
 
 
 def test_other_threads_set_no_handler():
