@@ -21,13 +21,19 @@ LIFETIME_TICKS = 18
 """Age at which an entry expires: 285 to 302 s. IEEE 802.1D recommends 300 s (7.9.2)."""
 
 
-class Entry(data.Struct):
-    """A station, the port that received its last frame, and the time stamp of that frame."""
+class Entry(data.StructLayout):
+    """A station, the port that received its last frame, and the time stamp of that frame.
 
-    mac: 48
-    port: 4
-    stamp: 8
-    valid: 1
+    `tag` is the station's address without the bits that follow from these and the number of its set.
+    """
+
+    def __init__(self, config: Config):
+        tag_bits = 48 - exact_log2(config.mac_entries // WAYS)
+        super().__init__({"tag": tag_bits, "port": range(config.ports), "stamp": 8, "valid": 1})
+
+
+def lowest_byte_first(mac):
+    return Cat(*(mac[at : at + 8] for at in reversed(range(0, 48, 8))))
 
 
 def set_number(mac, bits: int):
@@ -36,11 +42,17 @@ def set_number(mac, bits: int):
     The set is the exclusive or of the address's groups of `bits` bits, the last byte's first, so that consecutive
     addresses are in different sets.
     """
-    number = Cat(*(mac[at : at + 8] for at in reversed(range(0, 48, 8))))
+    number = lowest_byte_first(mac)
     folded = number[:bits]
     for at in range(bits, 48, bits):
         folded = folded ^ number[at : at + bits]
     return folded
+
+
+def tag_of(mac, bits: int):
+    """Return the bits of an address that tell it from others of its set, if there are 2^bits sets. The other bits are
+    the exclusive or of the set's number and these."""
+    return lowest_byte_first(mac)[bits:]
 
 
 class MacTable(wiring.Component):
@@ -85,7 +97,7 @@ class MacTable(wiring.Component):
         sets = self.config.mac_entries // WAYS
         bits = exact_log2(sets)
         m.submodules.memory = memory = Memory(
-            shape=data.ArrayLayout(Entry, WAYS), depth=sets, init=[], attrs=NEVER_READ_BEFORE_WRITTEN
+            shape=data.ArrayLayout(Entry(self.config), WAYS), depth=sets, init=[], attrs=NEVER_READ_BEFORE_WRITTEN
         )
         writer = memory.write_port(granularity=1)
         dst_read, src_read = memory.read_port(), memory.read_port()
@@ -117,9 +129,11 @@ class MacTable(wiring.Component):
                 m.d.sync += up[port].eq(1)
 
         # First cycle: read the rows.
-        destination, source, ingress = Signal(48), Signal(48), Signal(4)
+        written, source_tag = Signal(Entry(self.config)), Signal(48 - bits)
+        destination, source, ingress = Signal(48 - bits), Signal(48), Signal.like(written.port)
         looked_up, swept, read_row = Signal(), Signal(), Signal(bits)
         m.d.comb += [
+            source_tag.eq(tag_of(source, bits)),
             dst_read.addr.eq(set_number(self.destination, bits)),
             dst_read.en.eq(self.lookup),
             src_read.addr.eq(Mux(self.lookup, set_number(self.source, bits), sweep_at)),
@@ -127,11 +141,15 @@ class MacTable(wiring.Component):
         ]
         m.d.sync += [looked_up.eq(self.lookup), swept.eq(sweeps), read_row.eq(src_read.addr)]
         with m.If(self.lookup):
-            m.d.sync += [destination.eq(self.destination), source.eq(self.source), ingress.eq(self.ingress)]
+            m.d.sync += [
+                destination.eq(tag_of(self.destination, bits)),
+                source.eq(self.source),
+                ingress.eq(self.ingress),
+            ]
 
         # A row may be written in the cycle in which it is read. The ways that were written then are `superseded`: the
         # memory shows their old entry, and `written` is the new one.
-        written, superseded = Signal(Entry), {}
+        superseded = {}
         m.d.sync += written.eq(writer.data[0])
         for name in ("dst", "src"):
             superseded[name] = Signal(WAYS, name=f"superseded_{name}")
@@ -151,10 +169,10 @@ class MacTable(wiring.Component):
         )
         is_live = lambda entry: entry.valid & up.bit_select(entry.port, 1) & ((tick - entry.stamp)[:8] < LIFETIME_TICKS)
         hits = [
-            is_live(entry) & (entry.mac == destination) & ~new
+            is_live(entry) & (entry.tag == destination) & ~new
             for entry, new in zip(dst_read.data, superseded["dst"], strict=True)
         ]
-        hits.append(is_live(written) & (written.mac == destination) & superseded["dst"].any())
+        hits.append(is_live(written) & (written.tag == destination) & superseded["dst"].any())
         with m.If(looked_up):
             # A station has at most one entry that is not expired, so at most one term is not 0.
             ports = (Mux(hit, entry.port, 0) for entry, hit in zip((*dst_read.data, written), hits, strict=True))
@@ -167,7 +185,7 @@ class MacTable(wiring.Component):
             row.eq(read_row),
         ]
         states = [
-            (is_live(entry), is_live(entry) & (entry.mac == source), tick - entry.stamp)
+            (is_live(entry), is_live(entry) & (entry.tag == source_tag), tick - entry.stamp)
             for entry in (*src_read.data, written)
         ]
         for k, new in enumerate(superseded["src"]):
@@ -190,5 +208,5 @@ class MacTable(wiring.Component):
                 writer.en.eq(Mux(learns, Mux(matching.any(), matching, oldest), Mux(expires, expired, 0))),
             ]
         for entry in writer.data:
-            m.d.comb += [entry.mac.eq(source), entry.port.eq(ingress), entry.stamp.eq(tick), entry.valid.eq(learns)]
+            m.d.comb += [entry.tag.eq(source_tag), entry.port.eq(ingress), entry.stamp.eq(tick), entry.valid.eq(learns)]
         return m
