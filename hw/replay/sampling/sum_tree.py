@@ -358,7 +358,8 @@ class SumTree(wiring.Component):
         updates = passing.valid & ~passing.is_sample
         # Parity is checked behind a register. The row's own bits are compared, not those of a newer copy.
         begins, checks, corrupted = (Signal(name=f"{name}_{level}") for name in ("begins", "checks", "corrupted"))
-        bypassed = updates & same(passing, here) | writes & same(out, here)
+        newest_passes, newest_is_written = updates & same(passing, here), writes & same(out, here)
+        bypassed = newest_passes | newest_is_written
         parities = Signal(len(sums), name=f"parities_{level}")
         m.d.sync += [
             begins.eq(step.restores & (step.leaf[:low] == 0)),
@@ -373,13 +374,7 @@ class SumTree(wiring.Component):
             out.eq(passing),
             writes.eq(updates),
             written.eq(new),
-            sums.eq(
-                Mux(
-                    updates & same(passing, here),
-                    new,
-                    Mux(writes & same(out, here), written, Cat(stored[:-1] for stored in read.data)),
-                )
-            ),
+            sums.eq(Mux(newest_passes, new, Mux(newest_is_written, written, Cat(stored[:-1] for stored in read.data)))),
         ]
         with m.If(begins):
             m.d.sync += sums.eq(0)

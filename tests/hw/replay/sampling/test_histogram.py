@@ -184,7 +184,7 @@ def test_parameters_wrong(wrong, message):
         ("departures == arrived", "1"),
         ("moved = entered != left", "moved = Const(1)"),
         ("bits = exact_log2(self.capacity)", "bits = exact_log2(self.capacity) - 1 or 1"),
-        ("Mux(wiped, after, 0)", "after"),
+        ("Mux(wiped, Cat(after, after.xor()), 0)", "Cat(after, after.xor())"),
         ("wipe == -1 % (1 << BUCKET_BITS)", "wipe == 100"),
         # buckets
         ("held.eq(Mux(valid, priority, 0))", "held.eq(priority)"),

@@ -318,8 +318,8 @@ SCENARIOS = [
 ]
 MUTANTS = [
     # forwarding between the stages of a level
-    ("Mux(updates & same(passing, here), new, Mux(", "Mux(0, new, Mux("),
-    ("Mux(writes & same(out, here), written, read.data)", "read.data"),
+    ("Mux(newest_passes, new, Mux(", "Mux(0, new, Mux("),
+    ("Mux(newest_is_written, written, Cat(", "Mux(0, written, Cat("),
     ("updates & same(passing, here)", "updates"),
     ("writes & same(out, here)", "writes"),
     ("memory.read_port(transparent_for=[write])", "memory.read_port()"),
@@ -348,8 +348,8 @@ MUTANTS = [
     ("step.total.eq(after)", "step.total.eq(self.total)"),
     ("self.entered.valid.eq(valid & ~entering.is_sample)", "self.entered.valid.eq(valid)"),
     # phases
-    ("Mux(operation.keeps, 0, 1 << operation", "Mux(0, 0, 1 << operation"),
-    ("Mux(held.keeps, old, held.new)", "held.new"),
+    ("Mux(operation.keeps | operation.restores, 0, 1 << operation", "Mux(operation.restores, 0, 1 << operation"),
+    ("Mux(held.keeps | held.restores, old, held.new)", "Mux(held.restores, old, held.new)"),
     ("(operation.is_sample | (samples_inside == 0))", "1"),
     ("(taken & operation.is_sample) - sampled)", "(taken & operation.is_sample) - (sampled & (samples_inside > 1)))"),
     ("m.d.comb += sampled.eq(step.valid & step.is_sample)", "m.d.comb += sampled.eq(step.is_sample)"),
