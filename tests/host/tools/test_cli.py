@@ -6,7 +6,7 @@ import typer
 from typer.testing import CliRunner
 
 from iswitch import Worker
-from iswitch.config import Config
+from iswitch.config import Config, Replay
 from iswitch.control.job_key import program_key
 from iswitch.tools.cli import app
 from iswitch.wire import VERSION
@@ -22,6 +22,25 @@ def model():
 
 def call(model, *arguments):
     return CliRunner().invoke(app, [*arguments, "--switch", model.address(1)], env={"COLUMNS": "200"})
+
+
+def test_rebuild_replay_makes_a_corrupt_table_right_and_says_what_was_lost():
+    with UdpModel(Config(ports=2, replay=Replay(capacity=2048, sessions=2))) as model:
+        with model.lock:
+            table = model.switch.service.tables[0]
+            table.sums, table.damaged = table.sums._replace(corrupt=True), {3, 2047}
+        done = call(model, "rebuild-replay")
+        assert done.exit_code == 0 and done.output == (
+            f"table 0 at {model.address(1)} is rebuilt; 2 items had a bit error in their priority, which is 0 until an "
+            "update\n"
+        )
+        assert table.is_intact
+        assert call(model, "rebuild-replay").output == f"table 0 at {model.address(1)} is rebuilt\n"
+
+
+def test_rebuild_replay_of_a_switch_without_the_service_says_so(model):
+    refused = call(model, "rebuild-replay")
+    assert refused.exit_code == 1 and "has no replay service" in refused.stderr
 
 
 def test_status_shows_jobs_and_ports(model):
