@@ -1,6 +1,6 @@
 """When a table may be sampled: after a bit error, not before its sum tree was rebuilt from the priorities.
 
-Section 5 of `docs/replay.md`. Everything here is a value and a function of values, so `sim/explore/replay_rebuild.py`
+Section 4 of `docs/replay.md`. Everything here is a value and a function of values, so `sim/explore/replay_rebuild.py`
 explores these very rules, and plausible wrong ones.
 """
 
