@@ -11,6 +11,7 @@ from hw.interface.headers import Headers, format_of, type_of, version_of
 from hw.interface.layout import from_big_endian
 from hw.interface.rows import job_row, member_row
 from hw.numeric.formats import is_wide, uplink_format
+from hw.stream.reduction import reaches
 from iswitch.config import Config
 from iswitch.wire import (
     ACK,
@@ -98,11 +99,12 @@ class Checks(wiring.Component):
             lengths.eq(
                 (from_big_endian(frame.ip_length) == scan.length - IP_AT)
                 & (from_big_endian(frame.udp_length) == scan.length - UDP_AT)
-                & (scan.length >= FRAME_BYTES)
+                & reaches(scan.length, FRAME_BYTES)
             ),
         ]
         m.d.sync += self.payload.eq(payload)
-        job_in_range, member_in_range = frame.job < self.config.jobs, frame.member < self.config.members
+        job_in_range = ~reaches(frame.job, self.config.jobs)
+        member_in_range = ~reaches(frame.member, self.config.members)
         m.d.comb += body.eq(scan.length - FRAME_BYTES)
         has_no_payload = kind.receipt | kind.claim
         types, above = kind.control | has_no_payload | kind.contribution | kind.replay_request, Const(0)

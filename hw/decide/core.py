@@ -275,7 +275,7 @@ class Core(wiring.Component):
             with m.State("PIN_SILENCES"):
                 m.d.comb += [
                     rows.job.eq(swept_job),
-                    tables.pins.eq(Cat(silence >= SILENCE_TICKS_MAX for silence in silences)),
+                    tables.pins.eq(Cat(reaches(silence, SILENCE_TICKS_MAX) for silence in silences)),
                 ]
                 m.d.sync += swept_job.eq(swept_job + 1)
                 m.next = "IDLE"
@@ -404,6 +404,8 @@ class Core(wiring.Component):
                             rows.roster_write.eq(1),
                             rows.roster_next.live.eq(job.live | job.joining),
                             rows.roster_next.joining.eq(0),
+                            rows.roster_next.admitted.eq(job.admitted),
+                            rows.roster_next.admitted_seq.eq(job.admitted_seq),
                             rows.admitted_seq_write.eq(job.joining),
                             rows.admitted_seq_next.eq(rows.claims_row.base),
                         ]

@@ -5,6 +5,7 @@ from amaranth.hdl import Mux, Signal
 from hw.decide.held_frame import HeldFrame
 from hw.interface.address import SWITCH_UDP
 from hw.interface.layout import layout
+from hw.stream.reduction import reaches
 from iswitch.wire import CONTROL, FLAGS_SHIFT, Action, ContributionFlag, JobState, Outcome, Reason, Type, version_type
 
 __all__ = ["NOTICES", "build_parent_request", "build_refusal", "build_reply"]
@@ -27,7 +28,7 @@ def build_reply(m, held: HeldFrame, reply, outcome, *, rows, membership, control
     `conflicts`: the notice is about another collective than the frame's.
     """
     frame, job = held.frame, rows.job_row
-    exists = (frame.job < held.config.jobs) & (job.state != JobState.NONE)
+    exists = ~reaches(frame.job, held.config.jobs) & (job.state != JobState.NONE)
     m.d.comb += [
         reply.port.eq(held.headers.arrival.port),
         reply.address.mac.eq(frame.eth_src),

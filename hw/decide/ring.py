@@ -154,7 +154,7 @@ class Ring(wiring.Component):
             m.d.comb += [known.eq(self.acknowledged[k] - slot.seq), silence.eq(self.tick - self.heard[k])]
             lacks_result.append(job.live[k] & (known <= 0))
             is_silent.append((allowed != 0) & (silence > allowed))
-            is_stale.append(is_silent[k] | (silence >= SILENCE_TICKS_MAX))
+            is_stale.append(is_silent[k] | reaches(silence, SILENCE_TICKS_MAX))
         lacks, before_start, age, bit = (
             Signal(self.config.members),
             Signal(signed(32)),
@@ -180,7 +180,11 @@ class Ring(wiring.Component):
             gain.eq(low - acknowledged_low),
             self.low.eq(low),
             behind_bad.eq(
-                Mux(request.receipt, reaches(request.behind, window + 1), request.behind >= Mux(uplink, slots, window))
+                Mux(
+                    request.receipt,
+                    reaches(request.behind, window + 1),
+                    Mux(uplink, reaches(request.behind, slots), reaches(request.behind, window)),
+                )
             ),
             lacks.eq(Cat(*lacks_result)),
             self.silent.eq(Cat(*is_silent)),

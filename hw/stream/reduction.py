@@ -38,8 +38,9 @@ def popcount(bits: Value) -> Value:
 def reaches(value: Value, limit: int) -> Value:
     """Return whether an unsigned value is at least `limit`, which is positive. The carry chain is no longer than
     `limit`; a comparison of all bits would be as long as the value."""
-    low = limit.bit_length()
-    return value[low:].any() | (value[:low] >= limit)
+    low = (limit - 1).bit_length()
+    above = value[low:].any()
+    return above if limit == 1 << low else above | (value[:low] >= limit)
 
 
 def lowest_set(bits: Value) -> Value:

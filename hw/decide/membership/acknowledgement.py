@@ -71,12 +71,13 @@ class Acknowledgement(wiring.Component):
         if config.uplinks:
             with m.If(joins & request.is_leaf & exists):
                 m.d.comb += body.reason.eq(job.up_reason)
+        live = (job.live & bit).any()
         with m.If(joins):
             m.d.comb += registers[AckRegister.JOB_TOKEN].eq(job.job_token)
-            live = (job.live & bit).any()
             m.d.comb += body.standing.eq(Mux(live, Standing.LIVE, Standing.JOINING))
-            with m.If((job.admitted & bit).any()):
-                m.d.comb += body.first_seq.eq(job.admitted_seq)
-            with m.If(job.segments.any() & live):
+        with m.If(joins & (job.admitted & bit).any()):
+            m.d.comb += body.first_seq.eq(job.admitted_seq)
+        if config.staleness:
+            with m.If(joins & job.segments.any() & live):
                 m.d.comb += body.first_seq.eq(Array(self.acknowledged)[self.member])
         return m

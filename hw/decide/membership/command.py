@@ -5,6 +5,7 @@ from amaranth.lib import wiring
 
 from hw.decide.membership.procedure import FollowUp, job_exists, procedure_ports, wait_row
 from hw.decide.rules.sender import matches_sender
+from hw.stream.reduction import reaches
 from iswitch.config import Config
 from iswitch.wire import Action, JobState, Reason
 
@@ -79,7 +80,7 @@ class Command(wiring.Component):
             sender_matches.eq(port_same & address_same),
             no_job.eq(~exists),
             in_tree.eq((is_leaf | (exists & job.tree)) if config.uplinks else 0),
-            member_out_of_range.eq(frame.member >= config.members),
+            member_out_of_range.eq(reaches(frame.member, config.members)),
             threshold_is_world.eq(settings.threshold == job.world),
             threshold_out_of_range.eq((settings.threshold == 0) | (settings.threshold > job.world)),
         ]

@@ -43,6 +43,7 @@ class Departure(wiring.Component):
             tables.job.eq(request.headers.frame.job),
             tables.member.eq(self.member),
             *write_back(tables, "roster", "entry", "status"),
+            tables.status_next.challenge.eq(job.challenge + 1),
         ]
         withdraw_claims(m, tables.claims_row, tables.claims_next, bit)
         # Conditions of the job's row, a cycle later.
@@ -74,7 +75,7 @@ class Departure(wiring.Component):
                     with m.If(last_member):
                         m.d.comb += [self.done.eq(1), self.follow_up.eq(FollowUp.ERASE_JOB)]
                     with m.Else():
-                        m.d.comb += [tables.status_write.eq(1), tables.status_next.challenge.eq(job.challenge + 1)]
+                        m.d.comb += tables.status_write.eq(1)
                         if uplinks:
                             m.next = "SWEEP"
                         else:

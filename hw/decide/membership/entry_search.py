@@ -9,7 +9,7 @@ from hw.decide.membership.settings import agreement, limits, limits_in_tree
 from hw.decide.rules.first_failing import first_failing
 from hw.decide.rules.sender import matches_sender
 from hw.decide.tables.access import write_back
-from hw.stream.reduction import lowest_set
+from hw.stream.reduction import lowest_set, reaches
 from iswitch.config import Config
 from iswitch.wire import NO_MEMBER, JobState, Reason
 
@@ -159,7 +159,7 @@ class EntrySearch(wiring.Component):
                     m.next = "CHOOSE_ENTRY"
             with m.State("CHOOSE_ENTRY"):
                 empty, chosen, objection = free & ~ranks_taken, Signal.like(self.entry), Signal(Reason)
-                wanted_fits = (wanted < config.members) & (free | yielding).bit_select(wanted, 1)
+                wanted_fits = ~reaches(wanted, config.members) & (free | yielding).bit_select(wanted, 1)
                 m.d.comb += [self.done.eq(1), self.own.eq(own_found), self.moves.eq(own_moves)]
                 m.next = "IDLE"
                 with m.If(refusal != Reason.DONE):

@@ -38,6 +38,7 @@ class JobErasure(wiring.Component):
             tables.job.eq(Mux(all_jobs, job, self.request.headers.frame.job)),
             tables.member.eq(index),
             tables.slot.eq(slot_number(config, job, index)),
+            tables.status_next.challenge.eq(Mux(all_jobs, 0, tables.job_row.challenge + 1)),
         ]
         with m.FSM(init="ERASE"):
             with m.State("IDLE"):
@@ -46,7 +47,6 @@ class JobErasure(wiring.Component):
             with m.State("ERASE"):
                 m.d.comb += [
                     tables.status_write.eq(index == 0),
-                    tables.status_next.challenge.eq(Mux(all_jobs, 0, tables.job_row.challenge + 1)),
                     tables.roster_write.eq(1),
                     tables.entry_write.eq(index < config.members),
                     tables.ring_write.eq(all_jobs),

@@ -56,8 +56,9 @@ class Join(wiring.Component):
         m.d.comb += [
             tables.job.eq(frame.job),
             tables.member.eq(entry),
-            *write_back(tables, "status", "roster", "entry"),
+            *write_back(tables, "status", "roster"),
             *self._settings_and_sender(),
+            *self._new_entry(bit),
             self.binding.payload.job.eq(frame.job),
             self.binding.payload.member.eq(entry),
             self.binding.payload.port.eq(tables.sender_next.port),
@@ -106,6 +107,8 @@ class Join(wiring.Component):
                 with m.If(self.start):
                     m.next = "SEARCH"
             with m.State("SEARCH"):
+                if uplinks:
+                    m.d.comb += write_back(tables, "entry")
                 connect_writes(m, tables, search.tables)
                 with m.If(search.done):
                     m.d.sync += [
@@ -174,6 +177,17 @@ class Join(wiring.Component):
             sender.address.udp.eq(frame.udp_src),
         ]
 
+    def _new_entry(self, bit):
+        """Return the fields of a new member's entry; only `entry_write` stores them."""
+        entry, frame = self.tables.entry_next, self.request.headers.frame
+        fields = [entry.live.eq(1), entry.left.eq(0), entry.token.eq(frame.token), entry.number.eq(0)]
+        if self.config.uplinks:
+            fields += [
+                entry.ranks.eq(Mux(frame.members == 0, bit, frame.members)),
+                entry.sends_uplinks.eq(frame.members != 0),
+            ]
+        return fields
+
     def _create_job(self, m):
         tables, status = self.tables, self.tables.status_next
         m.d.comb += [
@@ -207,16 +221,12 @@ class Join(wiring.Component):
 
     def _take_entry(self, m, bit, live, all_joined, ranks):
         """Make the sender a member: live while the job forms, and afterwards joining."""
-        tables, entry, frame = self.tables, self.tables.entry_next, self.request.headers.frame
+        tables, frame = self.tables, self.request.headers.frame
         job = tables.job_row
         m.d.comb += [
             self.grants.eq(1),
             tables.entry_write.eq(1),
             tables.sender_write.eq(1),
-            entry.live.eq(1),
-            entry.left.eq(0),
-            entry.token.eq(frame.token),
-            entry.number.eq(0),
             tables.heard_write.eq(bit),
             tables.roster_write.eq(1),
             tables.status_write.eq(1),
@@ -230,11 +240,7 @@ class Join(wiring.Component):
         with m.Else():
             m.d.comb += tables.roster_next.joining.eq(job.joining | bit)
         if self.config.uplinks:
-            m.d.comb += [
-                entry.ranks.eq(Mux(frame.members == 0, bit, frame.members)),
-                entry.sends_uplinks.eq(frame.members != 0),
-                tables.status_next.tree.eq(job.tree | (frame.members != 0)),
-            ]
+            m.d.comb += tables.status_next.tree.eq(job.tree | (frame.members != 0))
             with m.If(job.state == JobState.FORMING):
                 m.d.comb += tables.status_next.ranks.eq(ranks)
 

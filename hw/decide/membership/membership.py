@@ -20,6 +20,7 @@ from hw.interface.address import Binding, Parent
 from hw.interface.headers import Headers, type_of
 from hw.interface.layout import layout
 from hw.interface.rows import CHALLENGE_BITS, TICK_BITS, slot_row
+from hw.stream.reduction import reaches
 from iswitch.config import Config
 from iswitch.wire import ACK, Action, Reason, Type
 
@@ -241,8 +242,8 @@ class Membership(wiring.Component):
         with m.If(self.active & ~started):
             m.d.sync += [started.eq(1), first_challenge.eq(self.offered_challenge)]
         m.d.sync += [
-            known.eq(Mux(action > max(Action), 0, action)),
-            job_in_range.eq(frame.job < self.config.jobs),
+            known.eq(Mux(reaches(action, max(Action) + 1), 0, action)),
+            job_in_range.eq(~reaches(frame.job, self.config.jobs)),
             challenge.eq(self.headers.body.challenge - first_challenge),
         ]
         m.d.comb += [

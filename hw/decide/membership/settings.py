@@ -4,6 +4,7 @@ from amaranth.hdl import Mux, Value
 
 from hw.decide.membership.procedure import job_exists
 from hw.numeric.formats import can_be_job_format
+from hw.stream.reduction import reaches
 from iswitch.config import Config
 from iswitch.wire import (
     DEADLINE_US_MAX,
@@ -38,16 +39,16 @@ def limits(config: Config, request) -> list[tuple[Value, Reason]]:
     settings, evict_us = request.headers.body, request.headers.body.evict_us
     return [
         (request.job_in_range, Reason.JOB),
-        ((settings.world != 0) & (settings.world <= config.members), Reason.WORLD),
+        ((settings.world != 0) & ~reaches(settings.world, config.members + 1), Reason.WORLD),
         ((settings.threshold != 0) & (settings.threshold <= settings.world), Reason.THRESHOLD),
         (can_be_job_format(settings["format"]), Reason.FORMAT),
         ((settings.fraction >= FRACTION_MIN) & (settings.fraction <= FRACTION_MAX), Reason.FRACTION),
-        ((settings.elements != 0) & (settings.elements <= config.elements), Reason.ELEMENTS),
-        (settings.mode <= max(Mode), Reason.MODE),
-        (settings.deadline_us < DEADLINE_US_MAX, Reason.DEADLINE),
-        ((evict_us == 0) | ((evict_us >= SILENCE_TICK_US) & (evict_us < EVICT_US_MAX)), Reason.EVICT),
+        ((settings.elements != 0) & ~reaches(settings.elements, config.elements + 1), Reason.ELEMENTS),
+        (~reaches(settings.mode, max(Mode) + 1), Reason.MODE),
+        (~reaches(settings.deadline_us, DEADLINE_US_MAX), Reason.DEADLINE),
+        ((evict_us == 0) | (reaches(evict_us, SILENCE_TICK_US) & ~reaches(evict_us, EVICT_US_MAX)), Reason.EVICT),
         (settings.staleness <= Mux(settings.segments != 0, config.staleness or STALENESS_MAX, 0), Reason.STALENESS),
-        (settings.segments < (SEGMENTS_MAX if config.staleness else 1), Reason.SEGMENTS),
+        (~reaches(settings.segments, SEGMENTS_MAX if config.staleness else 1), Reason.SEGMENTS),
     ]
 
 

@@ -2,8 +2,6 @@
 
 from amaranth.hdl import Mux, Signal
 
-from hw.decide.tables.access import write_back
-
 __all__ = ["admit_joining", "has_enough", "is_complete"]
 
 
@@ -25,15 +23,14 @@ def admit_joining(m, completes, slot, now, tables):
     """
     job, after = tables.job_row, tables.roster_next
     closes, admitted = completes & slot.boundary, Signal(len(job.live), name="admitted")
-    m.d.comb += [*write_back(tables, "roster"), admitted.eq(Mux(closes, job.joining, 0))]
-    with m.If(closes & now):
-        m.d.comb += [
-            tables.roster_write.eq(1),
-            after.live.eq(job.live | admitted),
-            after.joining.eq(0),
-            after.admitted.eq(admitted),
-            after.admitted_seq.eq(slot.seq + 1),
-            tables.admitted_seq_write.eq(admitted),
-            tables.admitted_seq_next.eq(slot.seq + 1),
-        ]
+    m.d.comb += [
+        admitted.eq(Mux(closes, job.joining, 0)),
+        tables.roster_write.eq(closes & now),
+        after.live.eq(job.live | job.joining),
+        after.joining.eq(0),
+        after.admitted.eq(job.joining),
+        after.admitted_seq.eq(slot.seq + 1),
+        tables.admitted_seq_write.eq(Mux(now, admitted, 0)),
+        tables.admitted_seq_next.eq(slot.seq + 1),
+    ]
     return admitted

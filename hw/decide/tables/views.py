@@ -10,6 +10,7 @@ from amaranth.utils import ceil_log2, exact_log2
 
 from hw.interface.layout import layout
 from hw.interface.rows import SEQ_BITS, TICK_BITS, job_row, member_row, slot_number, slot_row
+from hw.stream.reduction import reaches
 from iswitch.config import Config
 from iswitch.wire import (
     JOB_VIEW,
@@ -82,28 +83,32 @@ class Views(wiring.Component):
             (
                 Register.HAVE_VIEW,
                 MEMBER_BITS,
-                low < config.members,
+                ~reaches(low, config.members),
                 1,
                 self.acknowledged[member_read[: ceil_log2(config.members)]],
             ),
             (
                 Register.MEMBERS_VIEW,
                 WORD_BITS + MEMBER_BITS,
-                member < config.members,
+                ~reaches(member, config.members),
                 is_member,
                 self._member(m, pointed).as_value().word_select(word, 32),
             ),
             (
                 Register.SLOTS_VIEW,
                 WORD_BITS + SLOT_BITS,
-                slot < config.slots,
+                ~reaches(slot, config.slots),
                 has_content,
                 self._slot(m).as_value().word_select(word, 32),
             ),
         ):
             number, size = self.address[below : below + JOB_BITS], below + JOB_BITS
             inside, point, in_view, in_view_1 = self.address[size:] == base >> size, Signal(), Signal(), Signal()
-            m.d.sync += [point.eq(inside), in_view.eq(inside & there & (number < config.jobs)), in_view_1.eq(in_view)]
+            m.d.sync += [
+                point.eq(inside),
+                in_view.eq(inside & there & ~reaches(number, config.jobs)),
+                in_view_1.eq(in_view),
+            ]
             with m.If(inside):
                 m.d.sync += [self.job.eq(number), self.slot.eq(slot_number(config, number, slot))]
             points.append(point)

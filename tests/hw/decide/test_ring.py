@@ -355,7 +355,7 @@ MUTANTS = [
     ("Mux(empty, laps_after_empty == 0, request.seq == slot.seq)", "request.seq == slot.seq"),
     ("after.incarnation.eq(job.incarnation),", ""),
     ("reaches(request.behind, window + 1)", "reaches(request.behind, window)"),
-    ("request.behind >= Mux(", "request.behind > Mux("),
+    ("reaches(request.behind, window))", "reaches(request.behind, window + 1))"),
     ("reaches(gain.as_unsigned(), slots + 1)", "reaches(gain.as_unsigned(), slots)"),
     ("reaches(ahead.as_unsigned(), slots + 1)", "reaches(ahead.as_unsigned(), slots)"),
     ("~receipt & beyond_ring", "beyond_ring"),

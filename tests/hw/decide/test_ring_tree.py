@@ -361,7 +361,7 @@ MUTANTS = [
     ("holds = sent_up & same", "holds = sent_up"),
     ("holds = sent_up & same", "holds = same"),
     ("decision.slot_write.eq(holds)", "decision.slot_write.eq(0)"),
-    ("Mux(uplink, slots, window)", "window"),
+    ("Mux(uplink, reaches(request.behind, slots), ", "Mux(uplink, reaches(request.behind, window), "),
     ("Mux(installing, 0, 1 << self.member)", "1 << self.member"),
     ("Mux(uplink, request.ranks == 0, request.tainted & ~job.mode)", "request.tainted & ~job.mode"),
     ("Mux(leaf, SlotState.SENT_UP, SlotState.COMPLETE)", "SlotState.COMPLETE"),
