@@ -7,12 +7,15 @@ from amaranth.utils import exact_log2
 
 from hw.decide.membership.procedure import procedure_ports, wait_row
 from hw.decide.rules.completion import admit_joining, has_enough, is_complete
+from hw.decide.tables.tables import SLOT_CHANGES
 from hw.interface.rows import slot_number, slot_row
 from hw.stream.reduction import popcount
 from iswitch.config import Config
 from iswitch.wire import Reason, SlotState
 
 __all__ = ["SlotCompletion"]
+
+WRITES = {"roster": (), "admitted_seq": (), "entry": ("number",), "slot": SLOT_CHANGES}
 
 
 class SlotCompletion(wiring.Component):
@@ -31,7 +34,7 @@ class SlotCompletion(wiring.Component):
         self.config = config
         super().__init__(
             {
-                **procedure_ports(config, writes={"roster": (), "admitted_seq": (), "entry": ("number",), "slot": ()}),
+                **procedure_ports(config, writes=WRITES),
                 "forces_one": In(1),
                 "completed": Out(stream.Signature(slot_row(config))),
                 "admitted": Out(config.members),
@@ -65,13 +68,11 @@ class SlotCompletion(wiring.Component):
             after.eq(remains),
             after.state.eq(Mux(is_leaf & ~named, SlotState.SENT_UP, SlotState.COMPLETE)),
             after.members_changed.eq(slot.members_changed | slot.boundary & job.joining.any()),
-            tables.slot_next.eq(remains),
+            tables.slot_next.state.eq(Mux(completed.valid, after.state, slot.state)),
+            tables.slot_next.expected.eq(remains.expected),
+            tables.slot_next.incarnation.eq(slot.incarnation),
+            tables.slot_next.members_changed.eq(Mux(completed.valid, after.members_changed, slot.members_changed)),
         ]
-        with m.If(completed.valid):
-            m.d.comb += [
-                tables.slot_next.state.eq(after.state),
-                tables.slot_next.members_changed.eq(after.members_changed),
-            ]
         m.d.sync += count.eq(popcount(slot.members))
         enough = has_enough(slot.requires_all, count, job.threshold, 0)
 

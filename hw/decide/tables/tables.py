@@ -10,13 +10,19 @@ from hw.interface.rows import SEQ_BITS, TICK_BITS
 from iswitch.config import Config
 from iswitch.wire import SILENCE_TICKS_MAX, SlotState
 
-__all__ = ["FRAME_WRITES", "MEMBERSHIP_WRITES", "Tables"]
+__all__ = ["FRAME_WRITES", "MEMBERSHIP_WRITES", "SLOT_CHANGES", "Tables"]
 
 FRAME_WRITES = ("roster", "slot", "claims", *BY_MEMBER)
 """What a data frame may change."""
 
-MEMBERSHIP_WRITES = ("settings", "status", "ring", "sender", "entry", *FRAME_WRITES)
-"""What membership may change: everything."""
+SLOT_CHANGES = ("state", "expected", "members_changed", "incarnation")
+"""Fields of a slot that also change without a frame: a member leaves, or the ring is reset."""
+
+MEMBERSHIP_WRITES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("settings", "status", "ring", "sender", "entry", *FRAME_WRITES), ()),
+    "slot": SLOT_CHANGES,
+}
+"""What membership may change: everything, but of a slot only some fields."""
 
 
 class Tables(wiring.Component):
@@ -90,10 +96,23 @@ class Tables(wiring.Component):
             if record == "claims" and not config.staleness:
                 continue
             table = tables.get(record, "job")
-            write, row = memory(record, table, layout)
-            m.d.comb += [write.data.as_value().eq(written(record)), write.en.eq(enable(record))]
             if record == "slot":
+                # Only frames write what a slot contains, so its memory needs no selection among writers.
+                content = [name for name in layout.members if name not in SLOT_CHANGES]
+                row, late_slot = Signal(layout, name="slot_stored"), Signal(membership.slot_next.shape())
+                m.d.comb += late_slot.as_value().eq(later("slot_next"))
+                for name, kept in (("slot", SLOT_CHANGES), ("slot_content", content)):
+                    write, stored = memory(name, table, data.StructLayout({f: layout.members[f] for f in kept}))
+                    m.d.comb += write.en.eq(enable("slot") if name == "slot" else ~late & ~control & frames.slot_write)
+                    for field in kept:
+                        put = Value.cast(frames.slot_next[field])
+                        if name == "slot":
+                            put = Mux(late, Value.cast(late_slot[field]), put)
+                        m.d.comb += [write.data[field].eq(put), row[field].eq(stored[field])]
                 row = self._vacated(m, row)
+            else:
+                write, row = memory(record, table, layout)
+                m.d.comb += [write.data.as_value().eq(written(record)), write.en.eq(enable(record))]
             show("claims_row" if record == "claims" else f"{table}_row", layout.members, row)
 
         # A new member acknowledges everything before its first seq.

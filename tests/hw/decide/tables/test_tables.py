@@ -24,15 +24,16 @@ def fields(layout, bits):
     return {name: bits >> field.offset & (1 << field.width) - 1 for name, field in data.Layout.cast(layout)}
 
 
-def requests(rng, writes):
-    """Random pointers and writes of one user."""
+def requests(rng, access, writes):
+    """Random pointers and writes of one user of the port `access`."""
     given = {
         "job": rng.randrange(CONFIG.jobs),
         "member": rng.randrange(CONFIG.members),
         "slot": rng.randrange(CONFIG.jobs * CONFIG.slots),
     }
-    for name, layout in records(CONFIG).items():
+    for name in records(CONFIG):
         if name in writes:
+            layout = getattr(access, f"{name}_next").shape()
             given |= {f"{name}_write": rng.randrange(2), f"{name}_next": rng.getrandbits(layout.size)}
     for name in ("acknowledged", "admitted_seq"):
         given[f"{name}_write"] = rng.randrange(1 << CONFIG.members) if rng.random() < 0.5 else 0
@@ -53,10 +54,11 @@ class Stored:
     def at(self, given):
         return given | {"claims": given["job"], "member": given["job"] * CONFIG.members + given["member"]}
 
-    def write(self, given, tick):
+    def write(self, access, given, tick):
         at = self.at(given)
-        for name, layout in records(CONFIG).items():
+        for name in records(CONFIG):
             if given.get(f"{name}_write"):
+                layout = getattr(access, f"{name}_next").shape()
                 row = ROW_OF.get(name, "job")
                 self.rows[row][at[row]].update(fields(layout, given[f"{name}_next"]))
         for member in range(CONFIG.members):
@@ -85,7 +87,10 @@ def test_rows_are_what_was_last_written_there_by_whoever_had_control():
             control = rng.randrange(2)
             ctx.set(dut.control, control)
             ctx.set(dut.tick, tick)
-            users = [(dut.frames, requests(rng, FRAME_WRITES)), (dut.membership, requests(rng, MEMBERSHIP_WRITES))]
+            users = [
+                (access, requests(rng, access, writes))
+                for access, writes in ((dut.frames, FRAME_WRITES), (dut.membership, MEMBERSHIP_WRITES))
+            ]
             if late:
                 users[0][1].update({name: 0 for name in users[0][1] if name.endswith("_write")})
             for access, given in users:
@@ -94,9 +99,9 @@ def test_rows_are_what_was_last_written_there_by_whoever_had_control():
             chosen = users[control][1]
             expected = stored.read(chosen)
             if late:
-                stored.write(late, tick)
+                stored.write(dut.membership, late, tick)
             if not control:
-                stored.write(chosen, tick)
+                stored.write(dut.frames, chosen, tick)
             late = chosen if control else None
             await ctx.tick()
             for access, _ in users:
