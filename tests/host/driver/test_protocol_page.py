@@ -2,23 +2,31 @@
 `tests/sim/model/test_protocol_page.py`."""
 
 import hashlib
+import inspect
 import struct
+import zlib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from iswitch import AsyncWorker
+from iswitch import AsyncWorker, SwitchUnreachableError, Worker
 from iswitch.config import Config
+from iswitch.control.exchange import Exchange
 from iswitch.control.state_transfer import TRANSFER_NOTE, pack_arrays, transfer_key
 from iswitch.driver.membership import Membership
+from iswitch.driver.progress import Progress
 from iswitch.driver.ring import NoProgressError, Ring
 from iswitch.driver.update_layout import TRAILER_ENTRY, UpdateLayout
 from iswitch.wire import (
     FLAGS_SHIFT,
     HEADER,
     RESULT_HEADER,
+    TAIL,
     TAIL_BYTES,
+    Action,
+    CollectiveKind,
     ContributionFlag,
     Format,
     Mode,
@@ -26,6 +34,7 @@ from iswitch.wire import (
     version_type,
 )
 from sim.bench.udp_model import UdpModel
+from sim.model.egress import compose
 
 ELEMENTS = 4
 MEMBER = Membership(
@@ -179,3 +188,83 @@ def test_the_digest_of_updates_is_that_of_the_page():
                 digest + struct.pack("<QII", number, 1, 1) + struct.pack("<10i", *[number] * 10)
             ).digest()
             assert worker.digest == digest.hex()
+
+
+def digest_example():
+    """Return the rows of the page's example: collective, members, elements, p, the 6 bytes, number, digest."""
+    page = (Path(__file__).parents[3] / "docs/protocol.md").read_text(encoding="utf-8")
+    table = page[page.index("| collective | `members` |") :].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    return [
+        (
+            int(cells[0]),
+            int(cells[1], 16),
+            bytes.fromhex(cells[2]),
+            int(cells[3], 16),
+            bytes.fromhex(cells[4]),
+            *cells[5:],
+        )
+        for cells in rows
+    ]
+
+
+def test_the_digest_is_that_of_the_example():
+    progress, rows = Progress(), digest_example()
+    assert [row[0] for row in rows] == [0, 1, 1]
+    for collective in range(2):
+        results = [row for row in rows if row[0] == collective]
+        frames = [
+            compose.result(
+                job=0, epoch=9, seq=40 + k, format=Format.FP32, flags=2 * k, members=members, tainted=0, token=5,
+                elements=np.frombuffer(elements, "<u4"), identity=0xABCD,
+            )
+            for k, (_, members, elements, *_) in enumerate(results)
+        ]  # fmt: skip
+        headers = np.frombuffer(b"".join(frame[: HEADER.itemsize] for frame in frames), RESULT_HEADER)
+        progress.extend(headers, np.frombuffer(b"".join(frame[-TAIL_BYTES:] for frame in frames), TAIL))
+        for _, members, elements, words, six, *_ in results:
+            assert sum(struct.unpack(f">{len(elements) // 2}H", elements)) % 0xFFFF == words
+            assert six == struct.pack("<IH", members, words)
+        number, digest = (int(text, 16) for text in results[-1][5:])
+        assert (progress.checksum, progress.digest(CollectiveKind.ALLREDUCE)) == (number, digest)
+    assert progress.checksum == zlib.crc32(b"".join(row[4] for row in rows))
+    assert progress.digest(CollectiveKind.BROADCAST, 3) == (progress.checksum + 3) % 2**16
+    assert [progress.digest(kind) for kind in (CollectiveKind.ELECTION, CollectiveKind.STATE)] == [0, 0]
+
+
+def test_which_collectives_change_the_position():
+    with UdpModel(Config(ports=2, window=4, elements=8)) as model, Worker(model.address(), world=1) as worker:
+        progress, positions = worker._ring.progress, []
+        for call in (
+            worker.barrier,
+            lambda: worker.broadcast(bytearray(5)),
+            lambda: worker.allreduce(np.zeros(0, np.float32)),
+            lambda: worker.sync_state(np.zeros(3), 7),
+            lambda: worker.allreduce(np.ones(3, np.float32)),
+        ):
+            call()
+            positions.append((progress.position, progress.checksum))
+    assert [position for position, _ in positions] == [1, 2, 3, 3, 4]
+    numbers = [number for _, number in positions]
+    assert numbers[1] == numbers[2] == numbers[3] and len(set(numbers)) == 3
+
+
+def test_the_job_of_a_transfer_of_weights_has_the_settings_of_the_page():
+    """The two ends of the transfer name world, rank, job, key, format and times alone."""
+    default = {name: parameter.default for name, parameter in inspect.signature(Worker).parameters.items()}
+    assert [default[name] for name in ("threshold", "fraction", "mode", "deadline_s", "evict_s", "elements")] == [
+        None,
+        44,
+        "quarantine",
+        0.0,
+        5.0,
+        None,
+    ]
+
+
+def test_control_messages_are_repeated_as_the_page_says():
+    switch = MuteSwitch()
+    switch.randbits = lambda bits: 1
+    with pytest.raises(SwitchUnreachableError):
+        Exchange(switch, timeout_s=2.5).request(Action.READ)
+    assert np.diff([time_s for time_s, _, _ in switch.sent]) == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.5, 0.5, 0.5])

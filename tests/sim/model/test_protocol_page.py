@@ -1,6 +1,10 @@
 """Facts of docs/protocol.md against the golden switch. Those of the Python driver are in
 `tests/host/driver/test_protocol_page.py`."""
 
+import re
+from copy import copy
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -8,6 +12,7 @@ from iswitch.config import Config
 from iswitch.wire import (
     JOB_VIEW,
     SLOT_VIEW,
+    AckRegister,
     Action,
     Format,
     JobState,
@@ -165,3 +170,157 @@ def test_the_elements_in_a_tree_follow_from_the_register():
     elements = int(answer.ack["registers"][7])
     assert (elements, uplink_elements(elements), uplink_elements(352)) == (16, 16, 180)
     assert parse(bench.switch.receive(0, bench.clients[0].read(0), 0)[0][1]).ack["action"] == Action.READ
+
+
+# What is answered
+
+PAGE = (Path(__file__).parents[3] / "docs/protocol.md").read_text(encoding="utf-8")
+
+
+def answers():
+    """Return the column "answered" of the page's tables of checks, by the name of the counter."""
+    rows = re.findall(r"^\| `([A-Z_]+)` \| .* \| ([^|]*) \|$", PAGE[PAGE.index("## 3.") :], re.MULTILINE)
+    return {name: answer for name, answer in rows if name in Outcome.__members__}
+
+
+def forged(bench, **changes):
+    """Return a contribution to the first segment whose sender is not the one of the Join."""
+    one = copy(bench.clients[0])
+    vars(one).update(changes)
+    return one.contribution(one.first_seq, np.array([1], np.int32))
+
+
+def of_member(bench, seq=0, numbers=(1,), **fields):
+    one = bench.clients[0]
+    return one.contribution(one.first_seq + seq, np.array(numbers, np.int32), **fields)
+
+
+REFUSED = {
+    Outcome.SPOOFED: lambda b: forged(b, mac=SWITCH_MAC),
+    Outcome.VERSION: lambda b: of_member(b, version_type=0x30),
+    Outcome.LENGTH: lambda b: of_member(b, numbers=range(17)),
+    Outcome.UDP_CHECKSUM: lambda b: of_member(b)[:-1] + b"\x7f",
+    Outcome.TYPE: lambda b: b.clients[0].claim(1, 0),
+    Outcome.JOB: lambda b: of_member(b, job=1),
+    Outcome.EPOCH: lambda b: of_member(b, epoch=b.clients[0].epoch ^ 1),
+    Outcome.MEMBER: lambda b: of_member(b, member=3),
+    Outcome.TOKEN: lambda b: of_member(b, token=b.clients[0].token ^ 1),
+    Outcome.PORT: lambda b: of_member(b),
+    Outcome.ADDRESS: lambda b: forged(b, udp_port=9),
+    Outcome.FORMAT: lambda b: of_member(b, format=Format.FP32),
+    Outcome.WINDOW: lambda b: of_member(b, seq=2 * W),
+    Outcome.STALE: lambda b: of_member(b, seq=-1),
+}
+
+
+@pytest.mark.parametrize("outcome", REFUSED, ids=lambda outcome: outcome.name)
+def test_refusals_are_answered_as_the_page_says(outcome):
+    bench = Bench()
+    frame = REFUSED[outcome](bench)
+    port = bench.clients[0].port + (outcome == Outcome.PORT)
+    sent = bench.switch.receive(port, frame, 0)
+    assert bench.switch.outcomes[outcome] == 1
+    said = answers()[outcome.name]
+    assert said == (f"NOTICE {parse(sent[0][1]).reason.value}" if sent else "no")
+
+
+def test_a_forming_job_and_a_held_slot_answer_nothing():
+    bench = Bench(2, threshold=1)
+    one, two = bench.clients
+    for k in range(2):  # member 0 goes on without member 1, which acknowledges nothing
+        for seq in range(W):
+            bench.add(one, one.first_seq + k * W + seq)
+    assert bench.add(one, one.first_seq + 2 * W) == (Outcome.SLOT_HELD, [])
+    lone = Client.numbered(3, job=1)
+    for _ in range(2):
+        bench.send(lone, lone.join(world=2, elements=16, format=Format.INT32))
+    assert bench.add(lone, 0) == (Outcome.FORMING, [])
+    assert [answers()[name] for name in ("SLOT_HELD", "FORMING")] == ["no", "no"]
+
+
+def test_halted_and_another_collective_are_answered():
+    bench = Bench()
+    one, two = bench.clients
+    bench.add(one, one.first_seq, collective=5)
+    outcome, [notice] = bench.add(two, two.first_seq, collective=6)
+    assert (outcome, int(notice.header["members"])) == (Outcome.COLLECTIVE, 5)
+    assert answers()["COLLECTIVE"] == f"NOTICE {notice.reason.value}"
+    bench.send(one, one.control(Action.HALT, {"mode": 1}, seq=1))
+    outcome, [notice] = bench.add(one, one.first_seq)
+    assert outcome == Outcome.HALTED and answers()["HALTED"] == f"NOTICE {notice.reason.value}"
+
+
+# Joins
+
+
+def joined(bench, client, **changes):
+    """Return the acknowledgement of a client's Join, of which some settings are changed."""
+    settings = dict(client.settings)
+    answer = bench.send(client, client.join(**settings | changes))[1][-1]
+    client.settings = settings
+    return answer
+
+
+def test_the_first_seq_of_a_synchronous_member_does_not_move_on():
+    bench = Bench()
+    one, two = bench.clients
+    first = one.first_seq
+    for k in range(3):
+        bench.add(one, first + k, behind=0), bench.add(two, first + k, behind=0)
+    assert int(joined(bench, one).ack["first_seq"]) == first
+
+
+def test_a_reset_changes_the_epoch_and_keeps_the_token_of_the_job():
+    bench = Bench()
+    one = bench.clients[0]
+    before = joined(bench, one)
+    [answer] = bench.send(one, one.reset())[1]
+    assert answer.header["epoch"] == before.header["epoch"] + 1
+    after = joined(bench, one)
+    assert after.ack["registers"][AckRegister.JOB_TOKEN] == before.ack["registers"][AckRegister.JOB_TOKEN] != 0
+    assert after.ack["first_seq"] == before.ack["first_seq"]
+
+
+def test_a_member_that_has_moved_finds_out_whether_it_is_a_member():
+    bench = Bench()
+    one = bench.clients[0]
+    right, wrong = one.challenge, one.challenge ^ 0xFFFFFFFF
+    one.udp_port += 1
+    assert joined(bench, one, key=one.key ^ 1, challenge=wrong).reason == Reason.KEY
+    assert joined(bench, one, challenge=wrong).reason == Reason.CHALLENGE
+    assert joined(bench, one, challenge=right).reason == Reason.DONE
+    stranger = Client.numbered(3)
+    stranger.settings = dict(one.settings)
+    assert joined(bench, stranger, key=one.key ^ 1, challenge=wrong).reason == Reason.CHALLENGE
+
+
+@pytest.mark.parametrize("action", [Action.RESUME, Action.END])
+def test_the_header_of_a_command_by_key_names_the_job_alone(action):
+    bench = Bench()
+    one = bench.clients[0]
+    body = {"key": one.key, "challenge": one.challenge}
+    [answer] = bench.send(one, one.control(action, body, member=0, token=0, epoch=0, seq=0))[1]
+    assert answer.reason == Reason.DONE
+
+
+def test_a_seed_of_the_page_gives_a_first_seq_just_below_2_to_the_32():
+    [seed] = re.findall(r"--seed (\d+)", PAGE)
+    switch = Switch(Config(), mac=SWITCH_MAC, ip=SWITCH_IP, seed=int(seed))
+    client = Client.numbered(0)
+    for _ in range(2):
+        for _, frame in switch.receive(0, client.join(world=1, elements=16, format=Format.INT32), 0):
+            client.take(frame)
+    assert client.first_seq == 2**32 - 128
+
+
+# Asynchronous jobs
+
+
+def test_a_segment_that_no_member_opened_has_no_identity():
+    bench = Bench(segments=2, staleness=1, threshold=1)
+    one, two = bench.clients
+    bench.send(one, one.claim(1, one.first_seq))
+    bench.send(one, one.leave())
+    outcome, [result] = bench.send(two, two.receipt(two.first_seq, want=True))
+    assert outcome == Outcome.RECEIPT and not result.header["members"] and not result.flags
+    assert int(result.tail["identity"]) == 0 and result.numbers.tolist() == [0]
