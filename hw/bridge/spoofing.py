@@ -15,7 +15,8 @@ __all__ = ["SpoofDetector"]
 
 TYPE_AT = FRAME.fields["eth_type"][1]
 TAG_BYTES, TAGS_MAX = 4, 2
-"""Bytes of a VLAN tag, and the tags behind which the switch looks for an address."""
+"""Bytes of a VLAN tag, and the tags behind which the switch looks for an address. A host may take off any number of
+tags of VLAN 0, so a frame with more of them is taken for a spoof."""
 VLAN_TAGS = (wire("8100"), wire("88a8"))
 """EtherTypes of the tags of IEEE 802.1Q: the customer's and the service's."""
 IP_SOURCES = ((wire("0800"), FRAME.fields["ip_src"][1]), (wire("0806"), ARP.fields["sender_ip"][1]))
@@ -28,8 +29,9 @@ class SpoofDetector(wiring.Component):
     """Finds frames whose source is the switch itself, or a group. Combinational.
 
     `is_own`: the source MAC address is `own_mac`, or the frame is IPv4 or ARP, behind at most two VLAN tags, and its
-    IPv4 source is `own_ip`. `is_group`: the source MAC address is a group address, or the field of an untagged frame's
-    IPv4 source holds an address from 224.0.0.0 on. Golden model: `sim/model/bridge/spoofing.py`.
+    IPv4 source is `own_ip`, or the frame has more than two tags. `is_group`: the source MAC address is a group address,
+    or the field of an untagged frame's IPv4 source holds an address from 224.0.0.0 on. Golden model:
+    `sim/model/bridge/spoofing.py`.
     """
 
     def __init__(self):
@@ -50,7 +52,7 @@ class SpoofDetector(wiring.Component):
             tagged = tagged & reduce(or_, (type == tag for tag in VLAN_TAGS))
         source = self.frame.eth_src.as_value()
         m.d.comb += [
-            self.is_own.eq((source == self.own_mac) | reduce(or_, found)),
+            self.is_own.eq((source == self.own_mac) | reduce(or_, found) | tagged),
             self.is_group.eq(source[0] | (self.frame.ip_src.as_value()[5:8] == MULTICAST_IP)),
         ]
         return m

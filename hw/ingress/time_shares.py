@@ -29,7 +29,7 @@ class TimeShares(wiring.Component):
     ports : int
         The number of ports.
     cycles_max : int
-        The largest expense.
+        The most that one frame can cost.
     """
 
     def __init__(self, *, ports: int, cycles_max: int):

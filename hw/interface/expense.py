@@ -16,6 +16,10 @@ RESEND_COST = 2
 """Cost of each word of a stored sum that the aggregator sends again."""
 
 
+SLOT_CYCLES = 8
+"""Cycles of a departure for a slot that it completes, besides the words of the sum (rounded up)."""
+
+
 class Expense(data.Struct):
     """A frame of `port` costs so many `cycles` of the shared pipeline's time, or none in this cycle if it is 0."""
 
@@ -24,5 +28,7 @@ class Expense(data.Struct):
 
 
 def expense_max(config: Config) -> int:
-    """Return the largest `cycles` of an expense: those of the longest frame, or of the longest stored sum."""
-    return max(config.frame_bytes_max // config.bus_bytes + 1, RESEND_COST * config.segment_words)
+    """Return the most that one frame can cost: the longest frame, the longest stored sum, or a departure that completes
+    all slots of a job, whose sums leave meanwhile."""
+    departure = PROCEDURE_COST * config.slots * (config.segment_words + SLOT_CYCLES)
+    return max(config.frame_bytes_max // config.bus_bytes + 1, RESEND_COST * config.segment_words, departure)

@@ -15,13 +15,17 @@ from sim.model.interface.message import SwitchAddress
 OWN = SwitchAddress(SWITCH_MAC, SWITCH_IP)
 HOST = Host(bytes.fromhex("020000000142"), bytes([10, 0, 2, 7]), 3)
 TAGS = [(), ("8100",), ("88a8",), ("88a8", "8100"), ("8100", "8100")]
-BEYOND = [("9100",), ("8100", "88a8", "8100"), ("88a8", "9100")]
-"""Tags of other EtherTypes, and more tags than the switch looks behind."""
+MANY = [("8100", "88a8", "8100"), ("8100",) * 5]
+"""More tags than the switch looks behind."""
+BEYOND = [("9100",), ("88a8", "9100")]
+"""Tags of other EtherTypes."""
 
 
 def spoofs() -> list[bytes]:
     """Frames from the switch's MAC address, or its IPv4 address behind tags."""
-    return [ordinary(HOST.mac, SWITCH_MAC)] + [spoofed(HOST, tags=tags, arp=arp) for tags in TAGS for arp in (0, 1)]
+    return [ordinary(HOST.mac, SWITCH_MAC)] + [
+        spoofed(HOST, tags=tags, arp=arp) for tags in TAGS + MANY for arp in (0, 1)
+    ]
 
 
 def sound() -> list[bytes]:
@@ -56,7 +60,7 @@ def check(component=SpoofDetector) -> None:
     Bench(dut).drive(bench)
 
 
-def test_the_model_finds_spoofs_behind_two_tags_and_nothing_else():
+def test_the_model_finds_spoofs_behind_two_tags_or_with_more_of_them_and_nothing_else():
     assert all(is_spoofed(frame, OWN) for frame in spoofs())
     assert not any(is_spoofed(frame, OWN) for frame in (*sound(), *groups()))
     assert [is_group_source(frame) for frame in groups()] == [False] * 6 + [True] * 4 + [True, True, False, False]
@@ -77,6 +81,7 @@ def test_the_detector_finds_what_the_model_finds_and_nothing_a_bit_away():
         ("(type == kind) & ", ""),
         ("(source == self.own_mac) | ", ""),
         ('ARP.fields["sender_ip"]', 'ARP.fields["target_ip"]'),
+        (" | tagged),", "),"),
         ("source[0] | ", ""),
         ("MULTICAST_IP = 0b111", "MULTICAST_IP = 0b110"),
     ],
