@@ -318,7 +318,7 @@ def line(start: str) -> str:
 
 
 def table(header: str) -> str:
-    """Return the table of the page whose first line starts with `header`."""
+    """Return the table, or the paragraph, of the page that begins with `header`."""
     return PROTOCOL[PROTOCOL.index(header) :].partition("\n\n")[0]
 
 
@@ -327,7 +327,7 @@ def values(kind: type[IntEnum]) -> dict[str, int]:
 
 
 def test_docs_types_and_formats():
-    assert numbered(line("Types:")) == values(Type)
+    assert numbered(table("Types:")) == values(Type)
     formats = re.findall(r"(\d) `(\w+)`", line("Formats:"))
     assert {name.upper(): int(number) for number, name in formats} == values(Format)
 
