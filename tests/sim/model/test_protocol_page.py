@@ -11,6 +11,8 @@ import pytest
 from iswitch.config import Config
 from iswitch.wire import (
     JOB_VIEW,
+    MEMBER_VIEW,
+    SILENCE_TICK_US,
     SLOT_VIEW,
     AckRegister,
     Action,
@@ -21,6 +23,7 @@ from iswitch.wire import (
     SlotState,
     Type,
     job_view_register,
+    member_view_register,
     slot_view_register,
     uplink_elements,
 )
@@ -41,10 +44,10 @@ class Bench:
             for client in self.clients:
                 self.send(client, client.join(**{"world": workers, "elements": 16, "format": Format.INT32} | settings))
 
-    def send(self, client, frame):
+    def send(self, client, frame, now_us=0):
         """Send a frame. Return its outcome, and the parsed frames that came back to its sender."""
         before = list(self.switch.outcomes)
-        sent = self.switch.receive(client.port, frame, 0)
+        sent = self.switch.receive(client.port, frame, now_us)
         [outcome] = [Outcome(k) for k, count in enumerate(self.switch.outcomes) if count != before[k]]
         return outcome, [client.take(copy) for port, copy in sent if copy[:6] == client.mac]
 
@@ -311,6 +314,59 @@ def test_a_seed_of_the_page_gives_a_first_seq_just_below_2_to_the_32():
         for _, frame in switch.receive(0, client.join(world=1, elements=16, format=Format.INT32), 0):
             client.take(frame)
     assert client.first_seq == 2**32 - 128
+
+
+# Signs of life, and jobs that dead members leave behind
+
+EVICT_US = 1 << 20
+
+
+def silence(bench, member, now_us):
+    [answer] = bench.send(bench.clients[0], bench.clients[0].read(member_view_register(0, member)), now_us)[1]
+    return int(answer.ack["registers"].astype("<u4").view(MEMBER_VIEW)[0]["silent"])
+
+
+@pytest.mark.parametrize(
+    ("message", "lives"),
+    [
+        (lambda c: c.receipt(c.first_seq), True),
+        (lambda c: c.contribution(c.first_seq - 1, np.array([1], np.int32)), True),
+        (lambda c: c.join(), True),
+        (lambda c: c.set_h(2), False),
+        (lambda c: c.read(0), False),
+    ],
+    ids=["receipt", "contribution that is too old", "Join", "SET_H", "READ"],
+)
+def test_signs_of_life(message, lives):
+    bench = Bench(evict_us=EVICT_US)
+    bench.send(bench.clients[0], message(bench.clients[0]), EVICT_US)
+    assert silence(bench, 0, EVICT_US) == (0 if lives else EVICT_US // SILENCE_TICK_US)
+
+
+def test_an_evicted_member_learns_of_it_when_it_sends():
+    bench = Bench(evict_us=EVICT_US)
+    one, two = bench.clients
+    late = 2 * EVICT_US
+    bench.add(one, one.first_seq)
+    frame = one.contribution(one.first_seq, np.array([1], np.int32))
+    assert not [reply for reply in bench.send(one, frame, late)[1] if reply.type == Type.NOTICE]
+    outcome, [notice] = bench.send(two, two.receipt(two.first_seq), late)
+    assert (outcome, notice.reason) == (Outcome.MEMBER, Reason.MEMBER)
+
+
+def test_a_joining_member_ends_a_job_of_silent_members_by_the_right_challenge_alone():
+    bench = Bench(evict_us=EVICT_US)
+    one, two = bench.clients
+    bench.send(two, two.leave())
+    joining, late = Client.numbered(2), 4 * EVICT_US
+    joining.settings = dict(one.settings)
+    for _ in range(2):
+        bench.send(joining, joining.join(), EVICT_US)
+    assert joining.is_member and bench.switch.jobs[0].state == JobState.RUNNING
+    bench.send(joining, joining.join(challenge=joining.challenge ^ 0xFFFFFFFF), late)
+    assert bench.switch.jobs[0].state == JobState.RUNNING
+    bench.send(joining, joining.join(), late)
+    assert bench.switch.jobs[0].state == JobState.NONE
 
 
 # Asynchronous jobs
