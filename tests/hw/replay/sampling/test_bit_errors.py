@@ -134,9 +134,10 @@ class Errors:
         lost, self.restored = [], 0
         for count in (1, 13, CAPACITY - 14):
             results = await self.run(ctx, [{"kind": CommandKind.RESTORE.value}] * count)
-            lost += [result.slot for result, _, _ in results if result.stale]
-            for slot in lost:
+            lost_now = [result.slot for result, _, _ in results if result.stale]
+            for slot in lost_now:
                 self.model.tree.update(slot, 0)
+            lost += lost_now
             self.restored += count
             assert ctx.get(self.dut.restored) == self.restored and not ctx.get(self.dut.corrupt)
             result, _, ends = results[-1]
