@@ -6,7 +6,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from iswitch.wire import Collective, CollectiveKind, ContributionFlag, Format, Reason, ResultFlag, Type, result_identity
+from iswitch.wire import (
+    Collective,
+    CollectiveKind,
+    ContributionFlag,
+    Format,
+    Reason,
+    ResultFlag,
+    Type,
+    ones_complement_sum,
+    result_identity,
+)
 from sim.bench.soak_job import SERIAL, Job, Worker, demand
 from sim.frames.client import Reply
 
@@ -137,7 +147,8 @@ class SynchronousJob(Job):
         demand(int(reply.tail["identity"]) == result_identity(self.word(index), self.crcs[index] & 0xFFFF), "identity")
         if reply.flags & ResultFlag.MEMBERS_CHANGED:
             self.require_all.add(index + 1)
-        worker.held[offset] = members, int.from_bytes(sent, "big") % 0xFFFF
+        fields = b"".join(int(reply.header[name]).to_bytes(4, "little") for name in ("seq", "tainted", "members"))
+        worker.held[offset] = 0xFFFF - ones_complement_sum(fields + sent) or 0xFFFF
         self.apply(worker)
 
     def apply(self, worker: Worker) -> None:
@@ -147,8 +158,7 @@ class SynchronousJob(Job):
             if worker.low == self.starts[worker.applied + 1]:
                 crc = self.crcs[worker.applied]
                 for offset in range(self.starts[worker.applied], worker.low):
-                    members, total = worker.held.pop(offset)
-                    crc = zlib.crc32(members.to_bytes(4, "little") + total.to_bytes(2, "little"), crc)
+                    crc = zlib.crc32(worker.held.pop(offset).to_bytes(2, "big"), crc)
                 worker.applied += 1
                 self.complete += self.crcs.setdefault(worker.applied, crc) == crc
                 demand(self.crcs[worker.applied] == crc, "workers have applied different results")

@@ -11,18 +11,17 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from iswitch.wire import HEADER, POSITION_BITS, Collective, CollectiveKind
+from iswitch.wire import HEADER, POSITION_BITS, TAIL_BYTES, Collective, CollectiveKind
 
 __all__ = ["STATELESS", "Progress"]
 
 STATELESS = frozenset({CollectiveKind.ELECTION, CollectiveKind.STATE})
 """Kinds in which workers at different positions take part, and which change no position."""
-_RESULT = np.dtype([("members", "<u4"), ("payload_sum", ">u2")])
-"""What the checksum covers of one result. The payload is summed here in little-endian words. A sum of big-endian words
-has the same two bytes in the other order (RFC 1071)."""
-_HEADER_WORDS = np.ones(HEADER.itemsize // 2, np.float32)  # a product with it is the fastest sum of the words
-_MODULUS = 0xFFFF
-"""Ones' complement sums are sums modulo this number."""
+_HEADER_WORDS, _TAIL_WORDS = HEADER.itemsize // 2, TAIL_BYTES // 2
+_FLAGS_WORD = 4
+"""The 16-bit word of a result's header with `member` and `format_flags`: copies of a result may differ in a flag."""
+_JOB_WORDS = [0, 1, 9, 10]
+"""The words with version, type, job, epoch and token, which say nothing about the sum."""
 
 
 class Progress:
@@ -34,8 +33,8 @@ class Progress:
         Collectives that the program has called, modulo 2^24. A call without elements counts, and one that ended with an
         error: a program that goes on to its next step is never taken for one that repeats the step.
     checksum : int
-        CRC-32 of the results that the worker has applied, 32 bits. Contributions carry the lower 16 bits as their
-        digest.
+        CRC-32 of the checks of the results that the worker has applied, 32 bits. Contributions carry the lower 16 bits
+        as their digest.
     """
 
     def __init__(self) -> None:
@@ -75,15 +74,21 @@ class Progress:
         Parameters
         ----------
         headers : numpy.ndarray
-            `RESULT_HEADER`, shape (segments,), in order of seq.
+            `RESULT_HEADER`, shape (segments,), in order of seq; all of one job, epoch and token.
         tails : numpy.ndarray
-            `TAIL`, shape (segments,).
+            `TAIL`, shape (segments,); all of one identity.
         """
-        # Header, payload and tail sum to zero, so header and tail give the sum of the payload.
-        words = headers.view("<u2").reshape(-1, len(_HEADER_WORDS)).astype(np.float32)
-        others = (words @ _HEADER_WORDS).astype(np.int64)
-        others += tails["identity"]
-        others += tails.view("<u2")[1::2]
-        results = np.empty(len(headers), _RESULT)
-        results["members"], results["payload_sum"] = headers["members"], -others % _MODULUS
-        self.checksum = zlib.crc32(results.data, self.checksum)
+        # All words of a result sum to zero, so the checksum over some of them is the sum of the others. The words are
+        # little-endian here: a sum of big-endian words has the same two bytes in the other order (RFC 1071).
+        header, tail = headers.view("<u2"), tails.view("<u2")
+        same_in_all = int(tail[0]) + sum(int(header[word]) for word in _JOB_WORDS)
+        checks = _add(tail[1::_TAIL_WORDS], header[_FLAGS_WORD::_HEADER_WORDS])
+        checks = _add(checks, np.uint16(same_in_all % 0xFFFF or 0xFFFF))
+        self.checksum = zlib.crc32(checks.data, self.checksum)
+
+
+def _add(words: np.ndarray, others: np.ndarray | np.uint16) -> np.ndarray:
+    """Return the ones' complement sums of 16-bit words, of which `others` are not zero. So no sum is zero."""
+    sums = words + others
+    sums += sums < others  # the end-around carry
+    return sums

@@ -10,13 +10,13 @@ from iswitch.wire import HEADER, RESULT_HEADER, TAIL, CollectiveKind, Format, on
 from sim.model.egress import compose
 
 
-def results(rng, segments, *, flags=0, token=7, job=1):
-    """Results with random payloads, as headers, tails and payloads."""
+def results(rng, segments, *, flags=0, token=7, job=1, seq=0xFFFFFFF0):
+    """Results with random payloads, as headers, tails and payloads. Their seqs go through zero."""
     payloads = [rng.integers(0, 2**32, rng.integers(1, 40), dtype="<u4") for _ in range(segments)]
     frames = [
         compose.result(
-            job=job, epoch=3, seq=100 + k, format=Format.FP32, flags=flags, members=5 + k, tainted=0, token=token,
-            elements=payload, identity=0x1234,
+            job=job, epoch=3, seq=(seq + k) % 2**32, format=Format.FP32, flags=flags, members=5 + k,
+            tainted=(k & 3) << 30, token=token, elements=payload, identity=0x1234,
         )
         for k, payload in enumerate(payloads)
     ]  # fmt: skip
@@ -31,15 +31,16 @@ def test_the_digest_is_that_of_the_protocol():
     for position in range(3):
         with progress.count_call():
             progress.extend(headers, tails)
-        for k, payload in enumerate(payloads):
-            octets = payload.tobytes()
+        for header, payload in zip(headers, payloads):
+            octets = b"".join(int(header[name]).to_bytes(4, "little") for name in ("seq", "tainted", "members"))
+            octets += payload.tobytes()
             words = sum(int.from_bytes(octets[at : at + 2], "big") for at in range(0, len(octets), 2)) % 0xFFFF
-            checksum = zlib.crc32((5 + k).to_bytes(4, "little") + words.to_bytes(2, "little"), checksum)
+            checksum = zlib.crc32((0xFFFF - words).to_bytes(2, "big"), checksum)
         assert (progress.position, progress.checksum) == (position + 1, checksum)
         assert progress.digest(CollectiveKind.ALLREDUCE) == checksum & 0xFFFF
 
 
-@pytest.mark.parametrize("change", [{"flags": 2}, {"token": 8}, {"job": 2}], ids=str)
+@pytest.mark.parametrize("change", [{"flags": 2}, {"flags": 10}, {"token": 8}, {"job": 2}], ids=str)
 def test_what_may_differ_between_workers_is_not_in_the_digest(change):
     """A result that was sent again, and the token and the number of a job at another switch of a tree."""
     one, other = Progress(), Progress()
@@ -55,15 +56,45 @@ def test_a_call_that_ends_with_an_error_counts():
     assert (progress.position, progress.checksum) == (1, 0)
 
 
+def with_complement(headers, tails, payloads, k):
+    """The tails, with the complement that result k now needs."""
+    tails["complement"][k] = 0
+    frame = headers[k].tobytes() + payloads[k].tobytes() + tails[k].tobytes()
+    tails["complement"][k] = 0xFFFF - ones_complement_sum(frame)
+    return tails
+
+
+@pytest.mark.parametrize("field", ["members", "tainted", "seq"])
+def test_one_other_bit_of_a_header_changes_the_digest(field):
+    headers, tails, payloads = results(np.random.default_rng(4), 8)
+    one, other = Progress(), Progress()
+    one.extend(headers, tails)
+    headers[field][3] ^= 1 << 9
+    other.extend(headers, with_complement(headers, tails, payloads, 3))
+    assert one.digest(CollectiveKind.BARRIER) != other.digest(CollectiveKind.BARRIER)
+
+
+@pytest.mark.parametrize("complement", [0, 0xFFFF])
+def test_both_zeros_of_ones_complement_are_one_check(complement):
+    """A result whose words sum to zero without the complement, which may then be either zero."""
+    headers, tails, payloads = results(np.random.default_rng(5), 1)
+    first = payloads[0].view(">u2")
+    tails["complement"] = first[0] = 0
+    first[0] = 0xFFFF - ones_complement_sum(headers.tobytes() + payloads[0].tobytes() + tails.tobytes())
+    octets = b"".join(headers[name].tobytes() for name in ("seq", "tainted", "members")) + payloads[0].tobytes()
+    check = 0xFFFF - ones_complement_sum(octets) or 0xFFFF
+    tails["complement"] = complement
+    progress = Progress()
+    progress.extend(headers, tails)
+    assert progress.checksum == zlib.crc32(check.to_bytes(2, "big"))
+
+
 def test_one_other_bit_of_a_payload_changes_the_digest():
     headers, tails, payloads = results(np.random.default_rng(3), 8)
     one, other = Progress(), Progress()
     one.extend(headers, tails)
     payloads[5][0] ^= 1
-    tails["complement"][5] = 0
-    frame = headers[5].tobytes() + payloads[5].tobytes() + tails[5].tobytes()
-    tails["complement"][5] = 0xFFFF - ones_complement_sum(frame)
-    other.extend(headers, tails)
+    other.extend(headers, with_complement(headers, tails, payloads, 5))
     assert one.digest(CollectiveKind.BARRIER) != other.digest(CollectiveKind.BARRIER)
 
 

@@ -191,19 +191,12 @@ def test_the_digest_of_updates_is_that_of_the_page():
 
 
 def digest_example():
-    """Return the rows of the page's example: collective, members, elements, p, the 6 bytes, number, digest."""
+    """Return the rows of the page's example: collective, seq, tainted, members, elements, check, number, digest."""
     page = (Path(__file__).parents[3] / "docs/protocol.md").read_text(encoding="utf-8")
-    table = page[page.index("| collective | `members` |") :].partition("\n\n")[0]
+    table = page[page.index("| collective | `seq` |") :].partition("\n\n")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
     return [
-        (
-            int(cells[0]),
-            int(cells[1], 16),
-            bytes.fromhex(cells[2]),
-            int(cells[3], 16),
-            bytes.fromhex(cells[4]),
-            *cells[5:],
-        )
+        (*(int(cell, 0) for cell in cells[:4]), bytes.fromhex(cells[4]), bytes.fromhex(cells[5]), *cells[6:])
         for cells in rows
     ]
 
@@ -215,19 +208,22 @@ def test_the_digest_is_that_of_the_example():
         results = [row for row in rows if row[0] == collective]
         frames = [
             compose.result(
-                job=0, epoch=9, seq=40 + k, format=Format.FP32, flags=2 * k, members=members, tainted=0, token=5,
+                job=0, epoch=9, seq=seq, format=Format.FP32, flags=2 * k, members=members, tainted=tainted, token=5,
                 elements=np.frombuffer(elements, "<u4"), identity=0xABCD,
             )
-            for k, (_, members, elements, *_) in enumerate(results)
+            for k, (_, seq, tainted, members, elements, *_) in enumerate(results)
         ]  # fmt: skip
         headers = np.frombuffer(b"".join(frame[: HEADER.itemsize] for frame in frames), RESULT_HEADER)
         progress.extend(headers, np.frombuffer(b"".join(frame[-TAIL_BYTES:] for frame in frames), TAIL))
-        for _, members, elements, words, six, *_ in results:
-            assert sum(struct.unpack(f">{len(elements) // 2}H", elements)) % 0xFFFF == words
-            assert six == struct.pack("<IH", members, words)
-        number, digest = (int(text, 16) for text in results[-1][5:])
+        for (_, seq, tainted, members, elements, check, *_), frame in zip(results, frames):
+            covered = struct.pack("<III", seq, tainted, members) + elements
+            words = sum(struct.unpack(f">{len(covered) // 2}H", covered)) % 0xFFFF
+            assert int.from_bytes(check, "big") == 0xFFFF - words
+            others = frame[:4] + frame[8:10] + frame[18:22] + frame[-TAIL_BYTES:]
+            assert sum(struct.unpack(f">{len(others) // 2}H", others)) % 0xFFFF == int.from_bytes(check, "big")
+        number, digest = (int(text, 16) for text in results[-1][6:])
         assert (progress.checksum, progress.digest(CollectiveKind.ALLREDUCE)) == (number, digest)
-    assert progress.checksum == zlib.crc32(b"".join(row[4] for row in rows))
+    assert progress.checksum == zlib.crc32(b"".join(row[5] for row in rows))
     assert progress.digest(CollectiveKind.BROADCAST, 3) == (progress.checksum + 3) % 2**16
     assert [progress.digest(kind) for kind in (CollectiveKind.ELECTION, CollectiveKind.STATE)] == [0, 0]
 
