@@ -32,10 +32,10 @@ from iswitch.wire import (
     SILENCE_TICKS_MAX,
     STALENESS_MAX,
     Action,
+    MemberState,
     Operation,
     Outcome,
     Reason,
-    Standing,
     Stat,
 )
 
@@ -438,7 +438,7 @@ class Core(wiring.Component):
                         with m.Elif(has_joining):
                             m.d.sync += join_waiting.eq(
                                 (held.headers.body.action == Action.JOIN)
-                                & (membership.body.standing == Standing.JOINING)
+                                & (membership.body.standing == MemberState.JOINING)
                             )
                             m.next = "READ_ACKNOWLEDGED"
             with m.State("REQUEST_PARENT"):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from iswitch.wire import Format, Standing, Type
+from iswitch.wire import Format, MemberState, Type
 from sim.frames.client import Client
 
 __all__ = ["AsynchronousWorker", "Ledger", "Sum", "element"]
@@ -126,7 +126,7 @@ class AsynchronousWorker:
     def enters(self, frame: bytes) -> bool:
         """Return True if an acknowledged Join admits it; it starts anew there."""
         reply = self.client.take(frame)
-        if reply.ack is None or reply.ack["standing"] != Standing.LIVE:
+        if reply.ack is None or reply.ack["standing"] != MemberState.LIVE:
             return False
         AsynchronousWorker.__init__(self, self.client, segments=self.segments, origin=self.origin)
         return True

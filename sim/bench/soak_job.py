@@ -8,7 +8,7 @@ incarnation of a job differ, so that a frame of an earlier one would make a wron
 import random
 from collections.abc import Iterator, Sequence
 
-from iswitch.wire import ACK, FRAME, FRAME_BYTES, Action, JobState, Reason, Standing, Type
+from iswitch.wire import ACK, FRAME, FRAME_BYTES, Action, JobState, MemberState, Reason, Type
 from sim.frames.client import Client, Reply
 
 __all__ = ["SERIAL", "BrokenPromiseError", "Job", "Worker", "demand"]
@@ -148,7 +148,7 @@ class Job:
         if action == Action.JOIN and worker.is_out:
             if reply.reason == Reason.DONE:
                 is_new = self.phase != "rejoining" or worker.client.epoch != self.epoch
-                if state == JobState.RUNNING and reply.ack["standing"] == Standing.LIVE and is_new:
+                if state == JobState.RUNNING and reply.ack["standing"] == MemberState.LIVE and is_new:
                     worker.is_out = False
                     if self.phase == "running":
                         self.enter(worker)

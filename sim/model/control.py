@@ -1,7 +1,7 @@
 """Control messages at one switch: Join, commands and READ. Section 4 of `docs/protocol.md`."""
 
 from iswitch.config import Config
-from iswitch.wire import REGISTERS_PER_READ, AckRegister, Action, JobState, Outcome, Reason, Standing
+from iswitch.wire import REGISTERS_PER_READ, AckRegister, Action, JobState, MemberState, Outcome, Reason
 from sim.model.decide import claims as claims_of
 from sim.model.decide import random, views
 from sim.model.decide.command import execute, execute_by_key
@@ -44,7 +44,7 @@ class ControlPlane(JobTable):
         The repeated Join of the joining member shows that it waits for the next boundary.
         """
         job, index = verdict.job, verdict.entry_index
-        if not job.claims or index is None or job.standing(index) != Standing.JOINING:
+        if not job.claims or index is None or job.standing(index) != MemberState.JOINING:
             return []
         return self.evict(number, claims_of.members_behind(job.claims, job.ring), now_us)
 

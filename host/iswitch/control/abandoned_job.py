@@ -25,7 +25,7 @@ from iswitch.control.refusal_message import SETTINGS, refusal_message
 from iswitch.driver.membership import Membership
 from iswitch.errors import AbandonedJobWarning, CollectiveTimeoutError, RefusedError, SwitchUnreachableError
 from iswitch.results import format_ranks
-from iswitch.wire import NO_MEMBER, SILENCE_TICK_US, JobState, Reason, Standing
+from iswitch.wire import NO_MEMBER, SILENCE_TICK_US, JobState, MemberState, Reason
 
 __all__ = ["AbandonedJobWatch"]
 
@@ -86,7 +86,7 @@ class AbandonedJobWatch:
             asked_at = self.control.transport.now()
             view = read_member(self.control, self.request.job, member)
             self._record_answer()
-            if view.standing != Standing.NONE:
+            if view.standing != MemberState.NONE:
                 self.members[member] = view
                 grace_s = 0.0 if job.state == JobState.FORMING else _GRACE_S
                 self._record_silence(member, asked_at, view.silent_s, self._watched_since + grace_s)

@@ -10,7 +10,7 @@ from iswitch.control.registers import RegisterReader
 from iswitch.driver.membership import Membership
 from iswitch.driver.transport import Transport
 from iswitch.errors import CollectiveTimeoutError, NotAMemberError, RefusedError, SwitchUnreachableError
-from iswitch.wire import AckRegister, Action, JobState, Reason, Standing
+from iswitch.wire import AckRegister, Action, JobState, MemberState, Reason
 
 __all__ = ["Control", "JobRunningError"]
 
@@ -107,20 +107,20 @@ class Control(RegisterReader):
             If the switch does not answer.
         """
         deadline, pause_s = self.transport.now() + timeout_s, _FIRST_PAUSE_S
-        membership, standing, state = request, Standing.NONE, JobState.NONE
+        membership, standing, state = request, MemberState.NONE, JobState.NONE
         self.joined_running_job, self.granted, self._requested = False, None, request
         may_end = on_wait is None
         try:
-            while standing != Standing.LIVE or state == JobState.FORMING:
+            while standing != MemberState.LIVE or state == JobState.FORMING:
                 answer = self._send_join(membership, may_end, before_entry)
                 state, late = JobState(int(answer.body["state"])), self.transport.now() > deadline
                 rank_taken = answer.reason == Reason.MEMBER and elastic and state > JobState.FORMING and not late
                 if not rank_taken:  # else its owner may be dead, and is evicted as soon as a member waits for it
                     self._require_done(answer, f"let a worker join job {membership.job}")
-                    standing = Standing(int(answer.body["standing"]))
+                    standing = MemberState(int(answer.body["standing"]))
                     # The answer that says JOINING may be lost. A running job has a free index only after a departure,
                     # which has changed the challenge: so the state that came with this challenge says the same.
-                    if standing == Standing.JOINING or not self.granted and self._state_before > JobState.FORMING:
+                    if standing == MemberState.JOINING or not self.granted and self._state_before > JobState.FORMING:
                         self.joined_running_job = True
                     self.granted = membership = self._with_grant(membership, answer)
                 if self.joined_running_job and not elastic:
@@ -132,8 +132,8 @@ class Control(RegisterReader):
                     )
                 if late:
                     raise self._late_error(membership, answer, f"within {timeout_s:g} s (`{timeout_name}`)")
-                waits_for_others = standing == Standing.LIVE and state == JobState.FORMING
-                if rank_taken or standing == Standing.JOINING or waits_for_others:
+                waits_for_others = standing == MemberState.LIVE and state == JobState.FORMING
+                if rank_taken or standing == MemberState.JOINING or waits_for_others:
                     if on_wait and state > JobState.FORMING:
                         may_end = on_wait(rank_taken)
                     self.transport.sleep(pause_s)
@@ -278,7 +278,7 @@ class Control(RegisterReader):
                 f"({REFUSALS[answer.reason].meaning}): call `rejoin`, then `sync_state`, or make a new Worker"
             )
         renewed = self._with_grant(membership, answer)
-        if answer.body["standing"] != Standing.LIVE or renewed.member != membership.member:
+        if answer.body["standing"] != MemberState.LIVE or renewed.member != membership.member:
             self.leave(renewed, timeout_s=_CANCEL_TIMEOUT_S)  # after the end of the membership, the Join was a new one
             raise NotAMemberError(
                 f"this worker is no longer a member of job {membership.job} at {self.address}: call `rejoin`, "

@@ -14,8 +14,8 @@ from iswitch.wire import (
     SLOT_VIEW,
     Format,
     JobState,
+    MemberState,
     SlotState,
-    Standing,
     have_view_register,
     job_view_register,
     member_view_register,
@@ -92,7 +92,7 @@ class MemberView(NamedTuple):
     ----------
     rank : int
         Rank of the member.
-    standing : Standing
+    standing : MemberState
         How far the member has joined.
     port : int
         The switch's port behind which the member is.
@@ -103,7 +103,7 @@ class MemberView(NamedTuple):
     """
 
     rank: int
-    standing: Standing
+    standing: MemberState
     port: int
     address: str
     mac: str
@@ -183,7 +183,7 @@ def read_member(control: RegisterReader, job: int, rank: int) -> MemberView:
     row = _read_row(control, member_view_register(job, rank), MEMBER_VIEW)
     return MemberView(
         rank,
-        Standing(int(row["standing"])),
+        MemberState(int(row["standing"])),
         int(row["port"]),
         f"{IPv4Address(int(row['ip']))}:{row['udp']}",
         row["mac"].tobytes().hex(":"),

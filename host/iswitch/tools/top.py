@@ -19,7 +19,7 @@ from iswitch.control.switch_info import SwitchInfo
 from iswitch.errors import SwitchUnreachableError
 from iswitch.serial import serial_distance
 from iswitch.tools.snapshot import Snapshot, read_snapshot
-from iswitch.wire import JobState, Standing
+from iswitch.wire import JobState, MemberState
 
 __all__ = ["frame", "watch"]
 
@@ -112,7 +112,7 @@ def _members(now: Snapshot) -> Table:
     for number, snapshot in now.jobs.items():
         lead = {member: serial_distance(seq, snapshot.lowest) for member, seq in snapshot.progress.items()}
         for member in snapshot.members:
-            if member.standing == Standing.NONE:
+            if member.standing == MemberState.NONE:
                 table.add_row(str(number), str(member.rank), "absent", style="dim")
                 continue
             awaited = member.rank in snapshot.awaited

@@ -82,7 +82,7 @@ from iswitch.wire.registers import (
     port_counter_register,
     slot_view_register,
 )
-from iswitch.wire.states import JobState, Mode, Operation, SlotState, Standing
+from iswitch.wire.states import JobState, MemberState, Mode, Operation, SlotState
 
 __all__ = [
     "ACK",
@@ -133,7 +133,7 @@ __all__ = [
     "SLOT_VIEW",
     "STALENESS_MAX",
     "SlotState",
-    "Standing",
+    "MemberState",
     "Stat",
     "TAIL",
     "TAIL_BYTES",

@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-__all__ = ["JobState", "Mode", "Operation", "SlotState", "Standing"]
+__all__ = ["JobState", "Mode", "Operation", "SlotState", "MemberState"]
 
 
 class Mode(IntEnum):
@@ -24,8 +24,8 @@ class JobState(IntEnum):
     HALTED = 3
 
 
-class Standing(IntEnum):
-    """Standing of the sender of a granted Join.
+class MemberState(IntEnum):
+    """MemberState of the sender of a granted Join.
 
     The sender is JOINING until a collective boundary admits it to a running job, and LIVE as soon as sums wait for it.
     """

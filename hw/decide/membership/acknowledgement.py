@@ -9,7 +9,7 @@ from hw.interface.layout import layout
 from hw.interface.rows import CHALLENGE_BITS, SEQ_BITS, job_row, member_row
 from hw.stream.reduction import popcount
 from iswitch.config import Config
-from iswitch.wire import ACK, REGISTERS_PER_READ, AckRegister, Action, Reason, Standing
+from iswitch.wire import ACK, REGISTERS_PER_READ, AckRegister, Action, MemberState, Reason
 
 __all__ = ["Acknowledgement"]
 
@@ -74,7 +74,7 @@ class Acknowledgement(wiring.Component):
         live = (job.live & bit).any()
         with m.If(joins):
             m.d.comb += registers[AckRegister.JOB_TOKEN].eq(job.job_token)
-            m.d.comb += body.standing.eq(Mux(live, Standing.LIVE, Standing.JOINING))
+            m.d.comb += body.standing.eq(Mux(live, MemberState.LIVE, MemberState.JOINING))
         with m.If(joins & (job.admitted & bit).any()):
             m.d.comb += body.first_seq.eq(job.admitted_seq)
         if config.staleness:

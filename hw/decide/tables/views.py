@@ -22,9 +22,9 @@ from iswitch.wire import (
     VIEWED_MEMBERS,
     VIEWED_SLOTS,
     JobState,
+    MemberState,
     Register,
     SlotState,
-    Standing,
 )
 
 __all__ = ["Views"]
@@ -143,7 +143,7 @@ class Views(wiring.Component):
         live = self.job_row.live.bit_select(index, 1)
         silence = (self.tick - self.heard[index])[:TICK_BITS]
         m.d.comb += [
-            shown.standing.eq(Mux(live, Standing.LIVE, Standing.JOINING)),
+            shown.standing.eq(Mux(live, MemberState.LIVE, MemberState.JOINING)),
             shown.port.eq(row.port),
             shown.udp.as_value().eq(row.address.udp),
             shown.ip.as_value().eq(row.address.ip),

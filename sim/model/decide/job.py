@@ -6,7 +6,7 @@ Section 4 of `docs/protocol.md`.
 from enum import IntEnum
 from typing import NamedTuple
 
-from iswitch.wire import SILENCE_TICK_US, SILENCE_TICKS_MAX, JobState, Reason, Standing
+from iswitch.wire import SILENCE_TICK_US, SILENCE_TICKS_MAX, JobState, MemberState, Reason
 from sim.model.decide import claims as claims_of
 from sim.model.decide.claims import Claims
 from sim.model.decide.slot import Ring, Work
@@ -87,9 +87,9 @@ class Job(NamedTuple):
         """The live members."""
         return self.ring.live
 
-    def standing(self, member: int) -> Standing:
+    def standing(self, member: int) -> MemberState:
         """Return the standing of the owner of an entry that is not free."""
-        return Standing.LIVE if self.live >> member & 1 else Standing.JOINING
+        return MemberState.LIVE if self.live >> member & 1 else MemberState.JOINING
 
     def member_first_seq(self, member: int) -> int:
         """Return the first seq of a member: the job's, unless the last boundary admitted the member.

@@ -9,7 +9,7 @@ from iswitch.control.abandoned_job import AbandonedJobWatch
 from iswitch.control.inspection import JobView, MemberView
 from iswitch.driver.membership import Membership
 from iswitch.errors import AbandonedJobWarning, RefusedError
-from iswitch.wire import NO_MEMBER, Format, JobState, Mode, Reason, Standing
+from iswitch.wire import NO_MEMBER, Format, JobState, MemberState, Mode, Reason
 
 EVICT_S = 1.0
 
@@ -46,7 +46,7 @@ class Switch:
     def read_member(self, control, job, member):
         self.answer()
         silent_s = 0.0 if member in self.alive else self.clock - 99.0
-        return MemberView(member, Standing.LIVE, member, f"10.0.0.{member}:4000", "02:00:00:00:00:00", silent_s)
+        return MemberView(member, MemberState.LIVE, member, f"10.0.0.{member}:4000", "02:00:00:00:00:00", silent_s)
 
     def switch_info(self):
         return SimpleNamespace(jobs=4)

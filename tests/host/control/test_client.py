@@ -9,7 +9,7 @@ from iswitch.config import Config
 from iswitch.control.client import Control
 from iswitch.driver.membership import Membership
 from iswitch.errors import NotAMemberError, RefusedError, SwitchUnreachableError
-from iswitch.wire import NO_MEMBER, UDP_PORT, Action, ContributionFlag, Format, JobState, Mode, Standing, Type
+from iswitch.wire import NO_MEMBER, UDP_PORT, Action, ContributionFlag, Format, JobState, MemberState, Mode, Type
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, parse, udp_frame
 from sim.model.switch import Switch
 
@@ -53,7 +53,7 @@ class Wire:
             if answer.ack["action"] != Action.JOIN or index not in self.lost:
                 self.inbox.append(reply[42 : 42 + int.from_bytes(reply[38:40]) - 8])
             if answer.ack["action"] == Action.JOIN:
-                self.joins.append((Standing(int(answer.ack["standing"])), JobState(int(answer.ack["state"]))))
+                self.joins.append((MemberState(int(answer.ack["standing"])), JobState(int(answer.ack["state"]))))
                 self.then.get(index, lambda: None)()
 
     def receive(self, into, timeout_s):
@@ -131,7 +131,7 @@ def test_a_joining_worker_knows_that_the_job_was_running_despite_losses(segments
     wire = Wire(bench.switch, 2, lost=lost, then={confirmed: bench.boundary})
     newcomer, membership = bench.join(wire)
     assert newcomer and membership.first_seq == bench.members[0].first_seq + (not segments)
-    assert wire.joins[confirmed][0] == Standing.JOINING and wire.joins[-1][0] == Standing.LIVE
+    assert wire.joins[confirmed][0] == MemberState.JOINING and wire.joins[-1][0] == MemberState.LIVE
 
 
 @pytest.mark.parametrize("segments", [0, 3], ids=["synchronous", "asynchronous"])
@@ -143,7 +143,7 @@ def test_a_worker_of_a_forming_job_did_not_join_a_running_job(segments, lost, la
         bench.enter(bench.members[0])
     wire = Wire(bench.switch, 2, lost=lost, then={} if last else {2: lambda: bench.enter(bench.members[1])})
     newcomer, _ = bench.join(wire, elastic=False)
-    assert not newcomer and wire.joins[-1] == (Standing.LIVE, JobState.RUNNING)
+    assert not newcomer and wire.joins[-1] == (MemberState.LIVE, JobState.RUNNING)
 
 
 @pytest.mark.parametrize("waited", [1, 2], ids=["joining", "joining for longer"])
@@ -156,7 +156,7 @@ def test_a_worker_whose_job_ended_while_it_waited_creates_a_new_one(waited):
     bench = Bench(0).run()
     wire = Wire(bench.switch, 2, then={waited: begin_anew})
     newcomer, _ = bench.join(wire)
-    assert not newcomer and wire.joins[waited][0] == Standing.JOINING and bench.job.live.bit_count() == 2
+    assert not newcomer and wire.joins[waited][0] == MemberState.JOINING and bench.job.live.bit_count() == 2
 
 
 @pytest.mark.parametrize("ended", [1, 2, 3])
@@ -169,7 +169,7 @@ def test_a_member_of_a_forming_job_that_ends_joins_the_next_one(ended):
     bench = Bench(0)
     wire = Wire(bench.switch, 2, then={ended: begin_anew, ended + 4: lambda: bench.enter(bench.members[1])})
     newcomer, _ = bench.join(wire, elastic=False)
-    assert not newcomer and wire.joins[-1] == (Standing.LIVE, JobState.RUNNING) and bench.job.live.bit_count() == 2
+    assert not newcomer and wire.joins[-1] == (MemberState.LIVE, JobState.RUNNING) and bench.job.live.bit_count() == 2
 
 
 @pytest.mark.parametrize("lost", [(), (0,), (1,)])

@@ -6,7 +6,7 @@ import pytest
 
 from iswitch.config import Config
 from iswitch.control.inspection import awaited_ranks, lowest_serial, read_job, read_member, read_progress, read_slot
-from iswitch.wire import Format, JobState, SlotState, Standing
+from iswitch.wire import Format, JobState, MemberState, SlotState
 from sim.bench.udp_model import UdpModel
 from sim.frames.client import Client
 from sim.model.decide.random import seed_for_first_seq
@@ -56,8 +56,8 @@ def test_a_job_and_its_members_read_as_they_joined(model, control):
         0,
         0,
     )
-    assert read_member(control, 0, 1)[:5] == (1, Standing.LIVE, 1, "10.0.0.101:40001", "02:00:00:00:00:01")
-    assert read_member(control, 0, 2).standing == Standing.NONE
+    assert read_member(control, 0, 1)[:5] == (1, MemberState.LIVE, 1, "10.0.0.101:40001", "02:00:00:00:00:01")
+    assert read_member(control, 0, 2).standing == MemberState.NONE
     assert awaited_ranks(control, read_job(control, 0), {}, CONFIG.window) == [2]
 
 

@@ -6,7 +6,7 @@ from iswitch.control.inspection import JobView, MemberView
 from iswitch.control.refusal_message import refusal_message
 from iswitch.driver.membership import Membership
 from iswitch.errors import RefusedError
-from iswitch.wire import NO_MEMBER, Format, JobState, Mode, Reason, Standing
+from iswitch.wire import NO_MEMBER, Format, JobState, MemberState, Mode, Reason
 
 
 def job(state=JobState.RUNNING, **changes):
@@ -15,7 +15,7 @@ def job(state=JobState.RUNNING, **changes):
 
 
 def member(rank, silent_s=0.5):
-    return MemberView(rank, Standing.LIVE, rank, f"10.0.0.{rank}:4000", "02:00:00:00:00:00", silent_s)
+    return MemberView(rank, MemberState.LIVE, rank, f"10.0.0.{rank}:4000", "02:00:00:00:00:00", silent_s)
 
 
 def message(reason, view=None, *, wanted=NO_MEMBER, key=0, alive=(), blocking=(0,), **settings):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from iswitch.config import Config
-from iswitch.wire import SILENCE_TICK_US, Action, Format, Outcome, Reason, Register, SlotState, Standing, Type
+from iswitch.wire import SILENCE_TICK_US, Action, Format, MemberState, Outcome, Reason, Register, SlotState, Type
 from sim.bench.asynchronous import AsynchronousWorker, element
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, parse
 from sim.model.decide import claims as claims_of
@@ -77,9 +77,9 @@ class Bench:
                 client.take(frame)
         return client
 
-    def standing(self, client: Client) -> Standing:
+    def standing(self, client: Client) -> MemberState:
         self.send(client, client.join())
-        return Standing(int(parse(self.heard(client)[-1]).ack["standing"]))
+        return MemberState(int(parse(self.heard(client)[-1]).ack["standing"]))
 
     def stat(self, name: str) -> int:
         return self.switch.counters()[f"stat.{name}"]
@@ -395,11 +395,11 @@ def test_nothing_is_granted_while_a_member_joins_and_it_starts_at_the_next_updat
     claims(bench, 0)
     bench.send(gone, gone.leave())
     new = bench.newcomer(9)
-    assert bench.standing(new) == Standing.JOINING
+    assert bench.standing(new) == MemberState.JOINING
     assert claims(bench, 1) == [Outcome.CONTROL]
     assert not bench.workers[1].granted
     finish(bench, 0)
-    assert bench.standing(new) == Standing.LIVE
+    assert bench.standing(new) == MemberState.LIVE
     assert bench.stat("ADMITTED") == 1
     bench.send(new, new.join())
     new.take(bench.heard(new)[-1])
@@ -416,7 +416,7 @@ def test_a_joining_member_is_admitted_at_once_at_a_boundary():
     bench = Bench(3, threshold=1)
     bench.send(bench.clients[2], bench.clients[2].leave())
     new = bench.newcomer(9)
-    assert bench.standing(new) == Standing.LIVE
+    assert bench.standing(new) == MemberState.LIVE
     assert new.first_seq == 0
 
 
@@ -426,13 +426,13 @@ def test_a_silent_member_that_delays_a_boundary_is_evicted_by_the_joins_of_other
     bench.send(bench.clients[2], bench.clients[2].leave())
     new = bench.newcomer(9)
     finish(bench, 0)
-    assert bench.standing(new) == Standing.LIVE
+    assert bench.standing(new) == MemberState.LIVE
     claims(bench, 0)
     bench.send(new, new.leave())
     another = bench.newcomer(10)
     bench.now_us += EVICT_US + 2 * SILENCE_TICK_US
     bench.send(bench.clients[0], bench.workers[0].receipt())
-    assert bench.standing(another) == Standing.JOINING
+    assert bench.standing(another) == MemberState.JOINING
     assert bench.stat("EVICTED") == 1
 
 

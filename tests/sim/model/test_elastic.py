@@ -9,10 +9,10 @@ from iswitch.wire import (
     ContributionFlag,
     Format,
     JobState,
+    MemberState,
     Outcome,
     Reason,
     ResultFlag,
-    Standing,
     Type,
 )
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client
@@ -75,7 +75,7 @@ def test_a_joining_member_is_admitted_when_a_collective_ends_and_not_before():
     first = one.first_seq
     bench.send(gone, gone.leave())
     new = bench.newcomer(9)
-    assert [int(reply.ack["standing"]) for reply in bench.heard(new)] == [Standing.NONE, Standing.JOINING]
+    assert [int(reply.ack["standing"]) for reply in bench.heard(new)] == [MemberState.NONE, MemberState.JOINING]
     assert (new.member, new.token != gone.token) == (gone.member, True)
     bench.add(one, first), bench.add(two, first)
     assert bench.add(new, first) == Outcome.FORMING
@@ -85,7 +85,7 @@ def test_a_joining_member_is_admitted_when_a_collective_ends_and_not_before():
     assert (last.flags, int(last.header["members"])) == (ResultFlag.MEMBERS_CHANGED, 0b011)
     assert [reply.flags for reply in bench.heard(new)] == [ResultFlag.MEMBERS_CHANGED]
     bench.send(new, new.join())
-    assert (int(bench.heard(new)[-1].ack["standing"]), new.first_seq) == (Standing.LIVE, first + 2)
+    assert (int(bench.heard(new)[-1].ack["standing"]), new.first_seq) == (MemberState.LIVE, first + 2)
     bench.add(one, first + 2, flags=REQUIRES_ALL), bench.add(two, first + 2, flags=REQUIRES_ALL)
     assert not bench.heard(one)[1:]
     assert bench.add(new, first + 2, flags=REQUIRES_ALL) == Outcome.ADDED
@@ -310,7 +310,7 @@ def test_a_halted_job_admits_members_at_the_first_boundary_after_it_resumes():
     bench.send(gone, gone.leave())
     bench.send(one, one.halt())
     new = bench.newcomer(9)
-    assert [int(reply.ack["standing"]) for reply in bench.heard(new)] == [Standing.NONE, Standing.JOINING]
+    assert [int(reply.ack["standing"]) for reply in bench.heard(new)] == [MemberState.NONE, MemberState.JOINING]
     bench.send(one, one.halt(False))
     bench.add(one, one.first_seq, flags=BOUNDARY)
     assert bench.switch.jobs[0].live == 0b11

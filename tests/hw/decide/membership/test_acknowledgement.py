@@ -6,7 +6,7 @@ from amaranth.hdl import Value
 from hw.decide.membership.acknowledgement import Acknowledgement
 from hw.interface.rows import job_row, member_row
 from iswitch.config import Config
-from iswitch.wire import Action, JobState, Reason, Standing
+from iswitch.wire import Action, JobState, MemberState, Reason
 from sim.bench.stream import Bench, pack
 
 CONFIG = Config(ports=4, bus_bits=64, members=3, jobs=2, window=2, elements=16, queue_bytes=4096)
@@ -38,7 +38,7 @@ def test_a_member_hears_about_its_job():
     assert body() == {
         "reason": Reason.DONE,
         "state": JobState.RUNNING,
-        "standing": Standing.LIVE,
+        "standing": MemberState.LIVE,
         "window": CONFIG.window,
         "elements": 8,
         "world": 2,
@@ -54,12 +54,12 @@ def test_without_a_job_it_says_what_the_switch_can_do():
 
 
 @pytest.mark.parametrize(
-    ("member", "entry", "standing"), [(1, {"live": 1}, Standing.LIVE), (2, {"live": 1}, Standing.JOINING)]
+    ("member", "entry", "standing"), [(1, {"live": 1}, MemberState.LIVE), (2, {"live": 1}, MemberState.JOINING)]
 )
 def test_a_granted_join_has_a_standing(member, entry, standing):
     assert body(member=member, entry=entry)["standing"] == standing
-    assert body(member=member, entry=entry, reason=Reason.TOKEN)["standing"] == Standing.NONE
-    assert body(member=member, entry=entry, action=Action.SET_H)["standing"] == Standing.NONE
+    assert body(member=member, entry=entry, reason=Reason.TOKEN)["standing"] == MemberState.NONE
+    assert body(member=member, entry=entry, action=Action.SET_H)["standing"] == MemberState.NONE
 
 
 def test_an_admitted_member_hears_its_own_first_seq():

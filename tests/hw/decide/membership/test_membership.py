@@ -9,7 +9,7 @@ import pytest
 from hw.decide import core, work
 from hw.decide.membership import acknowledgement, departure, ring_reset
 from iswitch.config import Config
-from iswitch.wire import Action, JobState, Operation, Outcome, Reason, Standing
+from iswitch.wire import Action, JobState, MemberState, Operation, Outcome, Reason
 from sim.bench.core import CoreBench
 from sim.frames.client import Client
 from sim.model.decide.random import seed_for_first_seq
@@ -212,10 +212,10 @@ def leaves_and_comes_back(talk):
     b.forget(77)
     for _ in range(3):
         standing = int(talk.ask(b, b.join(**WORLD | ASYNCHRONOUS)).ack["standing"])
-    assert standing == Standing.JOINING
+    assert standing == MemberState.JOINING
     talk.exchange(a.port, a.claim(11, 8))
     talk.exchange(a.port, a.receipt(10))
-    assert (int(talk.ask(b, b.join()).ack["standing"]), b.first_seq) == (Standing.LIVE, 10)
+    assert (int(talk.ask(b, b.join()).ack["standing"]), b.first_seq) == (MemberState.LIVE, 10)
     talk.exchange(b.port, b.claim(1, 10))
     assert talk.model.works[-1].operation == Operation.GRANT and talk.model.works[-1].members == 0b11
     return a, b
@@ -230,7 +230,7 @@ def resets(talk, a, b):
         talk.ask(a, a.join(**WORLD | ASYNCHRONOUS))
     talk.ask(b, b.reset())
     for client in (a, b):
-        assert (int(talk.ask(client, client.join()).ack["standing"]), client.first_seq) == (Standing.LIVE, 8)
+        assert (int(talk.ask(client, client.join()).ack["standing"]), client.first_seq) == (MemberState.LIVE, 8)
         talk.exchange(client.port, client.claim(1, 8))
     assert talk.model.works[-1].operation == Operation.GRANT and talk.model.works[-1].seq == 8
 

@@ -14,9 +14,9 @@ from iswitch.wire import (
     VIEWED_MEMBERS,
     Format,
     JobState,
+    MemberState,
     Register,
     SlotState,
-    Standing,
     have_view_register,
     job_view_register,
     member_view_register,
@@ -100,7 +100,7 @@ def test_a_job_shows_its_settings_and_its_members():
     assert not job["unused"].any()
     for client in (a, b):
         member = talk.view(MEMBER_VIEW, member_view_register(1, client.member))
-        assert (member["standing"], member["port"], member["udp"]) == (Standing.LIVE, client.port, client.udp_port)
+        assert (member["standing"], member["port"], member["udp"]) == (MemberState.LIVE, client.port, client.udp_port)
         assert (member["mac"].tobytes(), int(member["ip"]).to_bytes(4)) == (client.mac, client.ip)
     assert talk.haves(1)[:3] == [a.first_seq] * 3
     talk.exchange(b.port, b.receipt(a.first_seq + 2))
@@ -140,12 +140,12 @@ def test_members_that_come_and_go_show_their_standing():
     new = Client.numbered(7, port=3)
     a, b = talk.running(0)
     talk.ask(b, b.leave())
-    assert talk.view(MEMBER_VIEW, member_view_register(0, b.member))["standing"] == Standing.NONE
+    assert talk.view(MEMBER_VIEW, member_view_register(0, b.member))["standing"] == MemberState.NONE
     new.settings, new.key = dict(a.settings), a.key
     talk.ask(new, new.join())
-    assert talk.view(MEMBER_VIEW, member_view_register(0, new.member))["standing"] == Standing.NONE
+    assert talk.view(MEMBER_VIEW, member_view_register(0, new.member))["standing"] == MemberState.NONE
     talk.ask(new, new.join())
-    assert talk.view(MEMBER_VIEW, member_view_register(0, new.member))["standing"] == Standing.JOINING
+    assert talk.view(MEMBER_VIEW, member_view_register(0, new.member))["standing"] == MemberState.JOINING
     assert talk.view(JOB_VIEW, job_view_register(0))["joining"] == 1 << new.member
     talk.check()
 
