@@ -411,8 +411,8 @@ class Worker(JobWorker):
         state : numpy.ndarray or sequence of numpy.ndarray
             Writeable arrays of any dtype but object, of the same sizes on all workers; filled in place.
         step : int
-            Step of this worker's state, 0 to 2^62. The workers take the state with the highest step and, among equal
-            steps, that of the lowest rank.
+            Step of this worker's state, 0 to 2^62 - 1. The workers take the state with the highest step and, among
+            equal steps, that of the lowest rank.
 
         Returns
         -------
@@ -428,7 +428,7 @@ class Worker(JobWorker):
         IswitchError
             As `allreduce`.
         """
-        require_int("step", step, 0, 2**62)
+        require_int("step", step, 0, 2**62 - 1)
         arrays = [state] if isinstance(state, np.ndarray) else list(state)
         own = pack_arrays(arrays)
         deadline = self._transport.now() + self.timeout_s

@@ -111,7 +111,7 @@ def test_the_members_create_their_job_again_after_a_restart_of_the_switch():
     assert trainees[0].weights[0] == expected
 
 
-@pytest.mark.parametrize("steps", [(0, 7, 3), (5, 2, 5), (2**40, 0, 2**31)])
+@pytest.mark.parametrize("steps", [(0, 7, 3), (5, 2, 5), (2**40, 0, 2**31), (2**62 - 1, 0, 2**62 - 2)])
 def test_sync_state_copies_the_most_advanced_state_bit_for_bit(model, steps):
     states = [np.random.default_rng(rank).integers(0, 256, 777, np.uint8) for rank in range(3)]
     others = [np.array([[rank, -0.0], [np.nan, 2.0**-149]], np.float64) for rank in range(3)]

@@ -26,7 +26,7 @@ KEY_VARIABLE = "ISWITCH_KEY"
 """Name of the environment variable that gives the key: a whole number, decimal or with 0x in front."""
 _LAUNCHERS = {
     "torchrun": ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"),
-    "Slurm": ("SLURM_JOB_ID", "SLURM_CLUSTER_NAME"),
+    "Slurm": ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_CLUSTER_NAME"),
 }
 """Variables that a launcher sets to the same values in all workers of a run. The first one shows that it is there."""
 _PROCESS = secrets.token_hex(16)

@@ -4,6 +4,8 @@ Each worker in an update fills in its entry of the trailer (`iswitch.driver.upda
 the digest of the updates in these weights, and a joining worker's request for weights.
 """
 
+import logging
+
 import numpy as np
 
 from iswitch.driver.digest_chain import DigestChain
@@ -14,6 +16,8 @@ from iswitch.errors import DivergedError
 from iswitch.results import Reduction, Update
 
 __all__ = ["UpdateReader"]
+
+logger = logging.getLogger("iswitch")
 
 
 class UpdateReader:
@@ -71,6 +75,7 @@ class UpdateReader:
             self.transfer_jobs |= {rank: (self._ranks_with_weights[0], job) for rank, job in requests.items()}
         headers = received.headers[:vector_segments]
         self.digests.extend(number, headers["members"], received.sum)
+        self._drop_segments_without_entry(number, received, int(members))
         for rank in requests:  # their zeros do not belong to the mean
             headers["members"] &= np.uint32(~(1 << rank) & 0xFFFFFFFF)
         return Update(
@@ -79,6 +84,35 @@ class UpdateReader:
             {rank: int(entry["version"]) for rank, entry in entries.items()},
             Reduction(layout.world, layout.elements, 0, headers),
         )
+
+    def _drop_segments_without_entry(self, number: int, received: ReceivedUpdate, with_entry: int) -> None:
+        """Set the segments to zeros that contain a rank without an entry.
+
+        That worker has left in the middle. Nobody knows whether its numbers were a vector, or the zeros of a joining
+        worker, which a mean must not count.
+
+        Parameters
+        ----------
+        number : int
+            Number of the update, for the log.
+        received : ReceivedUpdate
+            Changed in place. All workers have received the same results, so all drop the same segments.
+        with_entry : int
+            The ranks that have an entry, as bits.
+        """
+        layout = self._layout
+        members = received.headers["members"][: layout.vector_segments]
+        dropped = np.flatnonzero(members & np.uint32(~with_entry & 0xFFFFFFFF))
+        for segment in dropped:
+            received.sum[segment * layout.elements : (segment + 1) * layout.elements] = 0
+        members[dropped] = 0
+        if dropped.size:
+            logger.warning(
+                "update %d: a worker left before its vector was complete, so %d of %d segments are zeros",
+                number,
+                dropped.size,
+                layout.vector_segments,
+            )
 
     def _compare_digest(self, number: int, rank: int, version: int, start_of_digest: bytes) -> None:
         """Compare the digest in a rank's entry of update `number`. Raises DivergedError."""

@@ -30,6 +30,7 @@ def test_workers_of_one_run_have_one_key_and_two_runs_have_two():
         {"SLURM_JOB_ID": "17"},
         {"SLURM_JOB_ID": "18"},
         {"SLURM_JOB_ID": "17", "SLURM_CLUSTER_NAME": "west"},
+        {"SLURM_JOB_ID": "17", "SLURM_STEP_ID": "2"},
     ]
     keys = [default_key(run) for run in runs]
     assert len(set(keys)) == len(runs) and 0 not in keys

@@ -52,6 +52,15 @@ def test_another_digest_is_a_divergence():
         reader.read(1, received(0b100, r2=(1, 0, 12345)))
 
 
+def test_a_segment_with_a_worker_that_left_before_its_entry_is_zeros():
+    """Its numbers may be the zeros of a joining worker: the mean of the others would be too small."""
+    reader, update = UpdateReader(LAYOUT, MEMBER), received(0b011, r0=(0, 0, 0))
+    update.headers["members"][1:] = 0b001  # rank 1 has contributed to the first segment only
+    read = reader.read(0, update)
+    assert read.counts.tolist() == [0, 1, 1] and read.members == (0,) and sorted(read.versions) == [0]
+    assert read.sum.tolist() == [0] * 4 + [0b011] * 6
+
+
 def test_a_request_names_the_lowest_rank_with_weights_and_is_not_in_the_mean():
     reader = UpdateReader(LAYOUT, MEMBER)
     update = reader.read(0, received(0b111, r0=(0, 0, 0), r1=(0, 0, 0), r2=(0, 6, 0)))
