@@ -77,9 +77,8 @@ class Soak:
         self.place, self.config = place, config
         self.random = random.Random(f"soak {seed} {place.name}")
         # Seqs wrap soon.
-        self.board = Board(
-            config, seed=seed_for_first_seq(-2 * config.slots, seed), operator_key=OPERATOR_KEY, trace=True, watch=True
-        )
+        start = seed_for_first_seq(-2 * config.slots, seed)
+        self.board = Board(config, seed=start, operator_key=OPERATOR_KEY, trace=True, watch=True, design=design)
         shared = {"seed": seed, "operator_key": OPERATOR_KEY}
         elements = config.elements
         self.jobs: list[Job] = [
