@@ -25,9 +25,9 @@ class JobState(IntEnum):
 
 
 class MemberState(IntEnum):
-    """MemberState of the sender of a granted Join.
+    """State of a member, as the answer to its Join and its row of registers show it.
 
-    The sender is JOINING until a collective boundary admits it to a running job, and LIVE as soon as sums wait for it.
+    A member is JOINING until a collective boundary admits it to a running job, and LIVE as soon as sums wait for it.
     """
 
     NONE = 0
