@@ -248,7 +248,18 @@ def inputs(one):
 def cases(count=4000):
     """Cases, what goes in, and what the model says."""
     rng = random.Random(1)
-    return [(one, list(inputs(one).items()), one.step()) for one in (case(rng) for _ in range(count))]
+    some = [case(rng) for _ in range(count)]
+    some += [overdue for one in some if (overdue := just_overdue(one)) is not None]
+    return [(one, list(inputs(one).items()), one.step()) for one in some]
+
+
+def just_overdue(one):
+    """The case at the first microsecond at which its open slot is overdue, or None if it has no such slot."""
+    slot, deadline_us = one.ring.slots[one.index], one.ring.deadline_us
+    opens_later = slot.state != SlotState.COLLECTING or one.seq != slot.seq
+    if not deadline_us or opens_later or slot.requires_all or one.receipt:
+        return None
+    return one._replace(now_us=(slot.opened_us + deadline_us) % SERIAL)
 
 
 def told(got, slot):

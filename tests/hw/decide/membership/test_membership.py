@@ -253,7 +253,7 @@ MUTANTS = [
     (acknowledgement, "Array(self.acknowledged)[self.member]", "job.first_seq"),
     (core, "~claims.behind.any()", "1"),
     (core, "rows.admitted_seq_next.eq(rows.claims_row.base)", "rows.admitted_seq_next.eq(rows.job_row.first_seq)"),
-    (core, "rows.roster_next.joining.eq(0),", ""),
+    (core, "rows.roster_next.joining.eq(0)", "rows.roster_next.joining.eq(job.joining)"),
     (core, "claim & claimed.write", "0"),
     (core, "updates_ring.eq(~fault & ~claim)", "updates_ring.eq(~fault)"),
     (core, "Mux(claim, claimed.outcome, ring.decision.outcome)", "ring.decision.outcome"),
