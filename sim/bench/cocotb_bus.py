@@ -47,8 +47,8 @@ class Word(NamedTuple):
 
 
 class Handshake:
-    """The promise: an offered word stays, unchanged, until it is accepted; only a frame's last word may be short, and
-    no word is empty."""
+    """The promise: an offered word stays, unchanged, until it is accepted; only a frame's last word may be short; and
+    only the last word of a truncated frame, which has an error, is empty."""
 
     def __init__(self, name: str, bus_bytes: int):
         self.name, self.bus_bytes = name, bus_bytes
@@ -61,7 +61,8 @@ class Handshake:
             raise HandshakeError(f"{self.name}: an offered word was withdrawn")
         if self.waiting is not None and offered != self.waiting:
             raise HandshakeError(f"{self.name}: an offered word changed from {self.waiting} to {offered}")
-        if offered is not None and not 0 < offered.count <= self.bus_bytes:
+        least = 0 if offered is not None and offered.last and offered.error else 1
+        if offered is not None and not least <= offered.count <= self.bus_bytes:
             raise HandshakeError(f"{self.name}: a word of {offered.count} bytes")
         if offered is not None and not offered.last and offered.count != self.bus_bytes:
             raise HandshakeError(f"{self.name}: a short word before the end of its frame")

@@ -23,6 +23,10 @@ def test_what_is_held_until_taken_is_right():
     assert not handshake.inside
 
 
+def test_a_truncated_frame_ends_with_an_empty_word():
+    assert not judge((FIRST, True), (LAST._replace(count=0, error=1), True)).inside
+
+
 @pytest.mark.parametrize(
     "cycles, breach",
     [
@@ -30,6 +34,7 @@ def test_what_is_held_until_taken_is_right():
         ([(FIRST, False), (FIRST._replace(data=0), True)], "changed"),
         ([(LAST, False), (LAST._replace(error=1), False)], "changed"),
         ([(LAST._replace(count=0), True)], "0 bytes"),
+        ([(FIRST._replace(count=0, error=1), True)], "0 bytes"),
         ([(LAST._replace(count=9), True)], "9 bytes"),
         ([(FIRST._replace(count=7), True)], "short"),
     ],
