@@ -21,7 +21,7 @@ __all__ = ["ADDRESS", "Mistake", "Process", "format_message", "run_scenario"]
 
 ADDRESS = "127.0.0.1:27000"
 """The address in messages. The programs of a scenario are attached to the switch whatever the address is."""
-SCRIPT = "/home/you/train.py"
+SCRIPT = "/data/you/train.py"
 """The script in messages, which all programs of a scenario run."""
 LIMIT_S = 200.0
 MACHINE = Machine()

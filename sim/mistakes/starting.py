@@ -112,7 +112,7 @@ MISTAKES = [
     ),
     Mistake(
         "Started two programs with the same `job` number",
-        lambda: _joins({"world": 2, "key": program_key("/home/you/other.py")}, {"world": 2}),
+        lambda: _joins({"world": 2, "key": program_key("/data/you/other.py")}, {"world": 2}),
         "Give each program a `job` number of its own. If workers of one job run different scripts, or a notebook, pass "
         "the same `key` to all, or set ISWITCH_KEY for all.",
     ),

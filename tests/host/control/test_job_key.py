@@ -174,9 +174,9 @@ def test_another_user_and_another_script_have_another_key(monkeypatch, tmp_path)
 
 
 def test_a_message_names_how_to_get_the_key(monkeypatch):
-    monkeypatch.setattr(module, "_main_script", lambda: "/home/you/my train.py")
-    assert key_option(program_key()) == "--program '/home/you/my train.py'" and key_option(7) == "--key 7"
-    assert "follows from its user and script, /home/you/my train.py" in describe_key(program_key())
+    monkeypatch.setattr(module, "_main_script", lambda: "/data/you/my train.py")
+    assert key_option(program_key()) == "--program '/data/you/my train.py'" and key_option(7) == "--key 7"
+    assert "follows from its user and script, /data/you/my train.py" in describe_key(program_key())
     assert describe_key(7) == "All workers of a program need the same key"
     monkeypatch.setattr(module, "_main_script", lambda: None)
     assert key_option(program_key()) == f"--key {program_key()}"
