@@ -30,7 +30,7 @@ from examples.common.envs import make_envs
 from examples.common.launch import KILL_UPDATE, launch
 from examples.common.progress import CollectiveResult, EpisodeReturns, Progress, SimulateCompute
 from examples.common.replica import Replica, Vector
-from iswitch import NotAMemberError, Worker
+from iswitch import JobResetError, NotAMemberError, Worker
 
 __all__ = [
     "EVALUATION_SEED",
@@ -341,7 +341,7 @@ def train(
                 continue
             if not trainer.update():
                 continue
-        except NotAMemberError:  # the switch was restarted, or has evicted this worker
+        except (NotAMemberError, JobResetError):  # the switch was restarted, or evicted a worker; or a tree began anew
             worker.rejoin()
             continue
         curve.append(

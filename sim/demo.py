@@ -54,8 +54,6 @@ def main(
     """
     if leaves > workers:
         raise typer.BadParameter(f"--leaves must be at most the number of workers, {workers}, not {leaves}")
-    if leaves and kill is not None:
-        raise typer.BadParameter("--kill needs one switch, without --leaves: no worker can join a tree that runs")
     faults = {"loss": loss, "duplicate": duplicate, "reorder": reorder, "corrupt": corrupt}
     with option_errors():
         options = Options(workers=workers, seed=seed, total_steps=total_steps)

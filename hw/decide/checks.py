@@ -201,7 +201,7 @@ class Checks(wiring.Component):
             checks += [
                 (~kind.parent_result | good, outcome)
                 for good, outcome in (
-                    (job.up_running, Outcome.FORMING),
+                    (job.state != JobState.FORMING, Outcome.FORMING),
                     (frame.token == job.up_job_token, Outcome.TOKEN),
                     (frame.epoch == job.epoch, Outcome.EPOCH),
                     (format_good, Outcome.FORMAT),
@@ -211,7 +211,7 @@ class Checks(wiring.Component):
             checks += [
                 (~kind.parent_conflict | good, outcome)
                 for good, outcome in (
-                    (job.up_running & (frame.token == job.up_token), Outcome.TOKEN),
+                    ((job.state != JobState.FORMING) & (frame.token == job.up_token), Outcome.TOKEN),
                     (frame.epoch == job.epoch, Outcome.EPOCH),
                 )
             ]

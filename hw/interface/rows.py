@@ -65,7 +65,7 @@ def job_row(config: Config) -> data.StructLayout:
     `challenge`: counts since the last reset, also while the number has no job. `segments`: 0 for a synchronous job.
     `live`, `joining`, `admitted`, `admitted_seq`: as in the model's `slot.Ring`. `incarnation`: of the ring, to which a
     slot must belong to have any content. `empty_lap`: the upper bits of the seqs of empty slots, which stand one lap
-    before the first seq.
+    before the first seq. `renewed`: the job has begun anew.
 
     In trees, `tree`: as in the model's `job.Job`; `ranks`: the ranks of all confirmed members; `up_...`: the switch's
     membership at its parent, as in the model's `tree_member.ParentMembership`.
@@ -76,6 +76,7 @@ def job_row(config: Config) -> data.StructLayout:
             "epoch": 16,
             "first_seq": SEQ_BITS,
             "challenge": CHALLENGE_BITS,
+            "renewed": 1,
             "world": range(config.members + 1),
             "threshold": range(config.members + 1),
             "numeric": 4,
@@ -104,7 +105,7 @@ def job_row(config: Config) -> data.StructLayout:
                     "up_token": 32,
                     "up_job_token": 32,
                     "up_challenge": CHALLENGE_BITS,
-                    "up_running": 1,
+                    "up_ran": 1,
                     "up_reason": Reason,
                 }
                 if config.uplinks

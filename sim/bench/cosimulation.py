@@ -20,6 +20,7 @@ from iswitch.wire import (
 from sim.emulator.compile import Design
 from sim.emulator.engine import Board
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client
+from sim.model.decide.job import Job
 from sim.model.tree_switch import Parent, TreeSwitch
 
 __all__ = ["DivergenceError", "Pair"]
@@ -70,6 +71,11 @@ class Pair:
         self.model = TreeSwitch(config, mac=mac, ip=ip, seed=seed, parents=self.parents)
         self.now_us = 0
         self.frames = 0
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The model's jobs."""
+        return self.model.jobs
 
     def _same(self, wanted: list[tuple[int, bytes]], what: str, *, waits: bool = False) -> None:
         for port in range(self.config.ports):

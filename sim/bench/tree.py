@@ -6,7 +6,18 @@ from typing import Any
 import numpy as np
 
 from iswitch.config import Config
-from iswitch.wire import ADDRESSES, FRAME_BYTES, HEADER, UDP_PORT, JobState, Reason, ResultFlag, Type, version_type
+from iswitch.wire import (
+    ADDRESSES,
+    FRAME_BYTES,
+    HEADER,
+    UDP_PORT,
+    AckRegister,
+    JobState,
+    Reason,
+    ResultFlag,
+    Type,
+    version_type,
+)
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, Reply, udp_frame
 from sim.model.network import Network
 from sim.model.tree_switch import Parent, TreeSwitch
@@ -49,16 +60,18 @@ class Tree:
         **rates: float,
     ):
         parents, homes = shape
+        self._made, self._config = switch, config
         below = [
             sum(1 << r for r, home in enumerate(homes) if self.under(parents, home, k)) for k in range(len(parents))
         ]
         links: list[tuple[tuple[int, int], tuple[int, int]]] = []
         self.switches: list[Any] = []
+        self._parents: list[dict[int, Parent]] = []
         for k, parent in enumerate(parents):
             port = config.ports - 1 - [c for c, p in enumerate(parents) if p == parent].index(k)
             mac, ip = address(k)
-            above = {0: Parent(0, *address(parent), below[k])} if k else {}
-            self.switches.append(switch(config, mac=mac, ip=ip, seed=seed + k, parents=above))
+            self._parents.append({0: Parent(0, *address(parent), below[k])} if k else {})
+            self.switches.append(switch(config, mac=mac, ip=ip, seed=seed + k, parents=self._parents[k]))
             links += [((k, 0), (parent, port))] if k else []
         self.network = Network(self.switches, links, seed=seed, **rates)
         self.clients = [Client.numbered(rank, port=1 + rank % 2) for rank in range(len(homes))]
@@ -150,6 +163,42 @@ class Tree:
                     self.network.now_us += 1000
                     self.send(rank, client.join())
         assert {client.epoch for client in self.clients} == {old + 1 & 0xFFFF}
+
+    def restart(self, number: int) -> Any:
+        """Put a switch without memory in the place of one. Return the old one."""
+        (mac, ip), old = address(number), self.switches[number]
+        self.switches[number] = self._made(self._config, mac=mac, ip=ip, seed=4711, parents=self._parents[number])
+        return old
+
+    def come_back(self, old: int, turns: int = 40) -> int:
+        """Let all workers go on and join, until the tree runs in one other epoch than `old`. Return that epoch."""
+        one = np.ones(16, np.float32)
+        present = [rank for rank in range(self.world) if rank not in self.gone]
+        for _ in range(turns):
+            for rank in present:
+                self.network.now_us += 100_000
+                client = self.clients[rank]
+                if client.epoch == old or client.epoch != self.switches[0].jobs[0].epoch:
+                    self.send(rank, client.contribution(client.first_seq + len(self.held[rank]), one))
+                epoch = client.epoch
+                self.send(rank, client.join())
+                if client.epoch != epoch:
+                    self.held[rank].clear()
+            jobs = [switch.jobs[0] for switch in self.switches]
+            epochs = {job.epoch for job in jobs} | {self.clients[rank].epoch for rank in present}
+            if epochs == {jobs[0].epoch} != {old} and all(job.state == JobState.RUNNING for job in jobs):
+                for held in self.held:
+                    held.clear()
+                return int(jobs[0].epoch)
+        raise AssertionError(f"after {turns} turns the epochs are {sorted(epochs)}")
+
+    def told_renewed(self, ranks: Sequence[int]) -> list[int]:
+        """Return what the last granted Joins of workers said: 1 if the job has begun anew."""
+        granted = [
+            [reply for reply in self.log[rank] if reply.ack is not None and reply.reason == Reason.DONE][-1]
+            for rank in ranks
+        ]
+        return [int(reply.ack["registers"][AckRegister.RENEWED]) for reply in granted if reply.ack is not None]
 
     def agree(self) -> None:
         """Check that workers with a result have the same one."""

@@ -1,12 +1,17 @@
 """The Join handshake in small trees under every order of frames. The switches are golden ones, the messages frames.
 
 The network remembers everything: any frame ever sent may arrive now, again and again, or never. One worker may reset
-the running job at the root, which a leaf learns by a NOTICE, while answers of the earlier epoch remain in the network.
+the running job, at the root or at a leaf. The root may evict a leaf, and a leaf may lose its memory; then its workers
+join anew, with other nonces. A leaf learns of these things by a NOTICE to an uplink, while older answers remain in the
+network.
 
-Checked at each step: a worker that receives *running* receives the epoch and first seq of the root, where all
-ranks have joined. No running switch returns to an earlier epoch.
+Checked at each step: a worker that receives *running* receives an epoch and the first seq of the root, where all ranks
+have joined; if that is not the job's first epoch, the worker is told so. A leaf empties its slots at most once in an
+epoch, also if it has lost its memory meanwhile, and never returns to an earlier one: so no member of the root sends two
+different sums to a slot.
 
-Checked in each state: if everything in flight is lost, fresh Joins of the workers alone make the job run everywhere.
+Checked in each state: if everything in flight is lost, Joins of the workers, and the notices to their uplinks, make the
+job run everywhere in one epoch.
 """
 
 from collections.abc import Iterator
@@ -18,7 +23,8 @@ import numpy as np
 from iswitch.config import Config
 from iswitch.wire import ACK, FRAME_BYTES, NO_MEMBER, UDP_PORT, AckRegister, Action, Format, JobState, Reason, Type
 from sim.explore.search import Event, Explorer, Scenario, Violation
-from sim.model.decide.job import Job
+from sim.model.decide.command import remove_member
+from sim.model.decide.job import EntryState, Job
 from sim.model.egress import compose
 from sim.model.interface.message import Source, SwitchAddress
 from sim.model.interface.tuples import replace_at
@@ -42,7 +48,13 @@ class TreeJoinScenario(Scenario):
     homes : tuple of int
         The switch of each worker.
     resets : bool
-        Whether worker 0, at the root, may reset the job once.
+        Whether worker 0 may reset the job once, at its switch.
+    evicts, restarts : bool
+        Whether the root may evict switch 1 once, and whether that may lose its memory once.
+    starts_running : bool
+        Whether the job runs at the start, and nothing is in flight.
+    epochs : int
+        States in which the job has begun anew more often are not covered.
     states_ranks : bool
         Whether workers state their ranks in `members`; otherwise they request them as indices, as if there was no tree.
     switch : type
@@ -52,6 +64,10 @@ class TreeJoinScenario(Scenario):
     parents: tuple[int, ...]
     homes: tuple[int, ...]
     resets: bool = False
+    evicts: bool = False
+    restarts: bool = False
+    starts_running: bool = False
+    epochs: int = 2
     states_ranks: bool = True
     switch: type[TreeSwitch] = TreeSwitch
 
@@ -65,11 +81,12 @@ class SwitchMemory(NamedTuple):
 
 
 class Knowledge(NamedTuple):
-    """What a worker has recorded. `running`: (epoch, first seq), once received."""
+    """What a worker has recorded. `running`: (epoch, first seq), once received. `incarnation` counts its new nonces."""
 
     member: int = NO_MEMBER
     challenge: int = 0
     running: tuple[int, int] | None = None
+    incarnation: int = 0
 
 
 class SendsJoin(NamedTuple):
@@ -79,13 +96,21 @@ class SendsJoin(NamedTuple):
 
 
 class SendsNotice(NamedTuple):
-    """The root answers an uplink of the epoch before the reset with a NOTICE to a leaf."""
+    """A parent answers an uplink with a NOTICE that it does not know the epoch, or the leaf."""
 
     switch: int
 
 
 class Resets(NamedTuple):
-    """Worker 0 resets the job at the root."""
+    """Worker 0 resets the job."""
+
+
+class Evicts(NamedTuple):
+    """The root evicts switch 1."""
+
+
+class Restarts(NamedTuple):
+    """Switch 1 loses its memory, and its workers join anew."""
 
 
 class FrameArrives(NamedTuple):
@@ -110,12 +135,18 @@ class FrameArrives(NamedTuple):
 
 
 class TreeJoinState(NamedTuple):
-    """What the switches remember, what the workers know, and every frame ever sent."""
+    """What the switches remember, what the workers know, and every frame ever sent.
+
+    `adopted`: the epoch in which each switch ran last, or None. `first_epoch`: of the root's job. `done`: the faults
+    that have happened.
+    """
 
     switches: tuple[SwitchMemory, ...]
     workers: tuple[Knowledge, ...]
     sent: frozenset[bytes]
-    reset: bool
+    adopted: tuple[int | None, ...]
+    first_epoch: int | None = None
+    done: frozenset[type] = frozenset()
 
 
 class TreeJoinExplorer(Explorer[TreeJoinState]):
@@ -128,25 +159,31 @@ class TreeJoinExplorer(Explorer[TreeJoinState]):
             while home != -1:
                 below[home] |= 1 << rank
                 home = self.parents[home]
-        self.switches = [
-            scenario.switch(
-                CONFIG,
-                mac=bytes([SWITCH_MAC, k + 1] * 3),
-                ip=bytes([10, 0, 0, k + 1]),
-                seed=k + 1,
-                parents=(
-                    {0: Parent(0, bytes([SWITCH_MAC, parent + 1] * 3), bytes([10, 0, 0, parent + 1]), below[k])}
-                    if k
-                    else {}
-                ),
-            )
-            for k, parent in enumerate(self.parents)
-        ]
+        self.below = below
+        self.switches = [self._new_switch(k, seed=k + 1) for k in range(len(self.parents))]
         self._answers: dict[tuple[int, SwitchMemory, bytes], tuple[SwitchMemory, list[bytes]]] = {}
+
+    def _new_switch(self, k: int, *, seed: int) -> TreeSwitch:
+        number, above = self.parents[k] + 1, {}
+        if k:
+            above[0] = Parent(0, bytes([SWITCH_MAC, number] * 3), bytes([10, 0, 0, number]), self.below[k])
+        return self.scenario.switch(
+            CONFIG, mac=bytes([SWITCH_MAC, k + 1] * 3), ip=bytes([10, 0, 0, k + 1]), seed=seed, parents=above
+        )
 
     def start(self) -> TreeJoinState:
         switches = tuple(SwitchMemory(switch.jobs[0], None, switch.random) for switch in self.switches)
-        return TreeJoinState(switches, (Knowledge(),) * len(self.homes), frozenset(), False)
+        nothing = (None,) * len(switches)
+        state = TreeJoinState(switches, (Knowledge(),) * len(self.homes), frozenset(), nothing)
+        return self._settled(state)._replace(sent=frozenset()) if self.scenario.starts_running else state
+
+    def is_covered(self, state: TreeJoinState) -> bool:
+        return self._epochs_since(state, state.switches[0].job.epoch) <= self.scenario.epochs
+
+    @staticmethod
+    def _epochs_since(state: TreeJoinState, epoch: int) -> int:
+        """Return how many epochs lie between the root's first one and an epoch."""
+        return 0 if state.first_epoch is None else (epoch - state.first_epoch) % 2**16
 
     # What may happen
 
@@ -155,11 +192,15 @@ class TreeJoinExplorer(Explorer[TreeJoinState]):
             if self._join(state, rank) not in state.sent:
                 yield SendsJoin(rank)
         for k, memory in enumerate(state.switches):
-            uplinks = state.reset and self.parents[k] == 0 and memory.above and memory.above.running
-            if uplinks and self._notice(state, k) not in state.sent:
+            if memory.above and self._notice(state, k) not in {None, *state.sent}:
                 yield SendsNotice(k)
-        if self.scenario.resets and state.workers[0].running and not state.reset:
+        root = state.switches[0].job
+        if self.scenario.resets and state.workers[0].running and Resets not in state.done:
             yield Resets()
+        if self.scenario.evicts and Evicts not in state.done and self._index_of_leaf(root) not in (None, root.live):
+            yield Evicts()
+        if self.scenario.restarts and Restarts not in state.done:
+            yield Restarts()
         yield from map(FrameArrives, state.sent)
 
     # What it does
@@ -169,11 +210,39 @@ class TreeJoinExplorer(Explorer[TreeJoinState]):
             case SendsJoin(rank):
                 return state._replace(sent=state.sent | {self._join(state, rank)})
             case SendsNotice(switch):
-                return state._replace(sent=state.sent | {self._notice(state, switch)})
+                notice = self._notice(state, switch)
+                assert notice
+                return state._replace(sent=state.sent | {notice})
             case Resets():
                 reset = self._control(0, state.workers[0], Action.RESET)
-                return self._arrive(state._replace(reset=True), FrameArrives(reset))[0]
+                return self._arrive(self._having(state, event), FrameArrives(reset))[0]
+            case Evicts():
+                root = state.switches[0]
+                index = self._index_of_leaf(root.job)
+                assert index is not None
+                without = root._replace(job=remove_member(root.job, index)[0])
+                return self._having(state, event)._replace(switches=replace_at(state.switches, 0, without))
+            case Restarts():
+                return self._restarted(self._having(state, event))
         return self._arrive(state, event)[0]
+
+    @staticmethod
+    def _having(state: TreeJoinState, event: Event) -> TreeJoinState:
+        return state._replace(done=state.done | {type(event)})
+
+    def _index_of_leaf(self, root: Job) -> int | None:
+        """Return the index of switch 1 at the root, or None if it is not a member there."""
+        entries = enumerate(root.entries)
+        return next((m for m, e in entries if e.state == EntryState.LIVE and e.ranks == self.below[1]), None)
+
+    def _restarted(self, state: TreeJoinState) -> TreeJoinState:
+        new = self._new_switch(1, seed=99)
+        workers = tuple(
+            Knowledge(incarnation=worker.incarnation + 1) if self.homes[rank] == 1 else worker
+            for rank, worker in enumerate(state.workers)
+        )
+        memory = SwitchMemory(new.jobs[0], None, new.random)
+        return state._replace(switches=replace_at(state.switches, 1, memory), workers=workers)
 
     def _join(self, state: TreeJoinState, rank: int) -> bytes:
         return self._control(rank, state.workers[rank], Action.JOIN)
@@ -184,15 +253,16 @@ class TreeJoinExplorer(Explorer[TreeJoinState]):
         home, world = self.switches[self.homes[rank]].own, len(self.homes)
         member, ranks = (NO_MEMBER, 1 << rank) if self.scenario.states_ranks else (rank, 0)
         is_reset = action == Action.RESET
+        identity = worker.incarnation * 16 + rank + 1
         payload = compose.control(
             job=0,
             epoch=worker.running[0] if worker.running and is_reset else 0,
             seq=int(is_reset),
             member=worker.member if is_reset else member,
-            token=rank + 1,
+            token=identity,
             ranks=ranks,
             action=action,
-            nonce=rank + 1,
+            nonce=identity << 16,
             challenge=worker.challenge,
             job_token=rank + 100,
             key=1,
@@ -204,23 +274,47 @@ class TreeJoinExplorer(Explorer[TreeJoinState]):
         )
         return compose.frame(addresses, Source(1, home.mac, int.from_bytes(home.ip, "big"), UDP_PORT), payload)
 
-    def _notice(self, state: TreeJoinState, switch: int) -> bytes:
-        """Return the root's NOTICE to a leaf that sent an uplink of the earlier epoch."""
-        above = state.switches[switch].above
-        assert above
-        root, leaf = self.switches[0].own, self.switches[switch].own
+    def _notice(self, state: TreeJoinState, switch: int) -> bytes | None:
+        """Return the NOTICE with which its parent answers an uplink of a leaf now, or None if it sends none."""
+        memory, parent = state.switches[switch], state.switches[self.parents[switch]].job
+        above = memory.above
+        if not above or memory.job.state != JobState.RUNNING:
+            return None
+        if parent.state == JobState.NONE:
+            reason = Reason.JOB
+        elif parent.epoch != memory.job.epoch:
+            reason = Reason.EPOCH
+        else:
+            entry = parent.entries[above.member]
+            if entry.state == EntryState.LIVE and entry.token == above.token:
+                return None
+            reason = Reason.TOKEN if entry.state == EntryState.LIVE else Reason.MEMBER
         payload = compose.notice(
-            job=0, epoch=state.switches[0].job.epoch, seq=0, member=above.member, token=above.token, reason=Reason.EPOCH
+            job=0, epoch=parent.epoch, seq=0, member=above.member, token=above.token, reason=reason
         )
-        return compose.frame(root, Source(0, leaf.mac, int.from_bytes(leaf.ip, "big"), UDP_PORT), payload)
+        leaf = self.switches[switch].own
+        to = Source(0, leaf.mac, int.from_bytes(leaf.ip, "big"), UDP_PORT)
+        return compose.frame(self.switches[self.parents[switch]].own, to, payload)
 
     def _arrive(self, state: TreeJoinState, event: FrameArrives) -> tuple[TreeJoinState, list[bytes]]:
         """Return the state after a frame arrived, and the frames that this made a switch send."""
         k = event.number
         if not event.is_to_switch:
             return self._receive(state, k, event.frame), []
+        before = state.switches[k].job
         memory, sent = self._answer(k, state.switches[k], event.frame)
-        return state._replace(switches=replace_at(state.switches, k, memory), sent=state.sent.union(sent)), sent
+        state = state._replace(switches=replace_at(state.switches, k, memory), sent=state.sent.union(sent))
+        return self._running(state, k, before), sent
+
+    def _running(self, state: TreeJoinState, k: int, before: Job) -> TreeJoinState:
+        """Return the state with the epoch in which a switch runs now, for which it has emptied its slots."""
+        job, last = state.switches[k].job, state.adopted[k]
+        if job.state != JobState.RUNNING or (before.state, before.epoch) == (job.state, job.epoch):
+            return state
+        if last is not None and not 0 < (job.epoch - last) % 2**16 < 2**15:
+            raise Violation("a switch empties its slots twice in an epoch, or returns to an earlier one")
+        first = job.epoch if not k and state.first_epoch is None else state.first_epoch
+        return state._replace(adopted=replace_at(state.adopted, k, job.epoch), first_epoch=first)
 
     def _answer(self, k: int, memory: SwitchMemory, frame: bytes) -> tuple[SwitchMemory, list[bytes]]:
         """Return what a switch remembers after a frame, and what it sends."""
@@ -230,11 +324,7 @@ class TreeJoinExplorer(Explorer[TreeJoinState]):
             switch.jobs[0], switch.random, switch.noticed_us = memory.job, memory.random, {}
             switch.above = {0: memory.above} if memory.above else {}
             sent = [out for _, out in switch.receive(self._port(k, frame), frame, 0)]
-            after = SwitchMemory(switch.jobs[0], switch.above.get(0), switch.random)
-            both_run = memory.job.state == after.job.state == JobState.RUNNING
-            if both_run and (after.job.epoch - memory.job.epoch) % 2**16 >= 2**15:
-                raise Violation("a switch returns to an earlier epoch")
-            self._answers[key] = after, sent
+            self._answers[key] = SwitchMemory(switch.jobs[0], switch.above.get(0), switch.random), sent
         return self._answers[key]
 
     def _port(self, switch: int, frame: bytes) -> int:
@@ -249,35 +339,60 @@ class TreeJoinExplorer(Explorer[TreeJoinState]):
         if frame[42] & 0xF != Type.ACK:
             return state
         body, worker = np.frombuffer(frame[FRAME_BYTES:], ACK, 1)[0], state.workers[rank]
-        if body["action"] != Action.JOIN or body["reason"] not in (Reason.DONE, Reason.CHALLENGE) or worker.running:
+        if int(body["nonce"]) != (worker.incarnation * 16 + rank + 1) << 16 or body["action"] != Action.JOIN:
             return state
-        challenge = int(body["registers"][AckRegister.CHALLENGE])
-        if body["reason"] == Reason.CHALLENGE:
-            return state._replace(workers=replace_at(state.workers, rank, worker._replace(challenge=challenge)))
-        member, running = frame[50], None
-        if body["state"] == JobState.RUNNING:
-            running = int.from_bytes(frame[44:46], "little"), int(body["first_seq"])
-            self._check_running(state, *running)
-        return state._replace(workers=replace_at(state.workers, rank, Knowledge(member, challenge, running)))
+        challenge, runs = int(body["registers"][AckRegister.CHALLENGE]), body["state"] == JobState.RUNNING
+        if body["reason"] == Reason.CHALLENGE and not worker.running:
+            worker = worker._replace(challenge=challenge)
+        if body["reason"] == Reason.DONE and (runs or not worker.running):
+            member, running = frame[50], worker.running
+            if runs:
+                running = int.from_bytes(frame[44:46], "little"), int(body["first_seq"])
+                self._check_running(state, *running, renewed=bool(body["registers"][AckRegister.RENEWED]))
+                if worker.running and (running[0] - worker.running[0]) % 2**16 >= 2**15:
+                    return state  # the driver does not ask for an epoch that it had, so this answer is late
+            worker = worker._replace(member=member, challenge=challenge, running=running)
+        return state._replace(workers=replace_at(state.workers, rank, worker))
 
     # What is promised
 
-    def _check_running(self, state: TreeJoinState, epoch: int, first_seq: int) -> None:
+    def _check_running(self, state: TreeJoinState, epoch: int, first_seq: int, *, renewed: bool) -> None:
         """Check *running*, as a worker receives it, against the root."""
-        root = state.switches[0].job
-        if root.state != JobState.RUNNING or not all(state.switches[home].job.live for home in self.homes):
+        root, first = state.switches[0].job, state.first_epoch
+        if first is None or not all(state.switches[home].job.live or state.done for home in self.homes):
             raise Violation("a worker receives running although a rank is missing")
-        if epoch not in {root.epoch, (root.epoch - state.reset) % 2**16} or first_seq != root.first_seq:
+        if self._epochs_since(state, epoch) > self._epochs_since(state, root.epoch) or first_seq != root.first_seq:
             raise Violation("a worker receives an epoch that is not the root's")
+        if renewed != (epoch != first):
+            raise Violation("a worker is not told that the job has begun anew")
 
     def check(self, state: TreeJoinState) -> None:
-        """Check that Joins, repeated without losses, tell each worker that the job runs."""
+        """Check that Joins, repeated without losses, tell each worker that the job runs, in the root's epoch."""
+        self._settled(state)
+
+    def _settled(self, state: TreeJoinState) -> TreeJoinState:
+        """Return the state after Joins without losses, when the job runs everywhere."""
         for _ in range(6 * len(self.switches)):
-            if all(worker.running for worker in state.workers):
-                return
+            if self._all_run(state):
+                return state
             for rank in range(len(self.homes)):
-                moving = [self._join(state, rank)]
-                while moving:
-                    state, sent = self._arrive(state, FrameArrives(moving.pop(0)))
-                    moving += sent
+                state = self._settle(state, self._join(state, rank))
+            for k in range(1, len(self.switches)):
+                if notice := self._notice(state, k):
+                    state = self._settle(state, notice)
         raise Violation("a worker never receives running")
+
+    def _all_run(self, state: TreeJoinState) -> bool:
+        epoch = state.switches[0].job.epoch
+        known = all(worker.running and worker.running[0] == epoch for worker in state.workers)
+        jobs = [memory.job for memory in state.switches]
+        knows_leaves = not any(self._notice(state, k) for k in range(1, len(self.switches)))
+        return known and knows_leaves and all((job.state, job.epoch) == (JobState.RUNNING, epoch) for job in jobs)
+
+    def _settle(self, state: TreeJoinState, frame: bytes) -> TreeJoinState:
+        """Return the state after a frame and all that follow from it have arrived."""
+        moving = [frame]
+        while moving:
+            state, sent = self._arrive(state, FrameArrives(moving.pop(0)))
+            moving += sent
+        return state

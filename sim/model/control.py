@@ -61,7 +61,8 @@ class ControlPlane(JobTable):
         if request.action in (Action.END, Action.RESUME):
             return execute_by_key(job, request, self.operator_key)
         if request.action != Action.JOIN:
-            return execute(self.config, job, request, message.source)
+            is_leaf = bool(self.ranks_below(message.job))
+            return execute(self.config, job, request, message.source, is_leaf=is_leaf)
         after, offer = random.offer(self.random, self.config.slots)
         verdict = join(self.config, job, request, message.source, offer, now_us, self.ranks_below(message.job))
         if job.state == JobState.NONE != verdict.job.state:
@@ -80,7 +81,9 @@ class ControlPlane(JobTable):
             registers = self.registers(request.address, now_us)
         elif request.action in (Action.JOIN, Action.END, Action.RESUME):
             registers[AckRegister.CHALLENGE] = job.challenge
-            registers[AckRegister.JOB_TOKEN] = job.token if verdict.entry_index is not None else 0
+            if index is not None:
+                registers[AckRegister.JOB_TOKEN] = job.token
+                registers[AckRegister.RENEWED] = job.renewed
         return compose.ack(
             job=message.job,
             epoch=job.epoch,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from iswitch.config import Config
-from iswitch.wire import NOTICE_INTERVAL_US, JobState, Operation, Reason, ResultFlag, Stat
+from iswitch.wire import NOTICE_INTERVAL_US, Operation, Reason, ResultFlag, Stat
 from sim.model.aggregate.sums import Sums
 from sim.model.counters import Counters
 from sim.model.decide import random
@@ -130,7 +130,7 @@ class JobTable:
 
     def count_admissions(self, before: Job, ring: Ring) -> None:
         """Count that a boundary admitted members, if it did."""
-        self.stats[Stat.ADMITTED] += before.state > JobState.FORMING and bool(ring.live & ~before.live)
+        self.stats[Stat.ADMITTED] += bool(ring.live & ~before.live & before.ring.joining)
 
     def send_notice(self, message: Message, reason: Reason, now_us: int, collective: int = 0) -> Frames:
         """Return a NOTICE. `collective`: with which the sender's differs.

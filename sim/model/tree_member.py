@@ -6,6 +6,12 @@ retransmissions carry it through any loss. The root, where all ranks come togeth
 each switch adopts its parent's epoch and first seq, empties its slots and only then reports to its members that the
 job runs. Before that it accepts no contribution (FORMING).
 
+**Beginning anew.** No member below a leaf may take part in sums that another part of the tree has begun without it. So
+the root begins its next epoch when a member joins a tree that runs, and all come to it with empty slots. A leaf that
+needs another epoch joins its parent again, as if it had restarted: with its next nonce, in the place that it had. It
+does this after a RESET, after the Join of a new member, and when it learns that the parent does not know it any more.
+Meanwhile its job forms.
+
 **Leaving.** The last member's Leave is passed up. It is answered (JOB: the job has ended) when the parent has answered,
 because only that member repeats it.
 """
@@ -19,6 +25,7 @@ from iswitch.config import Config
 from iswitch.wire import ACK, NO_MEMBER, UDP_PORT, AckRegister, Action, JobState, Outcome, Reason
 from sim.model.decide import tree
 from sim.model.decide.job import Job, Verdict, ended, live_ranks
+from sim.model.decide.renewal import begin_anew
 from sim.model.decide.ring import new_ring
 from sim.model.decide.slot import Work
 from sim.model.egress import compose
@@ -28,6 +35,9 @@ from sim.model.jobs import Frames
 from sim.model.switch import Switch
 
 __all__ = ["Parent", "ParentMembership", "TreeMember", "has_several"]
+
+NONCE_COUNT_BITS = 16
+"""The lowest bits of a leaf's nonce, which count how often the leaf has begun anew."""
 
 
 class Parent(NamedTuple):
@@ -49,8 +59,9 @@ class Parent(NamedTuple):
 class ParentMembership(NamedTuple):
     """What a leaf is at its parent.
 
-    `nonce`, `token`: those of the Join that created the job here; the leaf has no secrets of its own. `job_token`: that
-    of the parent's job. `challenge`: the parent's, as it said last. `running`: the parent has reported that the job
+    `nonce`, `token`: those of the Join that created the job here; the leaf has no secrets of its own. The nonce rises
+    by one each time that the leaf begins anew. `job_token`: that
+    of the parent's job. `challenge`: the parent's, as it said last. `ran`: the parent has once reported that the job
     runs. `reason`: why the parent refused the leaf's last Join.
     """
 
@@ -59,7 +70,7 @@ class ParentMembership(NamedTuple):
     member: int = NO_MEMBER
     job_token: int = 0
     challenge: int = 0
-    running: bool = False
+    ran: bool = False
     reason: Reason = Reason.DONE
 
 
@@ -97,9 +108,9 @@ class TreeMember(Switch):
     # Control messages of members
 
     def handle_control(self, message: Message, now_us: int) -> tuple[Outcome, Frames]:
-        """Handle a control message. At a leaf, Join and the last Leave go up."""
+        """Handle a control message. At a leaf, the last Leave goes up, and a Join or a RESET makes the leaf join."""
         number, request = message.job, parse_control(message)
-        if number not in self.parents or request.action not in (Action.JOIN, Action.LEAVE, Action.END):
+        if number not in self.parents or request.action not in (Action.JOIN, Action.LEAVE, Action.RESET, Action.END):
             return super().handle_control(message, now_us)
         if request.action == Action.LEAVE and self.is_last_leave(message, request, now_us):
             return Outcome.CONTROL, self.request_parent(number, Action.LEAVE)
@@ -107,7 +118,7 @@ class TreeMember(Switch):
         job = self.jobs[number]
         if job.state == JobState.NONE:
             self.above.pop(number, None)
-        elif request.action == Action.JOIN and not self.above[number].running and self.all_ranks_live(number, job):
+        elif request.action in (Action.JOIN, Action.RESET) and self.may_join(number, job):
             sent += self.request_parent(number)
         return outcome, sent
 
@@ -121,9 +132,10 @@ class TreeMember(Switch):
             and self.decide(message, request, now_us).job.state == JobState.NONE
         )
 
-    def all_ranks_live(self, number: int, job: Job) -> bool:
-        """Return whether all ranks that belong below are live."""
-        return live_ranks(job) == self.parents[number].ranks
+    def may_join(self, number: int, job: Job) -> bool:
+        """Return whether this leaf may join its parent: all ranks that belong below are live, or the job has run."""
+        is_complete = self.above[number].ran or live_ranks(job) == self.parents[number].ranks
+        return job.state == JobState.FORMING and is_complete
 
     def request_parent(self, number: int, action: Action = Action.JOIN) -> Frames:
         """Return this leaf's own Join or Leave.
@@ -161,17 +173,33 @@ class TreeMember(Switch):
             return verdict
         if number not in self.above:
             self.above[number] = ParentMembership(request.nonce, request.token)
-        above = self.above[number]
+        if job.state == JobState.RUNNING and verdict.job.state == JobState.FORMING:
+            self.take_next_nonce(number)
         if request.action == Action.JOIN and verdict.reason == Reason.DONE:
-            verdict = verdict._replace(reason=above.reason)
-        state = JobState.RUNNING if above.running else JobState.FORMING
+            verdict = verdict._replace(reason=self.above[number].reason)
+        runs = job.state == verdict.job.state == JobState.RUNNING  # only the parent makes a leaf's job run
+        state = JobState.RUNNING if runs else JobState.FORMING
         return verdict._replace(job=self.close_slots(number, verdict.job, verdict.works)._replace(state=state))
+
+    def take_next_nonce(self, number: int) -> None:
+        """Make this leaf another member to its parent, which takes the place of the one that it was."""
+        above = self.above[number]
+        low_bits = (1 << NONCE_COUNT_BITS) - 1
+        nonce = above.nonce & ~low_bits | (above.nonce + 1) & low_bits
+        self.above[number] = above._replace(nonce=nonce, reason=Reason.DONE)
+
+    def join_again(self, number: int) -> Frames:
+        """Return the Join of this leaf, which its parent does not know. If the job runs here, it begins anew."""
+        if self.jobs[number].state == JobState.RUNNING:
+            self.jobs[number] = begin_anew(self.config, self.jobs[number], is_leaf=True)
+            self.take_next_nonce(number)
+        return self.request_parent(number)
 
     def tree_objection(self, request: Request, job: Job, leaf: bool) -> Reason:
         """Return why a tree forbids a request; DONE if it does not.
 
         A tree has no asynchronous jobs, no sums of fewer than all workers, no segments whose uplink fits no frame, and
-        no HALT. RESET and FBCAST belong to the root, because they must happen everywhere at once.
+        no HALT. FBCAST belongs to the root, because it must happen everywhere at once.
         """
         settings, action = request.settings, request.action
         in_tree = leaf or job.tree
@@ -183,7 +211,7 @@ class TreeMember(Switch):
             return Reason.ELEMENTS if settings.elements > self.config.uplink_elements else Reason.DONE
         if action == Action.SET_H and in_tree and settings.threshold != job.settings.world:
             return Reason.THRESHOLD
-        if leaf and action in (Action.RESET, Action.FBCAST):
+        if leaf and action == Action.FBCAST:
             return Reason.ACTION
         return Reason.ACTION if action == Action.HALT and in_tree else Reason.DONE
 
@@ -199,8 +227,9 @@ class TreeMember(Switch):
     def handle_parent_ack(self, message: Message) -> tuple[Outcome, Frames]:
         """Handle the parent's answer to a Join or a Leave.
 
-        The first Join carries no challenge that the parent has said. The leaf answers a CHALLENGE at once by another
-        Join; if that is lost, the members' retransmissions repeat it.
+        The first Join carries no challenge that the parent has said. The leaf answers another CHALLENGE at once by
+        another Join; if that is lost, the members' retransmissions repeat it. While the job runs, such a CHALLENGE
+        means that the leaf is not a member any more.
         """
         number, body = message.job, np.frombuffer(message.payload, ACK, 1)[0]
         above, reason = self.above[number], Reason(min(int(body["reason"]), max(Reason)))
@@ -211,60 +240,65 @@ class TreeMember(Switch):
             return Outcome.CONTROL, []
         registers = body["registers"]
         challenge = int(registers[AckRegister.CHALLENGE])
+        forms = self.jobs[number].state == JobState.FORMING
         if reason == Reason.CHALLENGE:
-            if not above.running and challenge != above.challenge:
+            if challenge != above.challenge:
                 self.above[number] = above._replace(challenge=challenge)
-                return Outcome.CONTROL, self.request_parent(number)
+                return Outcome.CONTROL, self.join_again(number)
         elif reason != Reason.DONE:
             refused = above._replace(member=NO_MEMBER, reason=reason)
-            self.above[number] = above if above.running else refused
+            self.above[number] = refused if forms else above
         elif int(body["window"]) != self.config.window:
             self.above[number] = above._replace(reason=Reason.ELEMENTS)
         else:
-            if not above.running:
+            if forms:
                 job_token = int(registers[AckRegister.JOB_TOKEN])
                 self.above[number] = above._replace(member=message.member, job_token=job_token, reason=Reason.DONE)
             if body["state"] == JobState.RUNNING:
-                self.adopt_epoch(number, message.epoch, int(body["first_seq"]))
+                renewed = bool(registers[AckRegister.RENEWED])
+                self.adopt_epoch(number, message.epoch, int(body["first_seq"]), renewed=renewed)
         return Outcome.CONTROL, []
 
-    def adopt_epoch(self, number: int, epoch: int, first_seq: int) -> None:
-        """Adopt the epoch of the parent's job, which runs or was reset, and empty the slots.
+    def adopt_epoch(self, number: int, epoch: int, first_seq: int, *, renewed: bool) -> None:
+        """Adopt the epoch of the parent's job, which runs or has begun anew, and empty the slots.
 
-        Only a later epoch is adopted, because an answer to an earlier Join may come late. Epochs rise by one at a
-        RESET.
+        While the job runs here, only a later epoch is adopted, because an answer to an earlier Join may come late.
+        Epochs rise by one when the job begins anew.
         """
         job, above = self.jobs[number], self.above[number]
-        if above.running and not 0 < (epoch - job.epoch) % 2**16 < 2**15:
+        if job.state == JobState.RUNNING and not 0 < (epoch - job.epoch) % 2**16 < 2**15:
             return
         ring = new_ring(
             first_seq, self.config.window, self.config.members, job.live, job.ring.threshold, job.ring.deadline_us
         )
-        self.jobs[number] = job._replace(ring=ring, epoch=epoch, first_seq=first_seq, state=JobState.RUNNING)
-        self.above[number] = above._replace(running=True)
+        self.jobs[number] = job._replace(
+            ring=ring, epoch=epoch, first_seq=first_seq, state=JobState.RUNNING, renewed=renewed
+        )
+        self.above[number] = above._replace(ran=True)
 
     def handle_parent_notice(self, message: Message) -> tuple[Outcome, Frames]:
         """Handle a NOTICE of the parent.
 
-        If a slot that was sent up belongs to another collective there, the slot remembers that. If the parent does not
-        know this epoch, the leaf requests the parent's. If the parent does not know this member, the job ends here, and
-        its members learn it by NOTICE and join anew.
+        If a slot that was sent up belongs to another collective there, the slot remembers that. If the parent is in
+        another epoch, the leaf requests that. If the parent has no such job, the job ends here, and its members learn
+        it by NOTICE and join anew. For all other reasons the parent does not know this leaf any more, and the leaf
+        joins again; but a notice of an earlier epoch came late.
         """
-        number, above = message.job, self.above[message.job]
-        if message.token != above.token or not above.running:
+        number, above, job = message.job, self.above[message.job], self.jobs[message.job]
+        if message.token != above.token or job.state == JobState.FORMING:
             return Outcome.TOKEN, []
         if message.reason == Reason.COLLECTIVE:
-            job = self.jobs[number]
             if message.epoch != job.epoch:
                 return Outcome.EPOCH, []
             ring, outcome = tree.contest(job.ring, seq=message.seq, collective=message.collective)
             self.jobs[number] = job._replace(ring=ring)
             return outcome, []
         if message.reason == Reason.EPOCH:
-            is_behind = message.epoch != self.jobs[number].epoch
-            return Outcome.CONTROL, self.request_parent(number) if is_behind else []
-        self.end_job(number)
-        return Outcome.CONTROL, []
+            return Outcome.CONTROL, self.request_parent(number) if message.epoch != job.epoch else []
+        if message.reason == Reason.JOB:
+            self.end_job(number)
+            return Outcome.CONTROL, []
+        return Outcome.CONTROL, self.join_again(number) if message.epoch == job.epoch else []
 
     def end_job(self, number: int) -> None:
         """End a job at this switch."""

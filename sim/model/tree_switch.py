@@ -240,7 +240,7 @@ class TreeSwitch(TreeMember):
     def install(self, message: Message) -> tuple[Outcome, Frames]:
         """Install a result of the parent and send it to the members."""
         number, job, length = message.job, self.jobs[message.job], len(message.payload) - TAIL_BYTES
-        if not self.above[number].running:
+        if job.state == JobState.FORMING:
             return Outcome.FORMING, []
         if message.token != self.above[number].job_token:
             return Outcome.TOKEN, []

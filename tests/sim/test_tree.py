@@ -112,6 +112,42 @@ def test_a_reset_of_the_root_and_the_end_of_the_job_reach_the_leaves(rates):
 
 
 @pytest.mark.parametrize("rates", [{}, BAD], ids=["perfect", "bad"])
+def test_a_leaf_that_restarts_or_whose_link_was_down_gets_its_workers_back_in(rates):
+    """The others go on without it, the root evicts it. Then a worker below a leaf resets the job, and another program
+    takes a worker's place. Each time the tree begins one epoch. On bad links it begins one more for each worker that
+    the leaf has evicted meanwhile."""
+    most = 1 + 4 * bool(rates)
+    numbers = payloads(4)
+    flat = facts(Tree(FLAT, config=SMALL).join().reduce(numbers))
+    with compiled(TREES["two leaves"], SMALL, **rates) as tree:
+        tree.join(evict_us=5_000_000).reduce(numbers)
+        for restarts in (True, False):
+            epoch = tree.clients[4].epoch
+            if restarts:
+                tree.restart(1).close()
+                for rank in range(4):
+                    tree.clients[rank].forget(90_000 + rank)
+            evicted = tree.switches[0].model.counters()["stat.EVICTED"]
+            while tree.switches[0].model.counters()["stat.EVICTED"] == evicted:  # nothing comes from the leaf
+                tree.network.now_us += 1_000_000
+                for rank in range(4, 8):
+                    client = tree.clients[rank]
+                    tree.send(rank, client.contribution(client.first_seq + 4, numbers[rank, 0], behind=0))
+            assert 0 < (tree.come_back(epoch) - epoch) % 2**16 <= most
+            assert tree.told_renewed(range(8)) == [1] * 8
+            assert facts(tree.reduce(numbers)) == flat
+        epoch, client, number = tree.clients[0].epoch, tree.clients[0], tree.clients[0].number + 1
+        while tree.switches[0].jobs[0].epoch == epoch:
+            tree.send(0, client.reset(seq=number))
+        assert 0 < (tree.come_back(epoch) - epoch) % 2**16 <= most
+        epoch = tree.clients[0].epoch
+        tree.clients[0].forget(90_010)  # another program at the same address
+        assert 0 < (tree.come_back(epoch) - epoch) % 2**16 <= most
+        assert facts(tree.reduce(numbers)) == flat
+        tree.agree()
+
+
+@pytest.mark.parametrize("rates", [{}, BAD], ids=["perfect", "bad"])
 def test_deadlines_and_the_silent_are_the_models_affair_too(rates):
     """A leaf's slot closes without a worker that came late, another's without one that has been evicted."""
     with compiled(TREES["three levels"], SMALL, **rates) as tree:

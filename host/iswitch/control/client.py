@@ -35,7 +35,7 @@ class Control(RegisterReader):
     Attributes
     ----------
     joined_running_job : bool
-        True if the last `join` was of a job that was running already.
+        True if the last `join` was of a job that was running already, or has begun anew: its members have a state.
     granted : Membership or None
         What the switch granted to the last Join, also while `join` still waits for other workers.
     """
@@ -144,6 +144,8 @@ class Control(RegisterReader):
             raise
         finally:
             self._requested = None
+        if answer.body["registers"][AckRegister.RENEWED]:
+            self.joined_running_job = True
         self._number = 0
         return membership
 
@@ -347,7 +349,23 @@ class Control(RegisterReader):
         """
         answer = self._command(Action.RESET, membership)
         self._require_done(answer, f"reset job {membership.job}")
-        return replace(membership, epoch=int(answer.header["epoch"]), first_seq=int(answer.body["first_seq"]))
+        epoch = int(answer.header["epoch"])
+        if answer.body["state"] == JobState.FORMING and epoch == membership.epoch:
+            return self._wait_for_next_epoch(membership)
+        return replace(membership, epoch=epoch, first_seq=int(answer.body["first_seq"]))
+
+    def _wait_for_next_epoch(self, membership: Membership) -> Membership:
+        """Repeat the Join of a member until the switch has the next epoch from its parent, in a tree of switches."""
+        deadline, pause_s = self.transport.now() + self.timeout_s, _FIRST_PAUSE_S
+        while (renewed := self.renew(membership)).epoch == membership.epoch:
+            if self.transport.now() > deadline:
+                raise SwitchUnreachableError(
+                    f"the switch at {self.address} waits for the switch above it: it has not received the next epoch "
+                    f"of job {membership.job} within {self.timeout_s:g} s (`{self.timeout_name}`)"
+                )
+            self.transport.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        return renewed
 
     def set_threshold(self, membership: Membership, threshold: int) -> Membership:
         """Set for all members how many workers complete a sum.

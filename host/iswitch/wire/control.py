@@ -36,10 +36,14 @@ REGISTERS_PER_READ = 8
 
 
 class AckRegister(IntEnum):
-    """What `registers` hold in the acknowledgement of a JOIN or an END, by index; the other registers are 0."""
+    """What `registers` hold in the acknowledgement of a JOIN or an END, by index; the other registers are 0.
+
+    JOB_TOKEN and RENEWED belong to a granted JOIN. RENEWED is 1 if the job has begun anew: its members have a state.
+    """
 
     CHALLENGE = 0
     JOB_TOKEN = 1
+    RENEWED = 2
 
 
 class Action(IntEnum):

@@ -73,8 +73,11 @@ class Acknowledgement(wiring.Component):
                 m.d.comb += body.reason.eq(job.up_reason)
         live = (job.live & bit).any()
         with m.If(joins):
-            m.d.comb += registers[AckRegister.JOB_TOKEN].eq(job.job_token)
-            m.d.comb += body.standing.eq(Mux(live, MemberState.LIVE, MemberState.JOINING))
+            m.d.comb += [
+                registers[AckRegister.JOB_TOKEN].eq(job.job_token),
+                registers[AckRegister.RENEWED].eq(job.renewed),
+                body.standing.eq(Mux(live, MemberState.LIVE, MemberState.JOINING)),
+            ]
         with m.If(joins & (job.admitted & bit).any()):
             m.d.comb += body.first_seq.eq(job.admitted_seq)
         if config.staleness:

@@ -4,6 +4,7 @@ from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import wiring
 
 from hw.decide.membership.procedure import FollowUp, job_exists, procedure_ports, wait_row
+from hw.decide.rules.renewal import begin_anew
 from hw.decide.rules.sender import matches_sender
 from hw.stream.reduction import reaches
 from iswitch.config import Config
@@ -11,7 +12,12 @@ from iswitch.wire import Action, JobState, Reason
 
 __all__ = ["COMMANDS", "Command"]
 
-WRITES = {"status": ("state", "epoch", "threshold", "challenge"), "roster": ("admitted",), "entry": ("number",)}
+WRITES = {
+    "status": ("state", "epoch", "threshold", "challenge", "renewed"),
+    "roster": ("admitted",),
+    "entry": ("number",),
+}
+UPLINK_WRITES = {"status": (*WRITES["status"], "up_nonce", "up_reason")}
 
 COMMANDS = (Action.LEAVE, Action.RESET, Action.SET_H, Action.FBCAST, Action.HALT, Action.END, Action.RESUME)
 
@@ -21,7 +27,8 @@ class Command(wiring.Component):
     changes.
 
     A repeat of the last command is `DONE`, and nothing is done. A Leave is to be followed by the departure, an FBCAST
-    by the forced slot, a Reset by an empty ring, an END by the end of the job.
+    by the forced slot, a Reset by an empty ring, an END by the end of the job. At a leaf a Reset makes the job form
+    until the parent has begun the next epoch.
 
     Takes 3 cycles: two until the sender's row has been compared, one to decide. Procedure: see `procedure_ports`.
     Source: docs/protocol.md section 4, the order of the checks; `sim/model/decide/command.py`.
@@ -29,7 +36,7 @@ class Command(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        super().__init__(procedure_ports(config, writes=WRITES))
+        super().__init__(procedure_ports(config, writes=WRITES | UPLINK_WRITES if config.uplinks else WRITES))
 
     def elaborate(self, platform):
         m = Module()
@@ -89,12 +96,17 @@ class Command(wiring.Component):
         status, forming = tables.status_next, job.state == JobState.FORMING
         m.d.comb += [
             status.state.eq(job.state),
-            status.epoch.eq(Mux(resets, job.epoch + 1, job.epoch)),
+            status.epoch.eq(job.epoch),
+            status.renewed.eq(job.renewed),
             status.threshold.eq(Mux(sets, settings.threshold, job.threshold)),
             status.challenge.eq(Mux(resets | resumes, job.challenge + 1, job.challenge)),
             tables.roster_next.admitted.eq(0),
             tables.entry_next.number.eq(frame.seq),
         ]
+        if config.uplinks:
+            m.d.comb += [status.up_nonce.eq(job.up_nonce), status.up_reason.eq(job.up_reason)]
+        with m.If(resets):
+            m.d.comb += begin_anew(config, tables, is_leaf=is_leaf)
         with m.If(resumes | halts & ~forming):
             m.d.comb += status.state.eq(Mux(halts & (settings.mode != 0), JobState.HALTED, JobState.RUNNING))
 
@@ -114,7 +126,7 @@ class Command(wiring.Component):
                 m.next = "IDLE"
                 with m.If(sets & in_tree & ~threshold_is_world):
                     refuse(Reason.THRESHOLD)
-                with m.Elif(halts & in_tree | (forces | resets) & is_leaf):
+                with m.Elif(halts & in_tree | forces & is_leaf):
                     refuse(Reason.ACTION)
                 with m.Elif(no_job):
                     refuse(Reason.JOB)

@@ -26,9 +26,9 @@ class EntrySearch(wiring.Component):
 
     With `done` and the reason DONE, `entry` is the index that the Join gets. `own`: the sender is that member already;
     `moves`: it was, at another port or address. `replaces`: the Join takes the place of a member. While the job forms,
-    the entry of a `stale` member yields. In a tree a rank belongs to one member. If an entry that yields has a rank
-    that the Join brings, the entry is cleared, and the search begins again. `tree_closed`: a running tree accepts no
-    Join.
+    and `in_tree`, the entry of a `stale` member yields; `in_tree`, so does an entry with the token of the Join, or with
+    its port and addresses. In a tree a rank belongs to one member. If an entry that yields has a rank that the Join
+    brings, the entry is cleared, and the search begins again.
 
     If all live members are stale, a Join that does not make its sender live is refused with CHALLENGE, and the end of
     the job has to follow.
@@ -43,7 +43,7 @@ class EntrySearch(wiring.Component):
             {
                 **procedure_ports(config, writes=HOLDER_WRITES if config.uplinks else {}),
                 "stale": In(config.members),
-                "tree_closed": In(1),
+                "in_tree": In(1),
                 "entry": Out(range(config.members)),
                 "own": Out(1),
                 "moves": Out(1),
@@ -131,9 +131,12 @@ class EntrySearch(wiring.Component):
                 m.d.sync += [index.eq(index + 1), step.eq(step + 1)]
                 with m.If(step != 0):
                     taken = row.live
-                    # In a job that runs, a silent member is evicted when another one waits for it.
-                    yields = row.live & (job.state == JobState.FORMING) & self.stale.bit_select(previous, 1)
-                    is_own = taken & (row.nonce == settings.nonce) & (row.token == frame.token)
+                    # In a job that runs, a silent member is evicted when another one waits for it; a tree begins anew.
+                    forms, is_stale = job.state == JobState.FORMING, self.stale.bit_select(previous, 1)
+                    token_same = row.token == frame.token
+                    has_restarted = self.in_tree & (token_same | port_same & address_same)
+                    yields = row.live & ((forms | self.in_tree) & is_stale | has_restarted)
+                    is_own = taken & (row.nonce == settings.nonce) & token_same
                     with m.If(is_own & ~own_found):
                         m.d.sync += [own_found.eq(1), own.eq(previous), own_moves.eq(~(port_same & address_same))]
                     with m.If(previous < settings.world):
@@ -164,7 +167,7 @@ class EntrySearch(wiring.Component):
                 m.next = "IDLE"
                 with m.If(refusal != Reason.DONE):
                     m.d.comb += objection.eq(refusal)
-                with m.Elif(self.tree_closed | rank_is_taken | rank_not_allowed):
+                with m.Elif(rank_is_taken | rank_not_allowed):
                     m.d.comb += objection.eq(Reason.MEMBER)
                 with m.Elif(wanted != NO_MEMBER):
                     m.d.comb += [chosen.eq(wanted), objection.eq(Mux(wanted_fits, Reason.DONE, Reason.MEMBER))]

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.decide.membership.entry_search import EntrySearch
 from hw.decide.membership.procedure import FollowUp, job_exists, procedure_ports, wait_row
+from hw.decide.rules.renewal import begin_anew
 from hw.decide.tables.access import connect_rows, connect_writes, write_back
 from hw.interface.address import SWITCH_UDP, Binding
 from hw.stream.reduction import popcount
@@ -22,8 +23,9 @@ class Join(wiring.Component):
     """Finds the sender's entry (`EntrySearch`), and if it is not a member, makes it one.
 
     The job is created if it does not exist; then the ring has to be emptied. While the job forms, a new member is live
-    at once, and the last one makes the job run; in a job that runs, it is joining. A member that comes from
-    another port or address is bound to that. In the cycle of `grants`, the sender has the entry `entry`.
+    at once, and the last one makes the job run; in a job that runs, it is joining. In a tree that runs, the new member
+    is live at once, and the job begins anew: the ring has to be emptied. A member that comes from another port or
+    address is bound to that. In the cycle of `grants`, the sender has the entry `entry`.
 
     `binding` announces a member's port and address, and at a leaf that creates a job those of its parent. `draw` takes
     the number at `random` for epoch and first seq.
@@ -64,9 +66,12 @@ class Join(wiring.Component):
             self.binding.payload.port.eq(tables.sender_next.port),
             self.binding.payload.address.eq(tables.sender_next.address),
         ]
-        tree_closed = Signal()
+        in_tree, runs = Signal(), Signal()
         if uplinks:
-            m.d.sync += tree_closed.eq(exists & (job.tree | is_leaf) & (job.state != JobState.FORMING))
+            m.d.sync += [
+                in_tree.eq(job.tree | is_leaf | (frame.members != 0)),
+                runs.eq(exists & (job.state != JobState.FORMING)),
+            ]
 
         m.submodules.search = search = EntrySearch(config)
         connect_rows(m, tables, search.tables)
@@ -74,7 +79,7 @@ class Join(wiring.Component):
             search.request.eq(request),
             search.member.eq(self.member),
             search.stale.eq(self.stale),
-            search.tree_closed.eq(tree_closed),
+            search.in_tree.eq(in_tree),
         ]
 
         # The members, and in trees the ranks, after a new member has come; a cycle after the rows.
@@ -88,10 +93,10 @@ class Join(wiring.Component):
             m.d.sync += all_joined.eq(popcount(live) == request.headers.body.world)
 
         # What a new challenge, epoch and first seq would be; the states below decide whether they are written.
-        own, moves, replaces, created = Signal(), Signal(), Signal(), Signal()
+        own, moves, replaces, created, begins_anew = Signal(), Signal(), Signal(), Signal(), Signal()
         status, changes = tables.status_next, Signal()
         m.d.comb += [
-            changes.eq(own | exists & replaces),
+            changes.eq(own | exists & (replaces | begins_anew)),
             status.challenge.eq(Mux(changes, job.challenge + 1, job.challenge)),
         ]
         with m.If(~exists):
@@ -102,7 +107,7 @@ class Join(wiring.Component):
             ]
         with m.FSM():
             with m.State("IDLE"):
-                m.d.sync += [created.eq(0), own.eq(0), replaces.eq(0)]
+                m.d.sync += [created.eq(0), own.eq(0), replaces.eq(0), begins_anew.eq(0)]
                 m.d.comb += search.start.eq(self.start)
                 with m.If(self.start):
                     m.next = "SEARCH"
@@ -116,6 +121,7 @@ class Join(wiring.Component):
                         own.eq(search.own),
                         moves.eq(search.moves),
                         replaces.eq(search.replaces),
+                        begins_anew.eq(in_tree & runs),
                     ]
                     m.next = "READ_ENTRY"
                     with m.If(search.reason != Reason.DONE):
@@ -137,8 +143,9 @@ class Join(wiring.Component):
                     m.next = "READ_JOB"
             wait_row(m, "READ_JOB", then="TAKE_ENTRY")
             with m.State("TAKE_ENTRY"):
-                self._take_entry(m, bit, live, all_joined, ranks)
-                m.d.comb += [self.done.eq(1), self.follow_up.eq(Mux(created, FollowUp.EMPTY_RING, FollowUp.NONE))]
+                self._take_entry(m, bit, live, all_joined, ranks, begins_anew, is_leaf)
+                empties = created | begins_anew
+                m.d.comb += [self.done.eq(1), self.follow_up.eq(Mux(empties, FollowUp.EMPTY_RING, FollowUp.NONE))]
                 m.next = "IDLE"
                 if uplinks:
                     with m.If(created & is_leaf):
@@ -196,6 +203,7 @@ class Join(wiring.Component):
             tables.status_write.eq(1),
             tables.roster_write.eq(1),
             status.state.eq(JobState.FORMING),
+            status.renewed.eq(0),
             tables.roster_next.live.eq(0),
         ]
         if self.config.uplinks:
@@ -208,7 +216,7 @@ class Join(wiring.Component):
                 status.up_member.eq(NO_MEMBER),
                 status.up_job_token.eq(0),
                 status.up_challenge.eq(0),
-                status.up_running.eq(0),
+                status.up_ran.eq(0),
                 status.up_reason.eq(Reason.DONE),
             ]
 
@@ -219,8 +227,8 @@ class Join(wiring.Component):
         with m.If(moves):
             m.d.comb += [tables.sender_write.eq(1), self.binding.valid.eq(1), tables.status_write.eq(1)]
 
-    def _take_entry(self, m, bit, live, all_joined, ranks):
-        """Make the sender a member: live while the job forms, and afterwards joining."""
+    def _take_entry(self, m, bit, live, all_joined, ranks, begins_anew, is_leaf):
+        """Make the sender a member: live while the job forms, or if it begins anew, and afterwards joining."""
         tables, frame = self.tables, self.request.headers.frame
         job = tables.job_row
         m.d.comb += [
@@ -237,12 +245,15 @@ class Join(wiring.Component):
                 tables.roster_next.live.eq(live),
                 tables.status_next.state.eq(Mux(all_joined, JobState.RUNNING, JobState.FORMING)),
             ]
-        with m.Else():
+        with m.Elif(~begins_anew):
             m.d.comb += tables.roster_next.joining.eq(job.joining | bit)
         if self.config.uplinks:
             m.d.comb += tables.status_next.tree.eq(job.tree | (frame.members != 0))
-            with m.If(job.state == JobState.FORMING):
+            with m.If((job.state == JobState.FORMING) | begins_anew):
                 m.d.comb += tables.status_next.ranks.eq(ranks)
+            with m.If(begins_anew):
+                m.d.comb += tables.roster_next.live.eq(live)
+                m.d.comb += [tables.roster_next.admitted.eq(0), *begin_anew(self.config, tables, is_leaf=is_leaf)]
 
     def _bind_parent(self, m):
         """Bind the parent as members are, with the index behind theirs."""

@@ -22,7 +22,7 @@ from hw.interface.layout import layout
 from hw.interface.rows import CHALLENGE_BITS, TICK_BITS, slot_row
 from hw.stream.reduction import reaches
 from iswitch.config import Config
-from iswitch.wire import ACK, Action, Reason, Type
+from iswitch.wire import ACK, Action, JobState, Reason, Type
 
 __all__ = ["Membership"]
 
@@ -207,14 +207,14 @@ class Membership(wiring.Component):
                 m.d.sync += [requests_parent.eq(1), self.requests_leave.eq(1), suppresses_ack.eq(1)]
             with m.If(parent_reply.done):
                 m.d.sync += [requests_parent.eq(parent_reply.requests_parent), self.unknown.eq(parent_reply.unknown)]
-            # A leaf joins at its parent when all ranks below it have joined, and retransmits when its members do.
+            # A leaf joins at its parent when all ranks below it have joined, and whenever its job forms again. It
+            # retransmits when its members do.
             all_ranks = Cat(job.ranks, Const(0, 32 - config.members)) == self.parent.ranks
-            joins = (request.action == Action.JOIN) & ~request.from_parent & self.is_leaf
+            forms = (job.state == JobState.FORMING) & (job.up_ran | all_ranks)
+            joins = request.action.matches(Action.JOIN, Action.RESET) & ~request.from_parent & self.is_leaf
             m.d.comb += [
                 self.answers.eq(~request.from_parent & ~suppresses_ack),
-                self.requests_parent.eq(
-                    requests_parent | (joins & job_exists(request, job) & ~job.up_running & all_ranks)
-                ),
+                self.requests_parent.eq(requests_parent | (joins & job_exists(request, job) & forms)),
             ]
 
         m.submodules.acknowledgement = acknowledgement = Acknowledgement(config)

@@ -1,10 +1,11 @@
 """Replies and notices of a leaf's parent."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out
 
 from hw.decide.membership.procedure import FollowUp, procedure_ports, wait_row
+from hw.decide.rules.renewal import begin_anew
 from hw.decide.tables.access import write_back
 from hw.interface.headers import type_of
 from hw.interface.layout import layout
@@ -15,7 +16,19 @@ __all__ = ["ParentReply"]
 
 
 WRITES = {
-    "status": ("epoch", "first_seq", "state", "up_member", "up_job_token", "up_challenge", "up_running", "up_reason"),
+    "status": (
+        "epoch",
+        "first_seq",
+        "state",
+        "challenge",
+        "renewed",
+        "up_nonce",
+        "up_member",
+        "up_job_token",
+        "up_challenge",
+        "up_ran",
+        "up_reason",
+    ),
     "roster": ("joining", "admitted"),
 }
 
@@ -26,9 +39,10 @@ class ParentReply(wiring.Component):
     The acknowledgement of a Join has an index for the switch and the token of the parent's job, or the parent's
     challenge, which the leaf's next Join carries, or a refusal, which the leaf then returns to its members. Or it says
     that the job runs: then the leaf takes over epoch and first seq, and its ring has to be emptied. The acknowledgement
-    of a Leave ends the job here. So does a notice that the parent has no such member. In the cycle of `done`, `unknown`
-    means that the frame does not match the job's present state and changes nothing; `requests_parent` means that the
-    switch sends a Join to the parent.
+    of a Leave ends the job here. So does a notice that the parent has no such job. If the parent has no such member,
+    which another challenge also says while the job runs, the job begins anew: it forms, its ring has to be emptied, and
+    the leaf joins with the next nonce. In the cycle of `done`, `unknown` means that the frame does not match the job's
+    present state and changes nothing; `requests_parent` means that the switch sends a Join to the parent.
 
     The job's row must be here in the cycle of `start`. Takes 1 cycle, or 3 if the job runs from now on. Procedure: see
     `procedure_ports`. Source: `handle_parent_ack` and `handle_parent_notice` of `sim/model/tree_member.py`.
@@ -60,6 +74,7 @@ class ParentReply(wiring.Component):
             other_token,
             other_epoch,
             later_epoch,
+            forms,
         ) = (
             Signal(name=name)
             for name in (
@@ -74,6 +89,7 @@ class ParentReply(wiring.Component):
                 "other_token",
                 "other_epoch",
                 "later_epoch",
+                "forms",
             )
         )
         epochs_ahead = Signal(16)
@@ -90,7 +106,21 @@ class ParentReply(wiring.Component):
             other_token.eq(frame.token != job.up_token),
             other_epoch.eq(epochs_ahead != 0),
             later_epoch.eq((epochs_ahead != 0) & ~epochs_ahead[15]),
+            forms.eq(job.state == JobState.FORMING),
         ]
+
+        def join_again():
+            """Send a Join to the parent, which does not know the leaf. If the job runs here, it begins anew."""
+            m.d.comb += [self.requests_parent.eq(1), tables.status_write.eq(1)]
+            with m.If(~forms):
+                m.d.comb += [
+                    *begin_anew(self.config, tables, is_leaf=Const(1)),
+                    status.challenge.eq(job.challenge + 1),
+                    tables.roster_write.eq(1),
+                    tables.roster_next.admitted.eq(0),
+                    self.follow_up.eq(FollowUp.EMPTY_RING),
+                ]
+
         with m.FSM():
             with m.State("IDLE"):
                 with m.If(self.start):
@@ -104,48 +134,48 @@ class ParentReply(wiring.Component):
                     with m.Elif(of_leave):
                         m.d.comb += self.follow_up.eq(FollowUp.ERASE_JOB)
                     with m.Elif(challenged):
-                        with m.If(~job.up_running & other_challenge):
-                            m.d.comb += [
-                                tables.status_write.eq(1),
-                                status.up_challenge.eq(registers[AckRegister.CHALLENGE]),
-                                self.requests_parent.eq(1),
-                            ]
+                        with m.If(other_challenge):
+                            join_again()
+                            m.d.comb += status.up_challenge.eq(registers[AckRegister.CHALLENGE])
                     with m.Elif(refused):
                         m.d.comb += [
-                            tables.status_write.eq(~job.up_running),
+                            tables.status_write.eq(forms),
                             status.up_member.eq(NO_MEMBER),
                             status.up_reason.eq(Mux(ack.reason > max(Reason), max(Reason), ack.reason)),
                         ]
                     with m.Elif(other_window):
                         m.d.comb += [tables.status_write.eq(1), status.up_reason.eq(Reason.ELEMENTS)]
                     with m.Else():
-                        with m.If(~job.up_running):
+                        with m.If(forms):
                             m.d.comb += [
                                 tables.status_write.eq(1),
                                 status.up_member.eq(frame.member),
                                 status.up_job_token.eq(registers[AckRegister.JOB_TOKEN]),
                                 status.up_reason.eq(Reason.DONE),
                             ]
-                        # The answer to an earlier Join may arrive late. Epochs only rise, by one at a Reset.
-                        with m.If(runs & (~job.up_running | later_epoch)):
+                        # The answer to an earlier Join may arrive late. Epochs only rise, by one.
+                        with m.If(runs & (forms | later_epoch)):
                             m.d.comb += [
                                 tables.status_write.eq(1),
                                 status.epoch.eq(frame.epoch),
                                 status.first_seq.eq(ack.first_seq),
                                 status.state.eq(JobState.RUNNING),
-                                status.up_running.eq(1),
+                                status.renewed.eq(registers[AckRegister.RENEWED]),
+                                status.up_ran.eq(1),
                                 tables.roster_write.eq(1),
                                 tables.roster_next.joining.eq(0),
                                 tables.roster_next.admitted.eq(0),
                                 self.done.eq(0),
                             ]
                             m.next = "READ_JOB"
-                with m.Elif(other_token | ~job.up_running):
+                with m.Elif(other_token | forms):
                     m.d.comb += self.unknown.eq(1)
                 with m.Elif(frame.count == Reason.EPOCH):
                     m.d.comb += self.requests_parent.eq(other_epoch)
-                with m.Else():
+                with m.Elif(frame.count == Reason.JOB):
                     m.d.comb += self.follow_up.eq(FollowUp.ERASE_JOB)
+                with m.Elif(~other_epoch):  # else the notice of an earlier epoch came late
+                    join_again()
             wait_row(m, "READ_JOB", then="EMPTY_RING", cycles=1)
             with m.State("EMPTY_RING"):
                 m.d.comb += [self.done.eq(1), self.follow_up.eq(FollowUp.EMPTY_RING)]

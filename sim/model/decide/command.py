@@ -7,8 +7,9 @@ Pure functions from a job and a request to a verdict. A refused command changes 
 from iswitch.config import Config
 from iswitch.wire import Action, JobState, Reason, SlotState
 from sim.model.decide import claims as claims_of
-from sim.model.decide.job import Entry, EntryState, Job, Verdict, ended, new_claims, with_entry, with_next_challenge
-from sim.model.decide.ring import force, leave, new_ring
+from sim.model.decide.job import Entry, EntryState, Job, Verdict, ended, with_entry, with_next_challenge
+from sim.model.decide.renewal import begin_anew
+from sim.model.decide.ring import force, leave
 from sim.model.decide.slot import Work
 from sim.model.interface.message import Request, Source
 from sim.model.interface.serial import ahead
@@ -16,7 +17,7 @@ from sim.model.interface.serial import ahead
 __all__ = ["carry_out", "execute", "execute_by_key", "remove_member"]
 
 
-def execute(config: Config, job: Job, request: Request, source: Source) -> Verdict:
+def execute(config: Config, job: Job, request: Request, source: Source, *, is_leaf: bool = False) -> Verdict:
     """Execute a command of a member.
 
     Invariant: a member numbers its commands, and the last one is executed once. A retransmission of it is acknowledged
@@ -32,7 +33,7 @@ def execute(config: Config, job: Job, request: Request, source: Source) -> Verdi
     if reason != Reason.DONE or request.number == entry.number:
         return verdict._replace(reason=reason)
     job = with_entry(job, request.member, entry._replace(number=request.number))
-    job, works = carry_out(config, job, request)
+    job, works = carry_out(config, job, request, is_leaf=is_leaf)
     return verdict._replace(job=job, works=works)
 
 
@@ -76,7 +77,7 @@ def objection(config: Config, job: Job, request: Request, source: Source, entry:
     return Reason.DONE
 
 
-def carry_out(config: Config, job: Job, request: Request) -> tuple[Job, tuple[Work, ...]]:
+def carry_out(config: Config, job: Job, request: Request, *, is_leaf: bool = False) -> tuple[Job, tuple[Work, ...]]:
     """Return the job after a command that nothing forbids, and what is done to the accumulators."""
     match request.action:
         case Action.LEAVE:
@@ -91,7 +92,7 @@ def carry_out(config: Config, job: Job, request: Request) -> tuple[Job, tuple[Wo
             settings, ring = job.settings._replace(threshold=threshold), job.ring._replace(threshold=threshold)
             return job._replace(settings=settings, ring=ring), ()
         case Action.RESET:
-            return reset(config, job), ()
+            return begin_anew(config, job, is_leaf=is_leaf), ()
     raise ValueError(f"carry_out action must be LEAVE, FBCAST, HALT, SET_H or RESET, not {request.action!r}")
 
 
@@ -119,15 +120,3 @@ def force_segment(config: Config, job: Job, seq: int) -> tuple[Job, tuple[Work, 
         return job, ()
     ring, work = force(job.ring, index)
     return job._replace(ring=ring), (work,)
-
-
-def reset(config: Config, job: Job) -> Job:
-    """Start a job over in a new epoch, so that frames sent before are refused. Its members stay."""
-    ring = new_ring(
-        job.first_seq, config.window, config.members, job.live, job.ring.threshold, job.settings.deadline_us
-    )
-    return with_next_challenge(job)._replace(
-        ring=ring._replace(joining=job.ring.joining),
-        epoch=(job.epoch + 1) % 2**16,
-        claims=new_claims(job.settings, job.first_seq),
-    )

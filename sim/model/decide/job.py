@@ -63,8 +63,8 @@ class Job(NamedTuple):
     """One job. A job that is NONE has no entries.
 
     `settings.threshold` follows SET_H. `last_heard`: per member, the tick in which a valid frame of it last came.
-    `claims`: those of an asynchronous job. `ranks`: the ranks that join here. `tree`: a member has stated its ranks;
-    once such a job runs, no member joins it. `token`: proves to members that a result or a GRANT comes from the switch.
+    `claims`: those of an asynchronous job. `ranks`: the ranks that join here. `tree`: a member has stated its ranks.
+    `renewed`: it has begun anew. `token`: proves to members that a result or a GRANT comes from the switch.
     `challenge`: of the job's number, also when it has no job; a Join of no member and an END must carry it.
     """
 
@@ -81,6 +81,7 @@ class Job(NamedTuple):
     tree: bool = False
     token: int = 0
     challenge: int = 0
+    renewed: bool = False
 
     @property
     def live(self) -> int:

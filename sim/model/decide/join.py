@@ -3,6 +3,8 @@
 Pure functions from a job and a request to a verdict. A refused Join changes nothing.
 """
 
+from collections.abc import Sequence
+
 from iswitch.config import Config
 from iswitch.wire import (
     DEADLINE_US_MAX,
@@ -31,6 +33,7 @@ from sim.model.decide.job import (
     with_next_challenge,
 )
 from sim.model.decide.random import Offer
+from sim.model.decide.renewal import begin_anew
 from sim.model.decide.ring import new_ring
 from sim.model.interface.message import Request, Settings, Source
 
@@ -49,6 +52,9 @@ def join(
     times. Every other Join changes something only if it carries the job's present challenge: so a captured or delayed
     one is worthless after the job has ended, or the member has left, moved or been replaced.
 
+    In a tree no boundary is the same moment at all switches. So a new member of a tree that runs takes part from the
+    next epoch on, to which all members come with empty slots.
+
     Parameters
     ----------
     ranks : int
@@ -66,10 +72,14 @@ def join(
     if job.state == JobState.NONE:
         verdict = enter(create_job(config, request, offer, ranks), request, source, now_us)
         return verdict if verdict.reason == Reason.DONE else refused._replace(reason=verdict.reason)
-    reason = differing_setting(job, request)
-    if reason == Reason.DONE and job.state != JobState.FORMING and (job.tree or ranks):
-        reason = Reason.MEMBER  # a tree that runs accepts no member
-    verdict = enter(job, request, source, now_us) if reason == Reason.DONE else refused._replace(reason=reason)
+    reason, in_tree = differing_setting(job, request), job.tree or bool(ranks or request.ranks)
+    verdict = (
+        enter(job, request, source, now_us, in_tree=in_tree)
+        if reason == Reason.DONE
+        else refused._replace(reason=reason)
+    )
+    if verdict.reason == Reason.DONE and in_tree and job.state != JobState.FORMING:
+        verdict = verdict._replace(job=begin_anew(config, verdict.job, is_leaf=bool(ranks)))
     if (verdict.reason != Reason.DONE or job.state != JobState.FORMING) and is_abandoned(job, now_us):
         return refused._replace(job=ended(job), reason=Reason.CHALLENGE)
     return verdict
@@ -105,9 +115,11 @@ def rejoin(job: Job, index: int, request: Request, source: Source, now_us: int) 
     return Verdict(record_activity(job, index, now_us), Reason.DONE, index, request.token, entry_index=index)
 
 
-def enter(job: Job, request: Request, source: Source, now_us: int) -> Verdict:
-    """Make the sender a member: live while the job forms, otherwise waiting for the next boundary."""
-    assigned = assign_index(job, request.member, request.ranks, now_us)
+def enter(job: Job, request: Request, source: Source, now_us: int, *, in_tree: bool = False) -> Verdict:
+    """Make the sender a member: live if the job forms or is a tree, otherwise waiting for the next boundary."""
+    yielding = [k for k in range(len(job.entries)) if yields(job, k, request, source, now_us, in_tree=in_tree)]
+    renews = in_tree and job.state != JobState.FORMING
+    assigned = assign_index(job, request.member, request.ranks, yielding)
     if assigned is None:
         return Verdict(job, Reason.MEMBER, request.member, request.token)
     index, replaced = assigned
@@ -121,11 +133,11 @@ def enter(job: Job, request: Request, source: Source, now_us: int) -> Verdict:
         sends_uplinks=bool(request.ranks),
     )
     entries = tuple(Entry() if replaced >> k & 1 else old for k, old in enumerate(job.entries))
-    if any(replaced >> k & 1 for k, old in enumerate(job.entries) if old.state == EntryState.LIVE):
+    if not renews and any(replaced >> k & 1 for k, old in enumerate(job.entries) if old.state == EntryState.LIVE):
         job = with_next_challenge(job)
     job = job._replace(entries=entries, tree=job.tree or bool(request.ranks))
     job = record_activity(with_entry(job, index, entry), index, now_us)
-    if job.state != JobState.FORMING:
+    if job.state != JobState.FORMING and not renews:
         return Verdict(
             job._replace(ring=job.ring._replace(joining=job.ring.joining | bit)),
             Reason.DONE,
@@ -134,7 +146,7 @@ def enter(job: Job, request: Request, source: Source, now_us: int) -> Verdict:
             entry_index=index,
         )
     job = job._replace(ring=job.ring._replace(live=job.live & ~replaced | bit))
-    state = JobState.RUNNING if live_ranks(job) == job.ranks else job.state
+    state = JobState.RUNNING if live_ranks(job) == job.ranks and not renews else job.state
     return Verdict(job._replace(state=state), Reason.DONE, index, request.token, entry_index=index)
 
 
@@ -187,16 +199,27 @@ def create_job(config: Config, request: Request, offer: Offer, ranks: int) -> Jo
     )
 
 
-def assign_index(job: Job, wanted: int, ranks: int, now_us: int) -> tuple[int, int] | None:
+def yields(job: Job, index: int, request: Request, source: Source, now_us: int, *, in_tree: bool) -> bool:
+    """Return whether a member yields its entry to a Join.
+
+    While the job forms, and in a tree, the entry of a silent member yields, because a worker that died must not keep
+    the others waiting. In another running job silent members are evicted when others wait for them. In a tree, a member
+    also yields to itself after a restart: the Join has its token, or comes from its port and addresses.
+    """
+    entry = job.entries[index]
+    if entry.state != EntryState.LIVE or not (in_tree or job.state == JobState.FORMING):
+        return False
+    has_restarted = entry.token == request.token or entry.source == source
+    return is_stale(job, index, now_us) or in_tree and has_restarted
+
+
+def assign_index(job: Job, wanted: int, ranks: int, yielding: Sequence[int]) -> tuple[int, int] | None:
     """Return the index that a new worker gets and the entries that it replaces, or None.
 
     Invariant: an index is the lowest of the worker's ranks, so all indices are ranks that belong here, and a worker
-    that requests its rank finds it free. A rank belongs to one member. While the job forms, the entry of a silent
-    member yields, because a worker that died must not keep the job from forming; in a running job silent members are
-    evicted when others wait for them.
+    that requests its rank finds it free. A rank belongs to one member. `yielding` are the indices that may be replaced.
     """
     owned = {k: entry for k, entry in enumerate(job.entries) if entry.state == EntryState.LIVE}
-    yielding = [k for k in owned if job.state == JobState.FORMING and is_stale(job, k, now_us)]
     wanted = lowest_rank(ranks) if ranks else wanted
     if wanted == NO_MEMBER:
         free = [
@@ -204,7 +227,7 @@ def assign_index(job: Job, wanted: int, ranks: int, now_us: int) -> tuple[int, i
             for k in range(len(job.entries))
             if job.ranks >> k & 1 and not any(entry.ranks >> k & 1 for entry in owned.values())
         ]
-        return next(((k, 1 << k) for k in yielding + free), None)
+        return next(((k, 1 << k) for k in [*yielding, *free]), None)
     ranks = ranks or 1 << wanted
     clashing = [k for k, entry in owned.items() if entry.ranks & ranks]
     if wanted >= len(job.entries) or ranks & ~job.ranks or not set(clashing) <= set(yielding):

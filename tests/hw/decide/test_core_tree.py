@@ -17,6 +17,7 @@ from hw.decide.membership import (
     parent_reply,
     slot_completion,
 )
+from hw.decide.rules import renewal
 from iswitch.config import Config
 from iswitch.wire import (
     NO_MEMBER,
@@ -296,11 +297,7 @@ MUTANTS = {
     "anybody's result is the parent's": (checks, "(from_parent_address, Outcome.ADDRESS)", "(1, Outcome.ADDRESS)"),
     "a switch may name others' ranks": (checks, "named_ranks & ~Cat(member.ranks", "0 & ~Cat(member.ranks"),
     "an uplink's numbers are as long as a worker's": (checks, "element_bytes >> halves", "element_bytes"),
-    "a rank has two places": (
-        entry_search,
-        "self.tree_closed | rank_is_taken | rank_not_allowed",
-        "self.tree_closed | rank_not_allowed",
-    ),
+    "a rank has two places": (entry_search, "rank_is_taken | rank_not_allowed):", "rank_not_allowed):"),
     "a rank's pending owner does not yield": (
         entry_search,
         "rank_is_taken.eq(rank_is_taken | ~yields)",
@@ -324,10 +321,26 @@ MUTANTS = {
         "1",
     ),
     "ranks may be anybody's": (entry_search, "(ranks & ~ranks_below).any()", "0"),
-    "a new member joins a tree that runs": (join, "tree_closed.eq(exists & ", "tree_closed.eq(0 & "),
+    "a new member of a tree that runs waits for a boundary": (
+        join,
+        "begins_anew = in_tree & runs",
+        "begins_anew = in_tree & 0",
+    ),
+    "a leaf that has restarted has no place": (entry_search, "token_same | port_same & address_same", "token_same"),
+    "a leaf that begins anew has no place": (
+        entry_search,
+        "token_same | port_same & address_same",
+        "port_same & address_same",
+    ),
+    "a leaf does not take the next nonce": (renewal, "[:NONCE_COUNT_BITS] + joins_again)", "count = nonce"),
+    "a leaf begins an epoch of its own": (renewal, "job.epoch + ~is_leaf", "job.epoch + 1"),
+    "the root keeps its epoch": (renewal, "job.epoch + ~is_leaf", "job.epoch"),
+    "nobody learns that the job has begun anew": (renewal, "renewed.eq(job.renewed | ~is_leaf)", "renewed.eq(0)"),
+    "a late notice makes a leaf begin anew": (parent_reply, "m.Elif(~other_epoch)", "m.Else()"),
     "a leaf runs when all below have joined": (join, "all_joined.eq(~is_leaf & (", "all_joined.eq(("),
-    "a leaf joins before all below have": (membership, "~job.up_running & all_ranks", "~job.up_running"),
-    "a leaf joins though it runs": (membership, "& ~job.up_running & all_ranks", "& all_ranks"),
+    "a leaf joins before all below have": (membership, "& (job.up_ran | all_ranks)", ""),
+    "a leaf joins though it runs": (membership, "(job.state == JobState.FORMING) & (job.up_ran", "(job.up_ran"),
+    "a leaf that lacks a worker does not come back": (membership, "(job.up_ran | all_ranks)", "all_ranks"),
     "a leaf goes back to an earlier epoch": (
         parent_reply,
         "later_epoch.eq((epochs_ahead != 0) & ~epochs_ahead[15])",
@@ -350,10 +363,10 @@ MUTANTS = {
         "SlotState.COMPLETE",
     ),
     "any nonce is ours": (parent_reply, "ack.nonce != job.up_nonce", "0"),
-    "any notice is ours": (parent_reply, "m.Elif(other_token | ~job.up_running)", "m.Elif(0)"),
+    "any notice is ours": (parent_reply, "m.Elif(other_token | forms)", "m.Elif(0)"),
     "halted by a leaf's worker": (command, "halts & in_tree | ", ""),
     "fewer than all in a tree": (command, "sets & in_tree & ", "0 & "),
-    "a Reset at a leaf": (command, "(forces | resets) & is_leaf", "forces & is_leaf"),
+    "an FBCAST at a leaf": (command, "halts & in_tree | forces & is_leaf", "halts & in_tree"),
     "a refusal by the parent is kept to oneself": (acknowledgement, "joins & request.is_leaf & exists", "joins & 0"),
     "no time for the lowest": (
         departure,

@@ -6,7 +6,7 @@ from iswitch.wire import NO_MEMBER, JobState
 from sim.explore.join_tree import TreeJoinExplorer, TreeJoinScenario
 from sim.explore.search import Violation
 from sim.model.decide import join
-from sim.model.decide.job import EntryState
+from sim.model.decide.job import EntryState, live_ranks
 from sim.model.tree_switch import TreeSwitch
 
 RIGHT = {
@@ -25,7 +25,7 @@ def test_joining_succeeds_from_every_state(name, states_ranks):
     assert TreeJoinExplorer(TreeJoinScenario(*tree, states_ranks=states_ranks)).run().count == states
 
 
-def in_order_of_arrival(job, wanted, ranks, now_us):
+def in_order_of_arrival(job, wanted, ranks, yielding):
     """An earlier rule: an index is not a rank."""
     free = [k for k, entry in enumerate(job.entries) if entry.state in (EntryState.FREE, EntryState.LEFT)]
     if any(entry.ranks & ranks for k, entry in enumerate(job.entries) if k not in free):
@@ -40,10 +40,23 @@ def test_indices_in_order_of_arrival_keep_out_a_worker_that_asks_for_its_rank(mo
         TreeJoinExplorer(TreeJoinScenario(*RIGHT["two at a leaf and one at the root"][1:], states_ranks=False)).run()
 
 
-def test_a_leaf_never_returns_to_the_epoch_before_a_reset():
-    states = TreeJoinExplorer(TreeJoinScenario((-1, 0), (0, 1), resets=True)).run().states
+FAULTS = {
+    "a reset at the root": {"homes": (0, 1), "resets": True},
+    "a reset at the leaf": {"homes": (1, 0), "resets": True, "starts_running": True},
+    "a leaf restarts": {"homes": (0, 1), "restarts": True, "starts_running": True},
+    "a leaf is evicted": {"homes": (0, 1), "evicts": True, "starts_running": True},
+}
+
+
+def with_fault(name, **options):
+    return TreeJoinExplorer(TreeJoinScenario((-1, 0), **FAULTS[name] | options))
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_after_a_fault_all_come_to_a_later_epoch_and_are_told(name):
+    states = with_fault(name).run().states
     leaf = [state.switches[1].job for state in states]
-    assert len({job.epoch for job in leaf if job.state == JobState.RUNNING}) == 2
+    assert len({job.epoch for job in leaf if job.state == JobState.RUNNING}) >= 2
 
 
 class Hasty(TreeSwitch):
@@ -51,7 +64,7 @@ class Hasty(TreeSwitch):
 
     def decide(self, message, request, now_us):
         verdict = super().decide(message, request, now_us)
-        if message.job in self.parents and self.all_ranks_live(0, verdict.job):
+        if message.job in self.parents and live_ranks(verdict.job) == self.parents[0].ranks:
             return verdict._replace(job=verdict.job._replace(state=JobState.RUNNING))
         return verdict
 
@@ -66,17 +79,60 @@ class AsksOnce(TreeSwitch):
 class Gullible(TreeSwitch):
     """A leaf that adopts any epoch."""
 
-    def adopt_epoch(self, number, epoch, first_seq):
+    def adopt_epoch(self, number, epoch, first_seq, *, renewed):
         if self.jobs[number].epoch != epoch:
-            self.above[number] = self.above[number]._replace(running=False)
-        super().adopt_epoch(number, epoch, first_seq)
+            self.jobs[number] = self.jobs[number]._replace(state=JobState.FORMING)
+        super().adopt_epoch(number, epoch, first_seq, renewed=renewed)
+
+
+class Unchanged(TreeSwitch):
+    """A leaf that begins anew with the nonce that it had."""
+
+    def take_next_nonce(self, number):
+        pass
+
+
+class Silent(TreeSwitch):
+    """A leaf that does not pass on that the job has begun anew."""
+
+    def adopt_epoch(self, number, epoch, first_seq, *, renewed):
+        super().adopt_epoch(number, epoch, first_seq, renewed=False)
+
+
+class Deaf(TreeSwitch):
+    """A leaf that ends nothing and begins nothing when its parent does not know it."""
+
+    def join_again(self, number):
+        return [] if self.jobs[number].state == JobState.RUNNING else super().join_again(number)
+
+
+MUTANTS = {
+    "runs too early": ("a reset at the root", Hasty, "a rank is missing"),
+    "asks once": ("a reset at the root", AsksOnce, "never receives running"),
+    "adopts any epoch": ("a reset at the root", Gullible, "returns to an earlier one"),
+    "keeps its nonce": ("a reset at the leaf", Unchanged, "empties its slots twice in an epoch"),
+    "tells nobody": ("a reset at the root", Silent, "is not told that the job has begun anew"),
+    "stays outside": ("a leaf is evicted", Deaf, "never receives running"),
+}
 
 
 @pytest.mark.mutant
-@pytest.mark.parametrize(
-    ("switch", "promise"),
-    [(Hasty, "a rank is missing"), (AsksOnce, "never receives running"), (Gullible, "returns to an earlier epoch")],
-)
-def test_mutant_is_found(switch, promise):
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutant_is_found(name):
+    fault, switch, promise = MUTANTS[name]
     with pytest.raises(Violation, match=promise):
-        TreeJoinExplorer(TreeJoinScenario((-1, 0), (0, 1), resets=True, switch=switch)).run()
+        with_fault(fault, switch=switch).run()
+
+
+@pytest.mark.mutant
+def test_a_root_that_admits_without_a_new_epoch_lets_a_leaf_empty_its_slots_within_one(monkeypatch):
+    monkeypatch.setattr(join, "begin_anew", lambda config, job, *, is_leaf: job)
+    with pytest.raises(Violation, match="empties its slots twice in an epoch"):
+        with_fault("a leaf restarts").run()
+
+
+@pytest.mark.mutant
+def test_a_root_where_no_place_yields_keeps_a_leaf_out_that_has_restarted(monkeypatch):
+    monkeypatch.setattr(join, "yields", lambda *a, **b: False)
+    with pytest.raises(Violation, match="never receives running"):
+        with_fault("a leaf restarts").run()

@@ -445,24 +445,127 @@ def test_an_uplink_is_checked(slip, outcome):
     assert root.counters()["outcome.ADDED"] == before["outcome.ADDED"] + 1
 
 
-@pytest.mark.parametrize(("rank", "where"), [(0, "leaf"), (3, "root")])
-def test_no_worker_joins_a_running_tree(rank, where):
-    """A second worker of the rank, while its first lives and after it has left."""
-    tree = Tree(TREES["uneven, a worker at the root"]).join()
+def successor(tree, rank):
+    """Return a worker of another program at another machine, which has the rank's home, settings and port."""
     client = tree.clients[rank]
     again = Client.numbered(50, port=client.port)
     again.ranks, again.switch_mac, again.switch_ip = client.ranks, client.switch_mac, client.switch_ip
-    seen = []
-    tree.network.hosts[tree.homes[rank], 1 + rank % 2] = lambda frame: (
-        seen.append(again.take(frame)) if frame[:6] == again.mac else tree.take(frame)
-    )
-    for _ in range(2):
-        tree.send(rank, again.join(world=8, elements=16))
-    tree.send(rank, client.leave())
-    for _ in range(2):
-        tree.send(rank, again.join(world=8, elements=16))
-    assert [reply.reason for reply in seen] == [Reason.CHALLENGE, Reason.MEMBER] * 2
-    assert not any(job.ring.joining for switch in tree.switches for job in switch.jobs)
+    again.settings, again.format = client.settings, client.format
+    return again
+
+
+@pytest.mark.parametrize("rates", [{}, BAD], ids=["perfect", "bad"])
+@pytest.mark.parametrize(("rank", "leaves"), [(0, True), (0, False), (3, True), (3, False)])
+def test_a_worker_that_joins_a_running_tree_begins_the_next_epoch_of_all(rank, leaves, rates):
+    """Below a leaf and at the root; the former owner of its rank has left, or is silent for longer than `evict_us`."""
+    tree = Tree(TREES["uneven, a worker at the root"], **rates).join(evict_us=5_000_000)
+    payloads = adverse(np.random.default_rng(9), 8, 2)
+    tree.reduce(payloads)
+    old, again = tree.clients[rank], successor(tree, rank)
+    epoch = old.epoch
+    for _ in range(10 if leaves else 0):
+        tree.send(rank, old.leave(seq=old.number + 1))
+    tree.network.now_us += 0 if leaves else 8_000_000
+    for other in {0, 1, 2, 3, 4, 5, 6, 7} - {rank}:
+        tree.send(other, tree.clients[other].receipt(tree.clients[other].first_seq + 2))
+    tree.clients[rank] = again
+    assert tree.come_back(epoch) == (epoch + 1) % 2**16
+    assert tree.told_renewed([rank]) == [1]
+    for held in tree.held:
+        held.clear()
+    assert facts(tree.reduce(payloads)) == facts(Tree(FLAT).join().reduce(payloads))
+    tree.agree()
+
+
+def test_a_stranger_does_not_take_the_place_of_a_live_member_of_a_running_tree():
+    for rank in (0, 3):
+        tree = Tree(TREES["uneven, a worker at the root"]).join()
+        old, again = tree.clients[rank], successor(tree, rank)
+        tree.clients[rank] = again
+        for _ in range(3):
+            tree.send(rank, again.join())
+        assert tree.log[rank][-1].reason == Reason.MEMBER
+        assert [switch.jobs[0].epoch for switch in tree.switches] == [old.epoch] * 3
+        assert {switch.jobs[0].state for switch in tree.switches} == {JobState.RUNNING}
+
+
+@pytest.mark.parametrize("rates", [{}, BAD], ids=["perfect", "bad"])
+@pytest.mark.parametrize("lost", ["link", "leaf", "leaf at once", "root", "worker"])
+def test_a_leaf_whose_link_was_down_or_that_has_restarted_gets_its_workers_back_in(lost, rates):
+    """The leaf of ranks 0 to 3. Its own workers join anew after a restart; after an outage of the link their Joins with
+    the old nonce are enough, also if one of them has died meanwhile. When the root has restarted, all join anew."""
+    tree = Tree(**rates).join(evict_us=5_000_000)
+    payloads = adverse(np.random.default_rng(9), 8, 4)
+    first = tree.reduce(payloads[:, :2])
+    epoch, one = tree.clients[0].epoch, np.ones(16, np.float32)
+    if lost == "worker":
+        tree.gone.add(0)
+    if lost in ("leaf", "leaf at once"):
+        tree.restart(1)
+    for _ in range(8 if lost in ("link", "leaf", "worker") else 0):  # the root hears nothing of the leaf
+        tree.network.now_us += 1_000_000
+        for rank in range(4, 8):
+            tree.send(rank, tree.clients[rank].contribution(tree.clients[rank].first_seq + 2, one))
+    if lost == "root":
+        tree.restart(0)
+    back = [rank for rank in range(4) if rank not in tree.gone]
+    if lost in ("leaf", "leaf at once", "root"):
+        back = list(range(8)) if lost == "root" else back
+        for rank in back:
+            tree.clients[rank].forget(90_000 + rank)
+    now = tree.come_back(epoch)
+    if lost != "root":
+        assert now == (epoch + 1) % 2**16
+        assert tree.told_renewed(range(1, 8)) == [1] * 7
+    for held in tree.held:
+        held.clear()
+    again = tree.reduce(payloads[:, :2])
+    tree.agree()
+    if lost != "worker":
+        assert facts(again) == facts(first)
+    else:
+        assert [int(reply.header["members"]) for reply in again] == [0xFE] * 2
+
+
+@pytest.mark.parametrize("rates", [{}, BAD], ids=["perfect", "bad"])
+@pytest.mark.parametrize("shape", TREES.values(), ids=TREES)
+def test_a_reset_at_any_switch_reaches_the_whole_tree(shape, rates):
+    payloads = adverse(np.random.default_rng(9), 8, 2)
+    tree = Tree(shape, **rates).join()
+    for rank in (0, 3):
+        tree.reduce(payloads)
+        client, number, epoch = tree.clients[rank], tree.clients[rank].number + 1, tree.clients[rank].epoch
+        for _ in range(200):
+            if tree.switches[0].jobs[0].epoch != epoch:
+                break
+            tree.send(rank, client.reset(seq=number))  # the retransmissions carry it up
+        client.number = number
+        assert tree.come_back(epoch) == (epoch + 1) % 2**16
+        assert tree.told_renewed(range(8)) == [1] * 8
+        for held in tree.held:
+            held.clear()
+    assert facts(tree.reduce(payloads)) == facts(Tree(FLAT).join().reduce(payloads))
+
+
+def test_a_leaf_that_has_slept_through_the_roots_restart_joins_the_new_job():
+    """The other leaf has formed the job again before, so the root refuses the epoch and not the job."""
+    tree = Tree().join()
+    payloads = adverse(np.random.default_rng(9), 8, 2)
+    tree.reduce(payloads)
+    epoch = tree.clients[0].epoch
+    tree.restart(0)
+    one = np.ones(16, np.float32)
+    for rank in range(4, 8):
+        tree.send(rank, tree.clients[rank].contribution(tree.clients[rank].first_seq + 2, one))
+        tree.clients[rank].forget(90_000 + rank)
+    for _ in range(3):
+        for rank in range(4, 8):
+            tree.send(rank, tree.clients[rank].join())
+    assert tree.switches[0].jobs[0].state == JobState.FORMING
+    tree.come_back(epoch)
+    for held in tree.held:
+        held.clear()
+    tree.reduce(payloads)
 
 
 @pytest.mark.parametrize("switch", [0, 1])

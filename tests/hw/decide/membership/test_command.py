@@ -152,9 +152,20 @@ def test_a_default_that_resets_the_job_is_noticed():
 
 def test_in_a_tree_a_leaf_refuses_what_belongs_to_the_root():
     config = dataclasses.replace(CONFIG, uplinks=True)
-    for frame, reason in (("reset", Reason.ACTION), ("halt", Reason.ACTION), ("fbcast", Reason.ACTION)):
+    for frame, reason in (("halt", Reason.ACTION), ("fbcast", Reason.ACTION)):
         bench, client = joined(config=config)
         made = client.fbcast(0) if frame == "fbcast" else getattr(client, frame)()
         assert answer(bench, client, made, is_leaf=1).reason == reason
     bench, client = joined(config=config)
     assert answer(bench, client, client.set_h(2), is_leaf=1).reason == Reason.THRESHOLD
+
+
+@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.FORMING])
+def test_a_reset_at_a_leaf_makes_the_job_form_and_the_leaf_another_member_to_its_parent(state):
+    bench, client = joined(config=dataclasses.replace(CONFIG, uplinks=True))
+    bench.jobs[1] |= {"state": state, "epoch": 7, "up_nonce": 0x5FFFF, "up_reason": Reason.MEMBER, "challenge": 3}
+    outcome = answer(bench, client, client.reset(epoch=7), is_leaf=1)
+    job, runs = bench.jobs[1], state == JobState.RUNNING
+    assert (outcome.reason, outcome.follow_up) == (Reason.DONE, FollowUp.EMPTY_RING)
+    assert (job["state"], job["epoch"], job["renewed"], job["challenge"]) == (JobState.FORMING, 7, 0, 4)
+    assert (job["up_nonce"], job["up_reason"]) == ((0x50000, Reason.DONE) if runs else (0x5FFFF, Reason.MEMBER))

@@ -29,11 +29,9 @@ class Search(ProcedureBench):
             "ranks": 1 << index,
         } | entry
 
-    def find(self, client, *, stale=0, tree_closed=0, **options):
+    def find(self, client, *, stale=0, in_tree=0, **options):
         frame = client.join(**SETTINGS | options)
-        [self.outcome] = self.run(
-            self.request(frame, port=client.port), inputs={"stale": stale, "tree_closed": tree_closed}
-        )
+        [self.outcome] = self.run(self.request(frame, port=client.port), inputs={"stale": stale, "in_tree": in_tree})
         strobes = self.outcome.strobes
         return self.outcome.reason, strobes["entry"][-1], strobes["own"][-1]
 
@@ -134,8 +132,21 @@ def test_a_join_with_another_challenge_is_refused():
     assert with_job(challenge=9, live=1).find(sharing_key(2), challenge=9) == (Reason.DONE, 0, 0)
 
 
-def test_no_host_joins_a_running_tree():
-    assert with_job(live=1).find(sharing_key(2), tree_closed=1)[0] == Reason.MEMBER
+@pytest.mark.parametrize(
+    ("stale", "entry", "found"),
+    [
+        (0, {"token": 1, "port": 3}, False),
+        (0, {"token": 1, "port": 2}, True),
+        (0, {"port": 3}, True),
+        (1, {"token": 1, "port": 3}, True),
+    ],
+    ids=["another host", "same port and addresses", "same token", "silent"],
+)
+def test_in_a_tree_that_runs_a_member_yields_to_itself_after_a_restart_and_if_it_is_silent(stale, entry, found):
+    bench, client = with_job(live=0b11, state=JobState.RUNNING), sharing_key(2)
+    bench.seat(0, client, nonce=5, **entry)
+    assert (bench.find(client, member=0, stale=stale, in_tree=1)[0] == Reason.DONE) == found
+    assert bench.outcome.strobes["replaces"][-1] == found
 
 
 @pytest.mark.parametrize("stale", [0, 0b1000])

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import pytest
+
 from hw.decide.membership.join import Join
 from hw.decide.membership.procedure import FollowUp
 from iswitch.config import Config
@@ -90,3 +92,19 @@ def test_at_a_leaf_the_creators_secrets_are_the_switchs_own_at_the_parent():
         if valid
     ]
     assert bound == [0, CONFIG.members]
+
+
+@pytest.mark.parametrize("at_leaf", [False, True])
+def test_a_new_member_of_a_tree_that_runs_is_live_at_once_and_the_job_begins_anew(at_leaf):
+    bench, clients = Joining(), [Client.numbered(7), Client.numbered(8)]
+    clients[1].key = clients[0].key
+    bench.join(clients[0], at_leaf=at_leaf)
+    bench.jobs[0] |= {"state": JobState.RUNNING, "tree": 1, "epoch": 9, "up_nonce": 6}
+    outcome = bench.join(clients[1], at_leaf=at_leaf)
+    job = bench.jobs[0]
+    assert (outcome.reason, outcome.follow_up) == (Reason.DONE, FollowUp.EMPTY_RING)
+    assert (job["live"], job["joining"], job["challenge"]) == (0b011, 0, 1)
+    if at_leaf:
+        assert (job["state"], job["epoch"], job["renewed"], job["up_nonce"]) == (JobState.FORMING, 9, 0, 7)
+    else:
+        assert (job["state"], job["epoch"], job["renewed"]) == (JobState.RUNNING, 10, 1)
