@@ -2,10 +2,12 @@
 
 import pytest
 
+import hw.decide.membership.entry_search
 from hw.decide.membership.entry_search import EntrySearch
 from hw.decide.membership.procedure import FollowUp
 from iswitch.config import Config
 from iswitch.wire import JobState, Reason
+from sim.bench.mutant import mutant
 from sim.bench.procedure import ProcedureBench, address
 from sim.frames.client import Client
 
@@ -132,21 +134,31 @@ def test_a_join_with_another_challenge_is_refused():
     assert with_job(challenge=9, live=1).find(sharing_key(2), challenge=9) == (Reason.DONE, 0, 0)
 
 
-@pytest.mark.parametrize(
-    ("stale", "entry", "found"),
-    [
-        (0, {"token": 1, "port": 3}, False),
-        (0, {"token": 1, "port": 2}, True),
-        (0, {"port": 3}, True),
-        (1, {"token": 1, "port": 3}, True),
-    ],
-    ids=["another host", "same port and addresses", "same token", "silent"],
-)
+YIELDS = {
+    "another host": (0, {"token": 1, "port": 3}, False),
+    "same port and addresses": (0, {"token": 1, "port": 2}, True),
+    "same token": (0, {"port": 3}, True),
+    "silent": (1, {"token": 1, "port": 3}, True),
+}
+"""In a tree that runs: if an entry is silent, how it differs from the Join, and if the Join gets its place."""
+
+
+@pytest.mark.parametrize(("stale", "entry", "found"), YIELDS.values(), ids=YIELDS)
 def test_in_a_tree_that_runs_a_member_yields_to_itself_after_a_restart_and_if_it_is_silent(stale, entry, found):
     bench, client = with_job(live=0b11, state=JobState.RUNNING), sharing_key(2)
     bench.seat(0, client, nonce=5, **entry)
     assert (bench.find(client, member=0, stale=stale, in_tree=1)[0] == Reason.DONE) == found
     assert bench.outcome.strobes["replaces"][-1] == found
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize("wrong", ["token_same", "port_same & address_same"])
+def test_a_mutant_that_gives_a_member_no_place_of_its_own_is_killed(monkeypatch, wrong):
+    changed = mutant(hw.decide.membership.entry_search, "token_same | port_same & address_same", wrong)
+    monkeypatch.setitem(globals(), "EntrySearch", changed.EntrySearch)
+    with pytest.raises(AssertionError):
+        for case in YIELDS.values():
+            test_in_a_tree_that_runs_a_member_yields_to_itself_after_a_restart_and_if_it_is_silent(*case)
 
 
 @pytest.mark.parametrize("stale", [0, 0b1000])

@@ -4,11 +4,13 @@ import dataclasses
 
 import pytest
 
+import hw.decide.membership.parent_reply
 from hw.decide.membership.parent_reply import ParentReply
 from hw.decide.membership.procedure import FollowUp
 from hw.interface.layout import layout
 from iswitch.config import Config
 from iswitch.wire import ACK, NO_MEMBER, AckRegister, Action, JobState, Reason, Type, version_type
+from sim.bench.mutant import mutant
 from sim.bench.procedure import ProcedureBench
 from sim.bench.stream import pack
 from sim.frames.client import Client
@@ -87,6 +89,30 @@ def test_only_a_later_epoch_is_taken_over_by_a_job_that_runs(epoch, taken):
     job = {"state": JobState.RUNNING}
     bench, outcome = reply({"state": JobState.RUNNING, "first_seq": 40}, job=job, epoch=epoch)
     assert (bench.jobs[0]["epoch"], outcome.follow_up == FollowUp.EMPTY_RING) == (epoch if taken else 5, taken)
+
+
+MUTANTS = {
+    "a late notice": (
+        ("m.Elif(~other_epoch)", "m.Else()"),
+        lambda: test_a_leaf_that_its_parent_does_not_know_in_this_epoch_joins_again_and_begins_anew(
+            reason=Reason.MEMBER, epoch=4, joins=False
+        ),
+    ),
+    "an earlier epoch": (
+        ("later_epoch.eq((epochs_ahead != 0) & ~epochs_ahead[15])", "later_epoch.eq(epochs_ahead != 0)"),
+        lambda: test_only_a_later_epoch_is_taken_over_by_a_job_that_runs(epoch=4, taken=False),
+    ),
+}
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(("change", "check"), MUTANTS.values(), ids=MUTANTS)
+def test_a_mutant_that_believes_late_replies_is_killed(monkeypatch, change, check):
+    check()
+    changed = mutant(hw.decide.membership.parent_reply, *change)
+    monkeypatch.setitem(globals(), "ParentReply", changed.ParentReply)
+    with pytest.raises(AssertionError):
+        check()
 
 
 @pytest.mark.parametrize(
