@@ -124,7 +124,8 @@ def launch(
     before = _counters(switches)
     if kill is not None and not 0 <= kill < options.workers:
         raise ValueError(f"kill must be a rank, 0 to {options.workers - 1}, not {kill}")
-    outcomes = _Workers(options, addresses, train, console, restarts=restarts, kill=kill).run(check)
+    processes = _Workers(options, addresses, train, console, restarts=restarts, kill=kill)
+    outcomes = processes.run(check)
     counters = {name: (count - before[name]) % 2**32 for name, count in _counters(switches).items()}
 
     console.print(f"evaluating the policy on {options.evaluation_episodes} unseen episodes ...")
@@ -134,7 +135,7 @@ def launch(
     # Every collective is cut into segments, and every worker contributes to every segment exactly once.
     expected = sum(outcome.result.segments for outcome in outcomes)
     accepted = counters["ADDED"] - len(leaves) * result.segments  # a leaf also adds each result that comes down
-    same_members = not counters["EVICTED"] and not counters["ADMITTED"]
+    same_members = not counters["EVICTED"] and not counters["ADMITTED"] and processes.restarts == restarts
     summary = {
         "mean_reward_eval": mean_return,
         "solved": mean_return >= options.solved_return,

@@ -243,7 +243,8 @@ class Run:
         assert bytes(self.bench.switch.service.memory.bytes) == self.oracle.memory()
         for table, truth in zip(self.bench.switch.service.tables, self.oracle.tables):
             assert np.array_equal(table.slots.tree.priorities, truth.priorities())
-            assert [count for count in table.times] == [found[1].times if found else 0 for found in truth.slots()]
+            items = [found[1] if found else None for found in truth.slots()]
+            assert table.times == [item and (table.retired if item.retired else item.times) or 0 for item in items]
 
 
 def texts(answers: list[ParsedFrame]) -> list[bytes]:
