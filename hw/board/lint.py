@@ -142,10 +142,17 @@ WAIVERS = (
     ),
     Waiver(
         "UNUSEDSIGNAL",
-        "Signal is not used: '(claimed|age|membership__claims_next|membership__claims_write)'",
+        "Signal is not used: '(claimed|age|silent|membership__claims_next|membership__claims_write)'",
         "a switch without asynchronous jobs has no claims",
         r"shell\.switch(\.core(\.tables)?)?",
         lambda c: not c.staleness,
+    ),
+    Waiver(
+        "UNUSEDSIGNAL",
+        r"Bits of signal are not driven, nor used: 'slot\$\d+'\[[\d:]+\]",
+        "a sum is made of a slot's row without its state",
+        r"shell\.switch\.core",
+        lambda c: not c.uplinks,
     ),
     Waiver(
         "UNUSEDSIGNAL",

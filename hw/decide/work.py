@@ -29,7 +29,8 @@ def build_work(m, held: HeldFrame, *, rows, membership, admitted, lowest) -> Sig
 def _build_sum(m, held: HeldFrame, work, rows, membership, admitted, lowest):
     config, kind, frame, decision = held.config, held.kind, held.frame, held.decision
     job, uplinks, forces, leaf = rows.job_row, config.uplinks, membership.completed.valid, kind.is_leaf
-    slot, completed = Signal(slot_row(config)), membership.completed.payload
+    slot = Signal(slot_row(config))
+    completed = membership.completed.payload
     is_retransmission = ~forces & (decision.operation == Operation.SEND_UP)
     # The tables point at a slot that membership completes, and a few fields of its row change.
     m.d.comb += slot.eq(Mux(forces | held.keeps_slot, rows.slot_row.as_value(), decision.slot_next.as_value()))

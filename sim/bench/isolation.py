@@ -1,6 +1,6 @@
-"""What a stranger at a port of its own costs the others: the time of their frames, and their NOTICEs.
+"""What an attacker at a port of its own costs the others: the time of their frames, and their NOTICEs.
 
-The stranger knows no key, no token and no nonce of the others' job. Everything is measured on the compiled switch with
+The attacker knows no key, no token and no nonce of the others' job. Everything is measured on the compiled switch with
 its default `Config`; members are behind ports 0 and 1.
 """
 
@@ -14,17 +14,17 @@ from sim.bench.clients import checked_board, exchange, form_job
 from sim.emulator.engine import Board
 from sim.frames.client import Client, Reply, ordinary, parse
 
-__all__ = ["ATTACKS", "FLOODS", "PLACES", "STRANGER_PORT", "NOTICES", "count_notices", "victim_cycles"]
+__all__ = ["ATTACKER_PORT", "ATTACKS", "FLOODS", "PLACES", "NOTICES", "count_notices", "victim_cycles"]
 
-STRANGER_PORT = 3
+ATTACKER_PORT = 3
 VICTIM_FRAMES = 600
 NOTICES = 50
 """Frames that a member sends in `count_notices`, each of which should be answered."""
 FLOOD_FRAMES = 8
-"""Frames of the stranger for each of them."""
+"""Frames of the attacker for each of them."""
 
 Attack = Callable[[Client, Client, int], list[bytes]]
-"""Returns so many frames of two members of the stranger's own job."""
+"""Returns so many frames of two members of the attacker's own job."""
 
 
 def resets(a: Client, b: Client, count: int) -> list[bytes]:
@@ -55,7 +55,7 @@ of full size, `long_frames` ordinary frames of 1,514 bytes."""
 
 def victim_cycles(attack: str | None = None) -> float:
     """Return the cycles for each of a victim's shortest frames beside as many frames of an attack, one of `ATTACKS`; or
-    without a stranger.
+    without an attacker.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def victim_cycles(attack: str | None = None) -> float:
         If a frame of the victim is lost.
     """
     with Board(Config(), seed=5) as board:
-        a, b = members = [Client.numbered(k, port=STRANGER_PORT, job=7) for k in (8, 9)]
+        a, b = members = [Client.numbered(k, port=ATTACKER_PORT, job=7) for k in (8, 9)]
         form_job(board, members)
         victim, peer = bytes([2, 0, 0, 0, 1, 1]), bytes([2, 0, 0, 0, 1, 2])
         for port, frame in ((0, ordinary(peer, victim)), (1, ordinary(victim, peer))):
@@ -72,7 +72,7 @@ def victim_cycles(attack: str | None = None) -> float:
             exchange(board, member, member.contribution(member.first_seq, np.ones(board.config.elements, np.float32)))
         board.limit(8192)
         for frame in ATTACKS[attack](a, b, VICTIM_FRAMES) if attack else []:
-            board.send(STRANGER_PORT, frame)
+            board.send(ATTACKER_PORT, frame)
         for _ in range(VICTIM_FRAMES):
             board.send(0, ordinary(peer, victim, 60))
         begin = board.cycles
@@ -84,13 +84,13 @@ def victim_cycles(attack: str | None = None) -> float:
 
 
 FLOODS: dict[str, Callable[[Client], bytes]] = {
-    "no_such_job": lambda stranger: stranger.contribution(0, np.zeros(1, np.float32)),
-    "another_token": lambda stranger: stranger.contribution(0, np.zeros(1, np.float32), job=0, token=1),
-    "another_epoch": lambda stranger: stranger.contribution(0, np.zeros(1, np.float32), job=0, epoch=1),
+    "no_such_job": lambda attacker: attacker.contribution(0, np.zeros(1, np.float32)),
+    "another_token": lambda attacker: attacker.contribution(0, np.zeros(1, np.float32), job=0, token=1),
+    "another_epoch": lambda attacker: attacker.contribution(0, np.zeros(1, np.float32), job=0, epoch=1),
 }
-"""Frames of the stranger that the switch would answer by a NOTICE, by what is wrong with them."""
+"""Frames of the attacker that the switch would answer by a NOTICE, by what is wrong with them."""
 PLACES = ("own_port", "member_port")
-"""Places of the stranger."""
+"""Places of the attacker."""
 
 
 def is_told(replies: list[Reply]) -> bool:
@@ -101,7 +101,7 @@ def is_told(replies: list[Reply]) -> bool:
 def count_notices(flood: str, place: str) -> int:
     """Return how many of a member's `NOTICES` frames are answered beside a flood of `FLOODS`.
 
-    The job of the member was reset, so each of its frames has an old epoch. The stranger sends `FLOOD_FRAMES` frames
+    The job of the member was reset, so each of its frames has an old epoch. The attacker sends `FLOOD_FRAMES` frames
     for each of them.
     """
     with checked_board() as board:
@@ -109,11 +109,11 @@ def count_notices(flood: str, place: str) -> int:
         form_job(board, members)
         stale = b.contribution(b.first_seq, np.zeros(4, np.float32))
         exchange(board, a, a.reset(), 2)
-        stranger = Client.numbered(9, port=STRANGER_PORT if place == "own_port" else b.port, job=7)
-        bad, told = FLOODS[flood](stranger), 0
+        attacker = Client.numbered(9, port=ATTACKER_PORT if place == "own_port" else b.port, job=7)
+        bad, told = FLOODS[flood](attacker), 0
         for turn in range(NOTICES):
             for k in range(FLOOD_FRAMES):
-                board.send(stranger.port, bad)
+                board.send(attacker.port, bad)
                 if k == turn % FLOOD_FRAMES:
                     board.send(b.port, stale)
             board.run(now_us=3 + turn)

@@ -21,6 +21,9 @@ class AsynchronousJob(Job):
             worker: AsynchronousWorker(worker.client, segments=self.settings["segments"]) for worker in self.workers
         }
 
+    def enter(self, worker: Worker) -> None:
+        demand(False, f"a worker joins job {self.number} while it runs, and no worker has left")
+
     def work(self, worker: Worker) -> Iterator[bytes]:
         machine, rng = self.machines[worker], self.random
         if rng.random() < 0.3:

@@ -6,6 +6,7 @@ incarnation of a job differ, so that a frame of an earlier one would make a wron
 """
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
 from iswitch.wire import ACK, FRAME, FRAME_BYTES, Action, JobState, MemberState, Reason, Type
@@ -41,7 +42,7 @@ class Worker:
         self.held: dict[int, tuple[int, int]] = {}
 
 
-class Job:
+class Job(ABC):
     """What synchronous and asynchronous jobs share: they are formed, and they end.
 
     Parameters
@@ -53,7 +54,7 @@ class Job:
     seed : int
         Seed of the job's choices.
     operator_key : int
-        The switch's operator key, with which the job's operator ends a job of strangers that has its number.
+        The switch's operator key, with which the job's operator ends the job of an attacker that has its number.
     settings : int
         Settings of the Join, besides `world`.
     """
@@ -183,14 +184,18 @@ class Job:
         if self.phase == "running" and not self.control:
             self.phase = "ending"
 
+    @abstractmethod
     def restart(self) -> None:
-        raise NotImplementedError
+        """Begin the job's next epoch."""
 
+    @abstractmethod
     def enter(self, worker: Worker) -> None:
-        raise NotImplementedError
+        """Take a worker into the job that the switch has admitted."""
 
+    @abstractmethod
     def work(self, worker: Worker) -> Iterator[bytes]:
-        raise NotImplementedError
+        """Yield the frames that a member sends in a round."""
 
+    @abstractmethod
     def handle(self, worker: Worker, reply: Reply, frame: bytes) -> None:
-        raise NotImplementedError
+        """Check a frame of the switch to a member, and take what it says."""

@@ -223,7 +223,7 @@ class RingSwitch(ExploredSwitch[RingCore, RingSent]):
             state = state._replace(accumulators=replace_at(state.accumulators, work.slot, content))
             if not work.emit:
                 return state
-        called = {self.collective(m) for m in range(s.workers) if is_member(slot.members, m)}
+        called = {self.collective(m) for m in range(s.workers) if is_member(slot.members | slot.tainted, m)}
         if len(called) > 1:
             raise Violation("a sum adds two collectives")
         answers = isinstance(event, Contribution) and work.operation == Operation.RESEND

@@ -187,6 +187,10 @@ class Client:
         } | fields
         for name, value in values.items():
             header[name] = value
+        return self.datagram(header.tobytes() + payload, checksum=checksum)
+
+    def datagram(self, payload: bytes, *, checksum: bool = True) -> bytes:
+        """Return a frame to the switch with any UDP payload."""
         return udp_frame(
             eth_dst=self.switch_mac,
             eth_src=self.mac,
@@ -194,7 +198,7 @@ class Client:
             ip_dst=self.switch_ip,
             udp_src=self.udp_port,
             udp_dst=UDP_PORT,
-            payload=header.tobytes() + payload,
+            payload=payload,
             checksum=checksum,
         )
 

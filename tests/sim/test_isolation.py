@@ -1,6 +1,6 @@
-"""What a stranger at a port of its own can do to the others: on the compiled switch with its default `Config`.
+"""What an attacker at a port of its own can do to the others: on the compiled switch with its default `Config`.
 
-The strangers know no key, no token and no nonce of the others' job; what they know of it they have read from the
+The attackers know no key, no token and no nonce of the others' job; what they know of it they have read from the
 registers.
 """
 
@@ -12,7 +12,7 @@ import pytest
 from iswitch.wire import UDP_PORT, Format, Outcome
 from sim.bench.clients import checked_board
 from sim.bench.hosts import Host, spoofed
-from sim.bench.isolation import ATTACKS, FLOODS, NOTICES, PLACES, STRANGER_PORT, count_notices, victim_cycles
+from sim.bench.isolation import ATTACKER_PORT, ATTACKS, FLOODS, NOTICES, PLACES, count_notices, victim_cycles
 from sim.bench.tree import Tree, address
 from sim.emulator.engine import Board
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, ordinary, udp_frame
@@ -49,21 +49,21 @@ def from_switch(to: Client, payload: bytes, *, mac: bytes = SWITCH_MAC, ip: byte
 
 def test_no_frame_with_the_switchs_own_source_leaves_by_any_port(board):
     """A forged RESULT by MAC and IP, by IP alone, by MAC alone, behind tags that hosts remove, and a forged ARP."""
-    victim, stranger = Client.numbered(0), Host(bytes([2, 0, 0, 0, 9, 9]), bytes([10, 0, 0, 99]), STRANGER_PORT)
+    victim, attacker = Client.numbered(0), Host(bytes([2, 0, 0, 0, 9, 9]), bytes([10, 0, 0, 99]), ATTACKER_PORT)
     payload = forged_result(0, 1, 0, 3)
-    both, other = from_switch(victim, payload), from_switch(victim, payload, mac=stranger.mac)
-    frames = [both, other, from_switch(victim, payload, ip=stranger.ip)]
+    both, other = from_switch(victim, payload), from_switch(victim, payload, mac=attacker.mac)
+    frames = [both, other, from_switch(victim, payload, ip=attacker.ip)]
     frames += [
         frame[:12] + bytes.fromhex(tag) + frame[12:] for frame in (both, other) for tag in ("81000000", "88a80000")
     ]
-    frames += [spoofed(stranger, tags=tags, arp=arp) for tags in ((), ("8100",)) for arp in (False, True)]
+    frames += [spoofed(attacker, tags=tags, arp=arp) for tags in ((), ("8100",)) for arp in (False, True)]
     board.send(victim.port, ordinary(b"\xff" * 6, victim.mac))
     board.run(now_us=1)
     for port in range(4):
         board.receive(port)
     board.trace()
     for frame in frames:
-        board.send(STRANGER_PORT, frame)
+        board.send(ATTACKER_PORT, frame)
     board.run(now_us=2)
     assert [board.receive(port) for port in range(4)] == [[]] * 4
     assert [decision.outcome for decision in board.trace()] == [Outcome.SPOOFED] * len(frames)
@@ -81,7 +81,7 @@ def test_a_group_address_joins_no_job(board):
 
 
 def test_a_forged_result_of_the_root_is_not_installed_at_a_leaf():
-    """All but one of eight workers below two leaves have contributed. The stranger at the root knows job and seq."""
+    """All but one of eight workers below two leaves have contributed. The attacker at the root knows job and seq."""
     tree = Tree(seed=7).join()
     root, leaf = address(0), address(1)
     first, epoch = tree.clients[0].first_seq, tree.clients[0].epoch
@@ -113,5 +113,5 @@ def test_a_members_notices_arrive_beside_a_flood(flood, place):
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_a_victims_frame_costs_at_most_twice_what_it_costs_alone(attack):
-    """The stranger's frames may take as long as they do: each port has an equal share of the pipeline's time."""
+    """The attacker's frames may take as long as they do: each port has an equal share of the pipeline's time."""
     assert victim_cycles(attack) <= 2 * victim_cycles()

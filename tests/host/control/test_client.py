@@ -9,8 +9,8 @@ from iswitch.config import Config
 from iswitch.control.client import Control
 from iswitch.driver.membership import Membership
 from iswitch.errors import NotAMemberError, RefusedError, SwitchUnreachableError
-from iswitch.wire import NO_MEMBER, UDP_PORT, Action, ContributionFlag, Format, JobState, MemberState, Mode, Type
-from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, parse, udp_frame
+from iswitch.wire import NO_MEMBER, Action, ContributionFlag, Format, JobState, MemberState, Mode, Type
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, parse
 from sim.model.switch import Switch
 
 CONFIG = Config(ports=4, bus_bits=64, members=4, window=4, elements=4)
@@ -36,15 +36,7 @@ class Wire:
 
     def send(self, burst, segment_bytes):
         c = self.client
-        frame = udp_frame(
-            eth_dst=SWITCH_MAC,
-            eth_src=c.mac,
-            ip_src=c.ip,
-            ip_dst=SWITCH_IP,
-            udp_src=c.udp_port,
-            udp_dst=UDP_PORT,
-            payload=bytes(burst),
-        )
+        frame = c.datagram(bytes(burst))
         for _, reply in self.switch.receive(c.port, frame, int(self.clock * 1e6)):
             answer = parse(reply)
             if reply[:6] != c.mac or answer.type != Type.ACK:

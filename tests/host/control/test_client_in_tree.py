@@ -6,8 +6,8 @@ from iswitch.config import Config
 from iswitch.control.client import Control
 from iswitch.driver.membership import Membership
 from iswitch.errors import SwitchUnreachableError
-from iswitch.wire import ADDRESSES, UDP_PORT, Format, JobState, Mode
-from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, udp_frame
+from iswitch.wire import ADDRESSES, Format, JobState, Mode
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client
 from sim.model.network import Network
 from sim.model.tree_switch import Parent, TreeSwitch
 
@@ -77,15 +77,7 @@ class Wire:
 
     def send(self, burst, segment_bytes):
         c = self.client
-        frame = udp_frame(
-            eth_dst=SWITCH_MAC,
-            eth_src=c.mac,
-            ip_src=c.ip,
-            ip_dst=SWITCH_IP,
-            udp_src=c.udp_port,
-            udp_dst=UDP_PORT,
-            payload=bytes(burst),
-        )
+        frame = c.datagram(bytes(burst))
         self.tree.network.send((1, c.port), frame)
 
     def receive(self, into, timeout_s):

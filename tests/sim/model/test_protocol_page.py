@@ -292,9 +292,9 @@ def test_a_member_that_has_moved_finds_out_whether_it_is_a_member():
     assert joined(bench, one, key=one.key ^ 1, challenge=wrong).reason == Reason.KEY
     assert joined(bench, one, challenge=wrong).reason == Reason.CHALLENGE
     assert joined(bench, one, challenge=right).reason == Reason.DONE
-    stranger = Client.numbered(3)
-    stranger.settings = dict(one.settings)
-    assert joined(bench, stranger, key=one.key ^ 1, challenge=wrong).reason == Reason.CHALLENGE
+    other = Client.numbered(3)
+    other.settings = dict(one.settings)
+    assert joined(bench, other, key=one.key ^ 1, challenge=wrong).reason == Reason.CHALLENGE
 
 
 @pytest.mark.parametrize("action", [Action.RESUME, Action.END])

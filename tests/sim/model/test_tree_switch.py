@@ -477,7 +477,7 @@ def test_a_worker_that_joins_a_running_tree_begins_the_next_epoch_of_all(rank, l
     tree.agree()
 
 
-def test_a_stranger_does_not_take_the_place_of_a_live_member_of_a_running_tree():
+def test_another_host_does_not_take_the_place_of_a_live_member_of_a_running_tree():
     for rank in (0, 3):
         tree = Tree(TREES["uneven, a worker at the root"]).join()
         old, again = tree.clients[rank], successor(tree, rank)
