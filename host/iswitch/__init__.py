@@ -18,6 +18,7 @@ from iswitch.async_worker import AsyncWorker
 from iswitch.distribution import __version__
 from iswitch.errors import (
     AbandonedJobWarning,
+    ClosedError,
     CollectiveTimeoutError,
     DivergedError,
     HaltedWarning,
@@ -42,6 +43,7 @@ logging.getLogger("iswitch").addHandler(logging.NullHandler())
 __all__ = [
     "AbandonedJobWarning",
     "AsyncWorker",
+    "ClosedError",
     "CollectiveTimeoutError",
     "DivergedError",
     "HaltedWarning",

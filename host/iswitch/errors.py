@@ -6,6 +6,7 @@ from iswitch.wire import Reason
 
 __all__ = [
     "AbandonedJobWarning",
+    "ClosedError",
     "CollectiveTimeoutError",
     "DivergedError",
     "HaltedWarning",
@@ -26,6 +27,14 @@ __all__ = [
 
 class IswitchError(Exception):
     """Base class of the errors of this package. A wrong argument raises ValueError or TypeError instead."""
+
+
+class ClosedError(IswitchError):
+    """This process has closed the worker or the replay client. No call of it is possible any more: make a new one.
+
+    If another thread is in a call at that moment, the call raises this error about a second later, at the latest. The
+    array of a collective may then contain own elements in one part and sums in the other.
+    """
 
 
 class RecoverableError(IswitchError):

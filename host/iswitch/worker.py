@@ -550,7 +550,8 @@ class Worker(JobWorker):
     def close(self) -> bool:
         """Leave the job and close the transport. The other workers no longer wait for this one.
 
-        A second call does nothing. The end of a `with` block calls this method.
+        A second call does nothing. The end of a `with` block calls this method. If another thread is in a call of this
+        worker, that call raises ClosedError first.
 
         Returns
         -------

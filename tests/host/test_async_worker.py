@@ -9,6 +9,7 @@ import pytest
 
 from iswitch import (
     AsyncWorker,
+    ClosedError,
     CollectiveTimeoutError,
     DivergedError,
     HaltedWarning,
@@ -420,7 +421,7 @@ def test_an_ended_job_and_a_restarted_switch_raise_not_a_member():
             with pytest.raises(NotAMemberError):
                 worker.push(np.zeros(20, np.int32))  # also if there is a place for it
             assert not worker.close()
-            with pytest.raises(NotAMemberError, match="has left its job"):
+            with pytest.raises(ClosedError, match="make a new AsyncWorker"):
                 worker.wait(0.1)
 
         end(model, restart, check)

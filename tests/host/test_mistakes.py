@@ -9,9 +9,9 @@ import pytest
 
 from iswitch import (
     AsyncWorker,
+    ClosedError,
     IswitchError,
     MissingWarning,
-    NotAMemberError,
     Reduction,
     RefusedError,
     SwitchUnreachableError,
@@ -164,7 +164,7 @@ def test_one_thread_after_another_may_use_a_worker(model):
 def test_use_after_close(model, call):
     with Worker(model.address(), world=1) as worker:
         worker.close()
-        with pytest.raises(NotAMemberError, match=r"this worker has left its job, job 0 at .*: make a new Worker"):
+        with pytest.raises(ClosedError, match=r"closed this worker of job 0 at .*: make a new Worker"):
             call(worker)
 
 

@@ -21,7 +21,7 @@ def model():
 def move(worker, model, port):
     """Give the worker's machine another address, and put its cable into a port of the switch."""
     with worker._keepalive:
-        worker._transport._peer = resolve(model.address(port))
+        worker._transport.inner._peer = resolve(model.address(port))
         worker._transport.reopen()
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from iswitch import (
+    ClosedError,
     CollectiveTimeoutError,
     IswitchError,
     JobResetError,
@@ -520,11 +521,11 @@ def test_an_ended_job_raises_not_a_member(model):
             worker.barrier()
 
 
-def test_a_closed_worker_raises_not_a_member(model):
+def test_a_closed_worker_raises_closed_error(model):
     worker = Worker(model.address(), world=1)
     assert worker.close() is True
     assert worker.close() is False
-    with pytest.raises(NotAMemberError, match="has left"):
+    with pytest.raises(ClosedError, match="has closed this worker"):
         worker.barrier()
 
 

@@ -9,7 +9,7 @@ from iswitch.control.refusals import REFUSALS
 from iswitch.control.registers import RegisterReader
 from iswitch.driver.membership import Membership
 from iswitch.driver.transport import Transport
-from iswitch.errors import CollectiveTimeoutError, NotAMemberError, RefusedError, SwitchUnreachableError
+from iswitch.errors import ClosedError, CollectiveTimeoutError, NotAMemberError, RefusedError, SwitchUnreachableError
 from iswitch.wire import AckRegister, Action, JobState, MemberState, Reason
 
 __all__ = ["Control", "JobRunningError"]
@@ -138,16 +138,23 @@ class Control(RegisterReader):
                         may_end = on_wait(rank_taken)
                     self.transport.sleep(pause_s)
                     pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        except ClosedError:
+            raise  # the thread that closes the worker takes the Join back
         except BaseException as error:
             if not isinstance(error, SwitchUnreachableError):
                 self.take_back_join(timeout_s=_CANCEL_TIMEOUT_S)
-            raise
-        finally:
             self._requested = None
+            raise
+        self._requested = None
         if answer.body["registers"][AckRegister.RENEWED]:
             self.joined_running_job = True
         self._number = 0
         return membership
+
+    @property
+    def joining(self) -> bool:
+        """True if a Join is in progress, or was interrupted."""
+        return self._requested is not None
 
     def take_back_join(self, *, timeout_s: float) -> None:
         """Leave the job that a Join in progress has entered, also if its acknowledgement has not come.
@@ -159,7 +166,7 @@ class Control(RegisterReader):
         """
         membership = self.granted
         if self._requested and not membership:
-            with contextlib.suppress(SwitchUnreachableError, OSError):
+            with contextlib.suppress(SwitchUnreachableError, ClosedError, OSError):
                 # The same Join again: its answer has the rank. Without the challenge it makes no new member.
                 answer = self._request_join(self._requested, timeout_s, with_challenge=False)
                 membership = self._with_grant(self._requested, answer) if answer.reason == Reason.DONE else None
@@ -331,7 +338,7 @@ class Control(RegisterReader):
         """
         try:
             return self._command(Action.LEAVE, membership, timeout_s).reason == Reason.DONE
-        except (SwitchUnreachableError, OSError):
+        except (SwitchUnreachableError, ClosedError, OSError):
             return False
 
     def reset(self, membership: Membership) -> Membership:

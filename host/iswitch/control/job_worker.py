@@ -13,13 +13,14 @@ from iswitch.control.client import Control
 from iswitch.control.counters import rise_lines
 from iswitch.control.switch_info import SwitchInfo
 from iswitch.driver.activity import ActivityMeter
+from iswitch.driver.closable import ClosableTransport
 from iswitch.driver.keepalive import release_all
 from iswitch.driver.membership import Membership
 from iswitch.driver.termination import call_before_termination
 from iswitch.driver.transport import Keepalive, Transport
 from iswitch.driver.udp import UdpTransport
 from iswitch.driver.weak_call import weakly
-from iswitch.errors import CollectiveTimeoutError, IswitchError, NotAMemberError, RefusedError
+from iswitch.errors import ClosedError, CollectiveTimeoutError, IswitchError, NotAMemberError, RefusedError
 from iswitch.wire import Reason
 
 __all__ = ["DEFAULT_ADDRESS", "JobWorker", "switch_address"]
@@ -50,19 +51,24 @@ def _close(
     control: Control,
     member: Member,
     keepalive: Keepalive,
-    transport: Transport,
+    transport: ClosableTransport,
     owner_pid: int,
     state: dict[str, bool],
     unregister: Callable[[], None],
 ) -> bool:
     """Leave the job and close the transport. Return True if the switch confirmed it.
 
-    This also runs when the interpreter exits, so that a script that ends with an error leaves its job, and when the
-    program drops the worker.
+    If another thread is in a call of the worker, that call ends first, with ClosedError. This function also runs when
+    the interpreter exits, so that a script that ends with an error leaves its job, and when the program drops the
+    worker.
     """
     if os.getpid() != owner_pid:  # the membership belongs to the parent of this forked process
         return False
+    transport.claim()
     keepalive.stop()
+    control.on_other_burst = None  # another thread may still be in the ring
+    if control.joining:
+        control.take_back_join(timeout_s=_LEAVE_TIMEOUT_S)
     confirmed = state["member"] and control.leave(member.membership, timeout_s=_LEAVE_TIMEOUT_S)
     transport.close()
     unregister()
@@ -99,7 +105,10 @@ class JobWorker(ABC):
     ) -> None:
         self.address = switch_address(address)
         self.timeout_s, self.switch_timeout_s, self._join_timeout_s = timeout_s, switch_timeout_s, join_timeout_s
-        self._transport = transport or UdpTransport(self.address, no_offload=no_offload)
+        self._transport = ClosableTransport(
+            transport or UdpTransport(self.address, no_offload=no_offload),
+            f"this process has closed this worker of {self.address}",
+        )
         self._state = {"member": False}
         self._owner_pid = os.getpid()
         self._one_call = threading.RLock()  # as that of the keepalive thread
@@ -140,6 +149,10 @@ class JobWorker(ABC):
     @contextmanager
     def _joined(self, request: Membership, *, elastic: bool) -> Iterator[Membership]:
         """Join the job and yield the membership. If the block fails, leave the job."""
+        self._transport.closed_message = (
+            f"this process has closed this worker of job {request.job} at {self.address}, by `close` or by the end of "
+            f"a `with` block: make a new {type(self).__name__}, and let all threads end their calls before you close it"
+        )
         self._unregister = call_before_termination(weakly(self._leave_before_termination, None))
         try:
             membership = self._join(request, elastic=elastic)
@@ -214,7 +227,7 @@ class JobWorker(ABC):
         ------
         SwitchUnreachableError
             If the switch does not answer.
-        NotAMemberError
+        ClosedError
             If the worker is closed.
         """
         self._require_open()
@@ -252,7 +265,7 @@ class JobWorker(ABC):
 
     def close(self) -> bool:
         """Leave the job and close the transport, so that the other workers no longer wait for this one. A second call
-        does nothing.
+        does nothing. If another thread is in a call of this worker, that call raises ClosedError first.
 
         Returns
         -------
@@ -272,7 +285,7 @@ class JobWorker(ABC):
         return f"<iswitch.{type(self).__name__} rank {m.member} of {m.world}, job {m.job} at {self.address}>"
 
     def _require_open(self) -> None:
-        """Raise NotAMemberError if the worker is closed, or belongs to the parent of this process."""
+        """Raise ClosedError if the worker is closed, NotAMemberError if it belongs to the parent of this process."""
         if os.getpid() != self._owner_pid:
             raise NotAMemberError(
                 f"this worker belongs to process {self._owner_pid}, and this is its child: make a "
@@ -280,7 +293,7 @@ class JobWorker(ABC):
                 "process, after the fork"
             )
         if not self._finalizer.alive:
-            raise NotAMemberError(f"this worker has left its job, {self._job_name}: make a new {type(self).__name__}")
+            raise ClosedError(self._transport.closed_message)
 
     @contextmanager
     def _exclusive_call(self) -> Iterator[None]:

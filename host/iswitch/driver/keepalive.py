@@ -1,13 +1,12 @@
 """A thread that serves a worker between collectives, while the program computes."""
 
 import contextlib
-import errno
 import os
 import select
 import threading
 from collections.abc import Callable
 
-from iswitch.errors import IswitchError
+from iswitch.errors import ClosedError, IswitchError
 
 __all__ = ["KeepaliveThread", "release_all"]
 
@@ -76,6 +75,9 @@ class KeepaliveThread:
                 self._epoll.modify(self._descriptor, events)
             except FileNotFoundError:  # the transport has a new socket behind the descriptor
                 self._epoll.register(self._descriptor, events)
+            except (OSError, ValueError):
+                if not self._stopped:  # else another thread has just closed one of the two
+                    raise
 
     def _wait(self, timeout_s: float) -> None:
         if self._epoll:
@@ -95,9 +97,9 @@ class KeepaliveThread:
                     continue  # the same; and the thread that holds the lock may have called `stop`
                 try:
                     wait_s = _RETRY_S if self._stopped else self._serve()
-                except (OSError, ValueError, IswitchError) as error:
-                    if isinstance(error, OSError) and error.errno == errno.EBADF:
-                        return  # the transport was closed
+                except ClosedError:
+                    return
+                except (OSError, ValueError, IswitchError):
                     wait_s = _RETRY_S
                 finally:
                     self._lock.release()

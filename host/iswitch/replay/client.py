@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from iswitch.driver.closable import ClosableTransport
 from iswitch.driver.termination import call_before_termination
 from iswitch.driver.transport import Transport
 from iswitch.driver.udp import UdpTransport
@@ -24,7 +25,7 @@ from iswitch.replay.records import Field, Layout
 from iswitch.replay.request import Request
 from iswitch.replay.sampling import Batch, SampleOperation, SampleOptions
 from iswitch.replay.seeds import SEED_BITS
-from iswitch.replay.session import Session
+from iswitch.replay.session import Session, closed_message
 from iswitch.replay.statistics import Statistics
 from iswitch.replay.tickets import check_ticket, consecutive_tickets
 from iswitch.replay.update import PendingUpdate
@@ -84,8 +85,8 @@ class ReplayClient:
 
     Notes
     -----
-    Every method that sends a request raises SwitchUnreachableError if the switch does not answer for `timeout_s`, and
-    SessionLostError if the session is lost.
+    Every method that sends a request raises SwitchUnreachableError if the switch does not answer for `timeout_s`,
+    SessionLostError if the session is lost, and ClosedError if this process has closed the client.
 
     A *ticket* puts operations of several clients in a fixed order. Each table has a ticket, which begins at 1 and rises
     by one with each request that adds, samples, updates or limits. A request with a ticket waits until the table has
@@ -106,9 +107,10 @@ class ReplayClient:
         for name, seconds in (("timeout_s", timeout_s), ("wait_s", wait_s)):
             if not seconds > 0:
                 raise ValueError(f"{name} must be above 0, not {seconds!r}")
-        transport = UdpTransport(address) if isinstance(address, str) else address
+        where = address if isinstance(address, str) else "the switch"
+        inner = UdpTransport(address) if isinstance(address, str) else address
+        self._transport = transport = ClosableTransport(inner, closed_message(where))
         try:
-            where = address if isinstance(address, str) else "the switch"
             self._session = Session(transport, address=where, table=table, timeout_s=timeout_s, wait_s=wait_s)
             self.config = self._session.config
             self._layout, self._scale = Layout(spec, self.config.record_bytes), Scale(self.config.priority_bits, scale)
@@ -646,19 +648,23 @@ class ReplayClient:
         self._begin()
 
     def close(self) -> None:
-        """Send what waits in the client, close the session and the transport. A second call does nothing."""
+        """Send what waits in the client, close the session and the transport. A second call does nothing.
+
+        If another thread is in a call of this client, that call raises ClosedError first.
+        """
         self._close(flush=True)
 
     def _close(self, *, flush: bool) -> None:
         if self._closed:
             return
         self._closed = True
+        self._transport.claim()
         try:
             if flush and not self._session.lost:
                 self.flush()
         finally:
             self._session.close()
-            self._session.transport.close()
+            self._transport.close()
             self._unregister()
 
     def __enter__(self) -> Self:

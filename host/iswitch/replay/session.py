@@ -11,7 +11,7 @@ from typing import NamedTuple
 from iswitch.config import Replay
 from iswitch.control.client import Control
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
-from iswitch.errors import IswitchError, SwitchUnreachableError
+from iswitch.errors import ClosedError, IswitchError, SwitchUnreachableError
 from iswitch.replay.channel import Channel
 from iswitch.replay.errors import NoFreeSessionError, NoReplayServiceError, SessionLostError
 from iswitch.replay.messages import Reply, Status, encode, parse
@@ -22,7 +22,7 @@ from iswitch.serial import serial_distance
 from iswitch.wire import Type, version_type
 from iswitch.wire.replay import PAYLOAD_BYTES, SESSION_SILENT_US, WAITS, Kind, ReplayOutcome
 
-__all__ = ["Broadcast", "Session"]
+__all__ = ["Broadcast", "Session", "closed_message"]
 
 logger = logging.getLogger("iswitch")
 
@@ -35,6 +35,14 @@ _BURSTS = 64
 _KEEPALIVE_S = SESSION_SILENT_US / 1e6 / 4
 _DATA = version_type(Type.DATA)
 _CLOSED = "closed"
+
+
+def closed_message(address: str) -> str:
+    """Return the message of ClosedError for a session with the switch at an address."""
+    return (
+        f"this process has closed its session of the replay service at {address}, by `close` or by the end of a `with` "
+        "block: make a new ReplayClient, and let all threads end their calls before you close it"
+    )
 
 
 class Broadcast(NamedTuple):
@@ -288,7 +296,9 @@ class Session:
         Raises
         ------
         SessionLostError
-            If the session is lost or closed.
+            If the session is lost.
+        ClosedError
+            If the session is closed.
         """
         self._send_due()
         for _ in range(_BURSTS):
@@ -405,7 +415,7 @@ class Session:
 
     def _require_open(self) -> None:
         if self.lost == _CLOSED:
-            raise SessionLostError(f"session {self.index} at {self.address} is closed: make a new client")
+            raise ClosedError(closed_message(self.address))
         if self.lost:
             raise SessionLostError(
                 f"session {self.index} at {self.address} is lost: {self.lost}. The switch may or may not have "

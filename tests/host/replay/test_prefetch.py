@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from iswitch.config import Config, Replay
+from iswitch.errors import ClosedError
 from iswitch.replay import Field, NotServedError, ReplayClient, SessionLostError
 from sim.bench.replay_network import Network
 
@@ -96,7 +97,7 @@ def test_prefetching_ends_when_the_session_is_lost():
     with pytest.raises(SessionLostError, match="UPDATE to table 0 at the switch was in flight"):
         tuple(updated)
     client.close()
-    with pytest.raises(SessionLostError, match="is closed: make a new client"):
+    with pytest.raises(ClosedError, match="make a new ReplayClient"):
         client.sample(8)
 
 

@@ -1,0 +1,104 @@
+"""A transport that one thread can close while another thread is in a call that uses it."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from iswitch.driver.transport import Buffer, Keepalive, Transport
+from iswitch.errors import ClosedError
+
+__all__ = ["ClosableTransport"]
+
+_CLAIM_S = 2.0
+"""The longest wait for another thread's call. The driver waits for a frame for up to 1 s at a time."""
+_CLAIM_POLL_S = 0.001
+
+
+class ClosableTransport:
+    """Passes everything on to a transport, until a thread claims it in order to close it.
+
+    From then on all calls of other threads raise ClosedError, and after `close` those of all threads. So a call that is
+    in progress in another thread ends with a clear error at the next frame or time-out.
+
+    Parameters
+    ----------
+    transport : Transport
+        Carries the frames.
+    closed_message : str
+        The message of ClosedError.
+
+    Attributes
+    ----------
+    inner : Transport
+        The transport itself.
+    """
+
+    def __init__(self, transport: Transport, closed_message: str):
+        self.inner, self.closed_message = transport, closed_message
+        self.now, self.randbits, self.burst_segments = transport.now, transport.randbits, transport.burst_segments
+        self._closed = False
+        self._owner: int | None = None  # the thread that has claimed this transport
+        self._user: int | None = None  # the thread that is in a call of the inner transport
+
+    def claim(self) -> None:
+        """Reserve the transport for the calling thread, and wait until no other thread is in a call of it."""
+        self._owner, end = threading.get_ident(), time.monotonic() + _CLAIM_S
+        while self._user not in (None, self._owner) and time.monotonic() < end:
+            time.sleep(_CLAIM_POLL_S)
+
+    def close(self) -> None:
+        """Close the inner transport."""
+        self._closed = True
+        self.inner.close()
+
+    def _require_usable(self) -> None:
+        if self._closed or self._owner is not None and self._owner != threading.get_ident():
+            raise ClosedError(self.closed_message)
+
+    def send(self, burst: Buffer, segment_bytes: int) -> None:
+        """As `Transport.send`. Raises ClosedError."""
+        self._user = threading.get_ident()  # before the check, so that `claim` sees it or this call sees the claim
+        try:
+            self._require_usable()
+            self.inner.send(burst, segment_bytes)
+        except (OSError, ValueError):
+            self._require_usable()  # the inner transport was closed in the middle of the call
+            raise
+        finally:
+            self._user = None
+
+    def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:
+        """As `Transport.receive`. Raises ClosedError."""
+        self._user = threading.get_ident()
+        try:
+            self._require_usable()
+            return self.inner.receive(into, timeout_s)
+        except (OSError, ValueError):
+            self._require_usable()
+            raise
+        finally:
+            self._user = None
+
+    def sleep(self, seconds: float) -> None:
+        """As `Transport.sleep`. Raises ClosedError."""
+        self.inner.sleep(seconds)
+        self._require_usable()
+
+    def reopen(self) -> None:
+        """As `Transport.reopen`. Raises ClosedError."""
+        self._require_usable()
+        self.inner.reopen()
+
+    def start_keepalive(self, serve: Callable[[], float]) -> Keepalive:
+        """As `Transport.start_keepalive`."""
+        return self.inner.start_keepalive(serve)
+
+    @property
+    def refused(self) -> bool:
+        """True if the inner transport has recorded that no program listens at the switch's port."""
+        return getattr(self.inner, "refused", False)
+
+    @property
+    def fault(self) -> str:
+        """Why the inner transport could not send the last datagram, "" if it was sent or nothing is recorded."""
+        return getattr(self.inner, "fault", "")
