@@ -1,5 +1,7 @@
 """A worker whose port of the switch or whose address changes stays in its job."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -70,3 +72,24 @@ def test_an_asynchronous_worker_that_moves_after_its_eviction_is_told(model):
             worker.push(np.zeros(8, np.float32))
             worker.wait()
         assert model.switch.jobs[0].live == 0
+
+
+def test_workers_that_move_at_once_are_all_bound(model, monkeypatch):
+    """Each one that is bound to its new place changes the job's challenge, which the other has just learnt."""
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(lambda rank: Worker(model.address(rank), world=2, rank=rank), range(2))
+    move(one, model, 0)
+    move(other, model, 1)
+    found, rivals = one._control._is_member_elsewhere, [other]
+
+    def be_overtaken(*arguments):
+        is_member = found(*arguments)
+        if rivals:
+            rivals.pop()._rebind()
+        return is_member
+
+    monkeypatch.setattr(one._control, "_is_member_elsewhere", be_overtaken)
+    with one._keepalive, other._keepalive:
+        assert one._rebind().epoch == one._ring.membership.epoch
+    assert not rivals and model.switch.jobs[0].live == 0b11
+    assert one.close() and other.close()

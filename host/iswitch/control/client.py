@@ -279,7 +279,9 @@ class Control(RegisterReader):
             If the switch does not answer.
         """
         answer = self._request_join(membership, timeout_s, with_challenge=False)
-        if answer.reason == Reason.CHALLENGE and self._is_member_elsewhere(membership, timeout_s):
+        for _ in range(_CHALLENGES):  # another member that moves at the same time changes the challenge, too
+            if answer.reason != Reason.CHALLENGE or not self._is_member_elsewhere(membership, timeout_s):
+                break
             answer = self._request_join(membership, timeout_s)
         if answer.reason != Reason.DONE:
             raise NotAMemberError(
