@@ -1,6 +1,7 @@
 """A thread that serves a worker between collectives, while the program computes."""
 
 import contextlib
+import errno
 import os
 import select
 import threading
@@ -99,7 +100,9 @@ class KeepaliveThread:
                     wait_s = _RETRY_S if self._stopped else self._serve()
                 except ClosedError:
                     return
-                except (OSError, ValueError, IswitchError):
+                except (OSError, ValueError, IswitchError) as error:
+                    if isinstance(error, OSError) and error.errno == errno.EBADF:
+                        return  # the transport was closed
                     wait_s = _RETRY_S
                 finally:
                     self._lock.release()
