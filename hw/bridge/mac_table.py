@@ -1,6 +1,7 @@
 """The port behind which each station is, learnt from the source addresses of all frames."""
 
 from functools import reduce
+from itertools import combinations
 from operator import or_
 
 from amaranth.hdl import Cat, Module, Mux, Signal
@@ -21,15 +22,11 @@ LIFETIME_TICKS = 18
 """Age at which an entry expires: 285 to 302 s. IEEE 802.1D recommends 300 s (7.9.2)."""
 
 
-class Entry(data.StructLayout):
-    """A station, the port that received its last frame, and the time stamp of that frame.
-
-    `tag` is the station's address without the bits that follow from these and the number of its set.
-    """
+class State(data.StructLayout):
+    """The port that received a station's last frame, and the time stamp of that frame."""
 
     def __init__(self, config: Config):
-        tag_bits = 48 - exact_log2(config.mac_entries // WAYS)
-        super().__init__({"tag": tag_bits, "port": range(config.ports), "stamp": 8, "valid": 1})
+        super().__init__({"port": range(config.ports), "stamp": 8, "valid": 1})
 
 
 def lowest_byte_first(mac):
@@ -55,21 +52,34 @@ def tag_of(mac, bits: int):
     return lowest_byte_first(mac)[bits:]
 
 
+def first_from(turn, ways):
+    """Return the first of the set bits of `ways` from bit `turn` on, in a circle, as a one-hot value."""
+    rows = []
+    for begin in range(WAYS):
+        order = [(begin + k) % WAYS for k in range(WAYS)]
+        firsts = {way: ways[way] & ~Cat(ways[before] for before in order[:k]).any() for k, way in enumerate(order)}
+        rows.append(Mux(turn == begin, Cat(firsts[way] for way in range(WAYS)), 0))
+    return reduce(or_, rows)
+
+
 class MacTable(wiring.Component):
     """A cache of stations in sets of four ways. The golden model is `sim/model/bridge/forwarder.py`.
 
-    With `lookup`, the port of `destination` is looked up and `source` is learnt: its own entry is renewed, or else an
-    expired entry is replaced, or else the oldest one, the lowest way first. Group addresses, zero and `own_mac` are not
-    learnt. `known` and `port` are valid from 2 cycles after `lookup`, until 1 cycle after the next; they do not take
-    the frame itself into account. `lookup` may be 1 in every other cycle, once `wiped` is 1, a cycle for each set after
-    reset.
+    With `lookup`, the port of `destination` is looked up and `source` is learnt. Its own entry is renewed. A new
+    station takes a free or expired way of its set, or else a way of a port that has at least two more ways of the set
+    than the port of the new station, or else a way of its own port, or else it is not learnt. Of several such ways it
+    takes the first from way `turn` on, in a circle. `turn` counts learnt frames. Group addresses, zero and `own_mac`
+    are not learnt. `known` and `port` are valid from 2 cycles after `lookup`, until 1 cycle after the next; they do not
+    take the frame itself into account. `lookup` may be 1 in every other cycle, once `wiped` is 1, a cycle for each set
+    after reset.
 
-    Time stamps are modulo 256 ticks. After every tick an aging sweep clears expired entries, in cycles without
-    `lookup`, before they could look fresh again. `busy` is 1 until the sweep is done: an environment that lets `now_us`
-    jump while the clock is stopped must not stop the clock before.
+    Time stamps are modulo 256 ticks. After every tick an aging sweep clears expired entries, before they could look
+    fresh again. It has a read port of its own, and writes in cycles in which no station is learnt. `busy` is 1 until
+    the sweep is done: an environment that lets `now_us` jump while the clock is stopped must not stop the clock before.
+    Time and links may then change from 4 cycles after `lookup`.
 
     If the `link` of a port goes down, `up` of the port is 0 from the next cycle on: its stations count as absent, and
-    no station is learnt there. A sweep clears them. So `up` follows a link that comes up at once after at most four
+    no station is learnt there. A sweep clears them. So `up` follows a link that comes up at once after at most eight
     times as many cycles as there are sets.
     """
 
@@ -96,117 +106,129 @@ class MacTable(wiring.Component):
         m = Module()
         sets = self.config.mac_entries // WAYS
         bits = exact_log2(sets)
-        m.submodules.memory = memory = Memory(
-            shape=data.ArrayLayout(Entry(self.config), WAYS), depth=sets, init=[], attrs=NEVER_READ_BEFORE_WRITTEN
+        tag_bits = 48 - bits
+        m.submodules.tags = tags = Memory(
+            shape=data.ArrayLayout(tag_bits, WAYS), depth=sets, init=[], attrs=NEVER_READ_BEFORE_WRITTEN
         )
-        writer = memory.write_port(granularity=1)
-        dst_read, src_read = memory.read_port(), memory.read_port()
-        tick = self.now_us[TICK_BITS]
+        m.submodules.states = states = Memory(
+            shape=data.ArrayLayout(State(self.config), WAYS), depth=sets, init=[], attrs=NEVER_READ_BEFORE_WRITTEN
+        )
+        tag_write, state_write = tags.write_port(granularity=1), states.write_port(granularity=1)
+        tag_read, state_read, sweep_read = tags.read_port(), states.read_port(), states.read_port()
+        tick, up = self.now_us[TICK_BITS], self.up
+        is_live = lambda entry: entry.valid & up.bit_select(entry.port, 1) & ((tick - entry.stamp)[:8] < LIFETIME_TICKS)
+
+        # The entry that was learnt last is written in the fourth cycle after its lookup, and is compared beside the
+        # memory's in this cycle and the next.
+        learns, learnt_before, written_ways = Signal(), Signal(), Signal(WAYS)
+        written_tag, written_row, written = Signal(tag_bits), Signal(bits), Signal(State(self.config))
 
         # The sweep visits all sets, after a reset to wipe them, and after each tick or loss of a link to clear expired
-        # entries. Those of the last row are gone 2 cycles after its visit.
-        ports, up = self.config.ports, self.up
+        # entries. A visit takes a cycle to read a row, a cycle to judge the row and a cycle to write it, which waits
+        # while a station is learnt. The ways that were learnt since the row was read are not cleared.
+        ports = self.config.ports
         sweep_at, wiping, sweeping, swept_tick = Signal(range(sets)), Signal(init=1), Signal(), Signal(8)
-        uncleared, clearing, visited = Signal(ports), Signal(ports), Signal(2)
-        sweeps, is_last = sweeping & ~self.lookup, sweep_at == sets - 1
+        uncleared, clearing, visit = Signal(ports), Signal(ports), Signal(2)
+        expired, learnt_since = Signal(WAYS), Signal(WAYS)
+        reads_row, clears, is_last = sweeping & ~visit.any(), visit[1] & ~learns, sweep_at == sets - 1
+        learnt_here = Mux(learns & (written_row == sweep_at), written_ways, 0)
         m.d.comb += [
             self.wiped.eq(~wiping),
             self.busy.eq(wiping | sweeping | (tick != swept_tick) | uncleared.any() | (up != self.link)),
+            sweep_read.addr.eq(sweep_at),
+            sweep_read.en.eq(reads_row),
         ]
-        m.d.sync += visited.eq(Cat(sweeps & is_last, visited))
-        with m.If(wiping | sweeps):
+        m.d.sync += [
+            visit.eq(Mux(visit[1] & learns, visit, Cat(reads_row, visit[0]))),
+            learnt_since.eq(Mux(reads_row, 0, learnt_since) | learnt_here),
+        ]
+        with m.If(visit[0]):
+            m.d.sync += expired.eq(Cat(~is_live(entry) for entry in sweep_read.data))
+        with m.If(wiping | clears):
             m.d.sync += sweep_at.eq(sweep_at + 1)
             with m.If(is_last):
-                m.d.sync += [wiping.eq(0), sweeping.eq(0)]
-        with m.Elif(~sweeping & ~visited.any() & ((tick != swept_tick) | uncleared.any())):
+                m.d.sync += [wiping.eq(0), sweeping.eq(0), uncleared.eq(uncleared & ~clearing)]
+        with m.Elif(~sweeping & ((tick != swept_tick) | uncleared.any())):
             m.d.sync += [sweeping.eq(1), swept_tick.eq(tick), clearing.eq(uncleared)]
-        with m.If(visited[-1]):
-            m.d.sync += uncleared.eq(uncleared & ~clearing)
         for port in range(ports):
             with m.If(up[port] & ~self.link[port]):
                 m.d.sync += [up[port].eq(0), uncleared[port].eq(1)]
             with m.Elif(self.link[port] & ~uncleared[port]):
                 m.d.sync += up[port].eq(1)
 
-        # First cycle: read the rows.
-        written, source_tag = Signal(Entry(self.config)), Signal(48 - bits)
-        destination, source, ingress = Signal(48 - bits), Signal(48), Signal.like(written.port)
-        looked_up, swept, read_row = Signal(), Signal(), Signal(bits)
-        m.d.comb += [
-            source_tag.eq(tag_of(source, bits)),
-            dst_read.addr.eq(set_number(self.destination, bits)),
-            dst_read.en.eq(self.lookup),
-            src_read.addr.eq(Mux(self.lookup, set_number(self.source, bits), sweep_at)),
-            src_read.en.eq(self.lookup | sweeps),
-        ]
-        m.d.sync += [looked_up.eq(self.lookup), swept.eq(sweeps), read_row.eq(src_read.addr)]
-        with m.If(self.lookup):
-            m.d.sync += [
-                destination.eq(tag_of(self.destination, bits)),
-                source.eq(self.source),
-                ingress.eq(self.ingress),
-            ]
-
-        # A row may be written in the cycle in which it is read. The ways that were written then are `superseded`: the
-        # memory shows their old entry, and `written` is the new one.
-        superseded = {}
-        m.d.sync += written.eq(writer.data[0])
-        for name in ("dst", "src"):
-            superseded[name] = Signal(WAYS, name=f"superseded_{name}")
-            same_row = (
-                writer.addr == dst_read.addr
-                if name == "dst"
-                else Mux(self.lookup, writer.addr == set_number(self.source, bits), writer.addr == sweep_at)
-            )
-            m.d.sync += superseded[name].eq(Mux(same_row, writer.en, 0))
-
-        # Second cycle: compare.
-        learns, expires, row = Signal(), Signal(), Signal(bits)
-        matching, expired, ages = (
-            Signal(WAYS),
-            Signal(WAYS),
-            [Signal(range(LIFETIME_TICKS + 1), name=f"age_{k}") for k in range(WAYS)],
-        )
-        is_live = lambda entry: entry.valid & up.bit_select(entry.port, 1) & ((tick - entry.stamp)[:8] < LIFETIME_TICKS)
-        hits = [
-            is_live(entry) & (entry.tag == destination) & ~new
-            for entry, new in zip(dst_read.data, superseded["dst"], strict=True)
-        ]
-        hits.append(is_live(written) & (written.tag == destination) & superseded["dst"].any())
-        with m.If(looked_up):
-            # A station has at most one entry that is not expired, so at most one term is not 0.
-            ports = (Mux(hit, entry.port, 0) for entry, hit in zip((*dst_read.data, written), hits, strict=True))
-            m.d.sync += [self.known.eq(Cat(hits).any()), self.port.eq(reduce(or_, ports))]
-        # The sweep may have read a row just before it was written: an entry that is written now is not expired.
-        written_ways = Mux(writer.addr == read_row, writer.en, 0)
-        m.d.sync += [
-            learns.eq(looked_up & up.bit_select(ingress, 1) & ~source[0] & (source != 0) & (source != self.own_mac)),
-            expires.eq(swept),
-            row.eq(read_row),
-        ]
-        states = [
-            (is_live(entry), is_live(entry) & (entry.tag == source_tag), tick - entry.stamp)
-            for entry in (*src_read.data, written)
-        ]
-        for k, new in enumerate(superseded["src"]):
-            live, matches, age = (Mux(new, now, before) for before, now in zip(states[k], states[-1], strict=True))
-            m.d.sync += [
-                matching[k].eq(matches),
-                expired[k].eq(~live & ~written_ways[k]),
-                ages[k].eq(Mux(live, age, LIFETIME_TICKS)),
-            ]
-
-        # Third cycle: write the way of the source, or clear the expired ways.
-        older = [(ages[k + 1] > ages[k], Mux(ages[k + 1] > ages[k], ages[k + 1], ages[k])) for k in (0, 2)]
-        upper = older[1][1] > older[0][1]
-        oldest = Cat(~upper & ~older[0][0], ~upper & older[0][0], upper & ~older[1][0], upper & older[1][0])
-        with m.If(wiping):
-            m.d.comb += [writer.addr.eq(sweep_at), writer.en.eq((1 << WAYS) - 1)]
-        with m.Else():
+        # First cycle: read the row of the destination. Second cycle: read the row of the source.
+        stage, row, key = Signal(2), Signal(bits), Signal(tag_bits)
+        source, source_row, is_station, ingress = Signal(48), Signal(bits), Signal(), Signal.like(written.port)
+        for read in (tag_read, state_read):
             m.d.comb += [
-                writer.addr.eq(row),
-                writer.en.eq(Mux(learns, Mux(matching.any(), matching, oldest), Mux(expires, expired, 0))),
+                read.addr.eq(Mux(self.lookup, set_number(self.destination, bits), source_row)),
+                read.en.eq(self.lookup | stage[0]),
             ]
-        for entry in writer.data:
-            m.d.comb += [entry.tag.eq(source_tag), entry.port.eq(ingress), entry.stamp.eq(tick), entry.valid.eq(learns)]
+        m.d.sync += [
+            stage.eq(Cat(self.lookup, stage)),
+            is_station.eq(~source[0] & (source != 0) & (source != self.own_mac)),
+        ]
+        with m.If(self.lookup | stage[0]):
+            m.d.sync += [
+                row.eq(tag_read.addr),
+                key.eq(Mux(self.lookup, tag_of(self.destination, bits), tag_of(source, bits))),
+            ]
+        with m.If(self.lookup):
+            m.d.sync += [source.eq(self.source), source_row.eq(set_number(self.source, bits)), ingress.eq(self.ingress)]
+
+        # Second and third cycle: compare. The memory shows the old entry of a way that is being written, or that was
+        # written as the row was read.
+        superseded = Mux((learns | learnt_before) & (row == written_row), written_ways, 0)
+        written_matches = superseded.any() & (written_tag == key)
+        live = [is_live(entry) for entry in state_read.data]
+        matches = [alive & (tag == key) for alive, tag in zip(live, tag_read.data, strict=True)]
+        hits = Cat(matches) & ~superseded
+        with m.If(stage[0]):
+            # A station has at most one entry that is not expired, so at most one term is not 0.
+            found = (
+                *(Mux(hit, entry.port, 0) for hit, entry in zip(hits, state_read.data, strict=True)),
+                Mux(written_matches, written.port, 0),
+            )
+            m.d.sync += [self.known.eq(hits.any() | written_matches), self.port.eq(reduce(or_, found))]
+
+        # Third cycle: which ways could the source take? `crowded` and `own` count if all ways are live. Then a port with
+        # three ways has two more than another that has any, and a port with two ways has two more than one without any.
+        matching, free, crowded, own, turn = Signal(WAYS), Signal(WAYS), Signal(WAYS), Signal(WAYS), Signal(range(WAYS))
+        holders = [Mux(new, written.port, entry.port) for new, entry in zip(superseded, state_read.data, strict=True)]
+        is_own = Cat(holder == ingress for holder in holders)
+        shared = {pair: holders[pair[0]] == holders[pair[1]] for pair in combinations(range(WAYS), 2)}
+        others = [[shared[min(k, j), max(k, j)] for j in range(WAYS) if j != k] for k in range(WAYS)]
+        several = [Cat(same).any() for same in others]
+        three = [(a & b) | (a & c) | (b & c) for a, b, c in others]
+        may_learn = stage[1] & is_station & up.bit_select(ingress, 1)
+        m.d.sync += [learns.eq(may_learn), learnt_before.eq(learns)]
+        with m.If(may_learn):
+            m.d.sync += [
+                written_tag.eq(key),
+                written_row.eq(row),
+                written.port.eq(ingress),
+                written.stamp.eq(tick),
+                matching.eq(hits | Mux(written_matches, superseded, 0)),
+                free.eq(~(Cat(live) | superseded)),
+                crowded.eq(Cat(Mux(is_own.any(), three[k], several[k]) for k in range(WAYS))),
+                own.eq(is_own),
+                turn.eq(turn + 1),
+            ]
+
+        # Fourth cycle: write the way of the source. The sweep clears expired ways in other cycles.
+        candidates = Mux(free.any(), free, Mux(crowded.any(), crowded, own))
+        m.d.comb += written_ways.eq(Mux(matching.any(), matching, first_from(turn, candidates)))
+        for writer in (tag_write, state_write):
+            m.d.comb += [
+                writer.addr.eq(Mux(learns, written_row, sweep_at)),
+                writer.en.eq(
+                    Mux(learns, written_ways, Mux(clears, expired & ~learnt_since, Mux(wiping, (1 << WAYS) - 1, 0)))
+                ),
+            ]
+        for way in range(WAYS):
+            m.d.comb += [
+                tag_write.data[way].eq(written_tag),
+                state_write.data[way].eq(written),
+                state_write.data[way].valid.eq(learns),
+            ]
         return m

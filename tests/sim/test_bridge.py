@@ -7,6 +7,7 @@ from iswitch.wire import Outcome, PortCounter
 from sim.bench.clients import checked_board
 from sim.bench.cosimulation import Pair
 from sim.bench.designs import TWO_PORTS
+from sim.bench.hosts import crowd
 from sim.emulator.counters import counters
 from sim.emulator.engine import Board
 from sim.frames.client import Client, ordinary
@@ -75,6 +76,23 @@ def test_a_storm_takes_no_more_than_its_share_and_passes_again_in_time(board):
     board.run(now_us=100 * 1024)
     assert len(board.receive(1)) == 1
     assert counters(board, now_us=100 * 1024)["FLOOD_LIMITED"] == 7 * 300 - 1092
+
+
+def test_made_up_addresses_cut_no_station_of_another_port_off(board):
+    """The frames to a station that has no entry are flooded, and a port may flood 992 frames at once."""
+    server, *made_up = crowd(TWO_PORTS.mac_entries, 16)
+    board.send(1, ordinary(X, server))
+    board.send(0, ordinary(server, X))
+    board.run()
+    assert [len(board.receive(port)) for port in (1, 0)] == [1, 1]
+    for _ in range(4):
+        for mac in made_up:
+            board.send(0, ordinary(X, mac))
+        for _ in range(300):
+            board.send(0, ordinary(server, X))
+        board.run()
+        assert len(board.receive(1)) == 300
+    assert "FLOOD_LIMITED" not in counters(board)
 
 
 def test_nothing_comes_out_of_a_cable_that_is_put_in_again_after_ten_minutes(board):

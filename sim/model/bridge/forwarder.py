@@ -37,6 +37,8 @@ class MacTable:
     def __init__(self, entries: int) -> None:
         self.sets: list[list[Entry | None]] = [[None] * WAYS for _ in range(entries // WAYS)]
         self.tick = 0
+        self.turn = 0
+        """Where the search for the way of a new station begins: the number of learnt frames modulo WAYS."""
 
     def advance(self, now_us: int) -> None:
         """Advance to a time. Old entries age out at once, so a stamp 256 ticks old is never taken for a fresh one."""
@@ -70,15 +72,22 @@ class MacTable:
     def learn(self, mac: bytes, port: int, own: bytes) -> None:
         """Record that a station sent a frame into a port. Group addresses, zero and the switch's own are not learnt.
 
-        A new station replaces a free entry of its set, or else the oldest one.
+        A new station takes a free way, or else a way of a port that has at least two more ways of the set than the
+        station's own port, or else a way of its own port. Otherwise the station is not learnt. Of several such ways it
+        takes the first from way `turn` on, in a circle.
         """
         if is_group(mac) or mac in (bytes(6), own):
             return
+        self.turn = (self.turn + 1) % WAYS
         ways = self.ways(mac)
-        ages = [TICKS if entry is None else self.age(entry) for entry in ways]
-        known = [entry is not None and entry.mac == mac for entry in ways]
-        way = known.index(True) if any(known) else ages.index(max(ages))
-        ways[way] = Entry(mac, port, self.tick)
+        holders = [None if entry is None else entry.port for entry in ways]
+        known = [way for way, entry in enumerate(ways) if entry is not None and entry.mac == mac]
+        free = [way for way in range(WAYS) if holders[way] is None]
+        crowded = [way for way in range(WAYS) if holders.count(holders[way]) >= holders.count(port) + 2]
+        same = [way for way in range(WAYS) if holders[way] == port]
+        candidates = known or free or crowded or same
+        if candidates:
+            ways[min(candidates, key=lambda way: (way - self.turn) % WAYS)] = Entry(mac, port, self.tick)
 
 
 def destinations(table: MacTable, mac: bytes, ingress: int, ports: Iterable[int]) -> tuple[Outcome, list[int]]:

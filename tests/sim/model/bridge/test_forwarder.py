@@ -68,19 +68,51 @@ def test_a_station_that_aged_out_stays_unknown_when_the_clock_wraps():
     assert table.port(A) is None
 
 
-def test_a_full_set_replaces_the_oldest_entry():
-    """Of 7 stations in a set of 4, each seen in a tick of its own, the table knows the last 4."""
-    rng, table, heard = random.Random(1), MacTable(64), {}
-    stations = crowd(64, 7)
-    for tick in range(200):
-        table.advance(tick * TICK_US // 16)
-        if tick % 16 == 0:
-            mac, port = rng.choice(stations), rng.randrange(8)
+def test_stations_of_one_port_replace_each_other_in_turn():
+    table = MacTable(64)
+    for mac in crowd(64, 8):
+        table.learn(mac, 1, OWN)
+    assert [table.port(mac) for mac in crowd(64, 8)] == [None] * 4 + [1] * 4
+
+
+def test_made_up_addresses_push_no_station_of_another_port_out_of_its_share():
+    for ports in (2, 3, 4):
+        table, macs = MacTable(64), iter(crowd(64, 16))
+        share = 4 // ports
+        stations = [(next(macs), port) for port in range(1, ports) for _ in range(share)]
+        for mac, port in stations:
             table.learn(mac, port, OWN)
-            heard.pop(mac, None)
-            heard[mac] = port
-        last = dict(list(heard.items())[-4:])
-        assert [table.port(mac) for mac in stations] == [last.get(mac) for mac in stations]
+        for mac in macs:
+            table.learn(mac, 0, OWN)
+        assert [table.port(mac) for mac, _ in stations] == [port for _, port in stations]
+
+
+def test_a_port_whose_addresses_fill_a_set_gives_the_others_their_share():
+    for ports in (2, 3, 4):
+        table, macs = MacTable(64), crowd(64, 16)
+        stations = [(macs.pop(), port) for port in range(1, ports) for _ in range(4 // ports)]
+        for mac in macs:
+            table.learn(mac, 0, OWN)
+        for mac, port in stations:
+            table.learn(mac, port, OWN)
+        assert [table.port(mac) for mac, _ in stations] == [port for _, port in stations]
+
+
+def test_a_port_loses_an_entry_only_to_one_with_at_least_two_entries_fewer_in_the_set():
+    """And a new station is learnt unless four other ports have an entry each."""
+    rng = random.Random(1)
+    for _ in range(300):
+        table, stations, ports = MacTable(64), crowd(64, 12), rng.randrange(2, 7)
+        for _ in range(60):
+            mac, port = rng.choice(stations), rng.randrange(ports)
+            before = {mac: at for mac in stations if (at := table.port(mac)) is not None}
+            table.learn(mac, port, OWN)
+            held, own = list(before.values()), list(before.values()).count(port)
+            for lost in [at for other, at in before.items() if table.port(other) is None]:
+                assert mac not in before and len(held) == 4
+                assert lost == port or held.count(lost) >= own + 2
+            others = len(set(held)) == 4 and port not in held
+            assert table.port(mac) == (port if mac in before or not others else None)
 
 
 def test_addresses_in_a_row_share_no_set():
