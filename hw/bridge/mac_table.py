@@ -191,8 +191,8 @@ class MacTable(wiring.Component):
             )
             m.d.sync += [self.known.eq(hits.any() | written_matches), self.port.eq(reduce(or_, found))]
 
-        # Third cycle: which ways could the source take? `crowded` and `own` count if all ways are live. Then a port with
-        # three ways has two more than another that has any, and a port with two ways has two more than one without any.
+        # Third cycle: which ways could the source take? `crowded` and `own` count if all ways are live. In that case a
+        # port with three ways has two more than another with any, and one with two ways has two more than one without.
         matching, free, crowded, own, turn = Signal(WAYS), Signal(WAYS), Signal(WAYS), Signal(WAYS), Signal(range(WAYS))
         holders = [Mux(new, written.port, entry.port) for new, entry in zip(superseded, state_read.data, strict=True)]
         is_own = Cat(holder == ingress for holder in holders)
