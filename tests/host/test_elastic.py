@@ -7,7 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from iswitch import CollectiveTimeoutError, HaltedWarning, MembershipChangedError, NotAMemberError, RefusedError, Worker
+from iswitch import (
+    CollectiveTimeoutError,
+    HaltedWarning,
+    JobResetError,
+    MembershipChangedError,
+    NotAMemberError,
+    RefusedError,
+    Worker,
+)
 from iswitch.config import Config
 from iswitch.control.state_transfer import CANDIDATE, TakesPart, most_advanced
 from iswitch.wire import CollectiveKind, Format
@@ -173,6 +181,25 @@ def test_a_new_worker_never_goes_on_without_the_state_of_the_running_job():
             with pytest.raises(CollectiveTimeoutError, match=r"state of job 0.*`iswitch end-job`"):
                 new.sync_state(np.zeros(40), 0)
         dead.result()
+
+
+def test_a_reset_does_not_make_a_new_worker_go_on_without_the_state():
+    """The switch no longer knows which members are new after a RESET, so it keeps the job when the others leave."""
+    options = {"world": 2, "elastic": True, "timeout_s": 2}
+    with UdpModel(SMALL) as model, ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda rank: Worker(model.address(rank), rank=rank, **options), range(2))
+        list(pool.map(lambda worker: worker.sync_state(np.zeros(40), 5), (first, second)))
+        second.close()
+        joined = pool.submit(Worker, model.address(1), rank=1, **options)
+        while not first.needs_sync:
+            first.allreduce(np.ones(8, np.float32))
+        with joined.result() as new:
+            first.reset()
+            first.close()
+            with pytest.raises(JobResetError):
+                new.sync_state(np.zeros(40), 0)
+            with pytest.raises(CollectiveTimeoutError, match=r"state of job 0.*`iswitch end-job`"):
+                new.sync_state(np.zeros(40), 0)
 
 
 def test_collectives_raise_until_sync_state_once_workers_have_joined():
