@@ -177,7 +177,8 @@ class OutputPort(wiring.Component):
         m.d.comb += moves.eq(~self.tx.valid | self.tx.ready)
         with m.If(moves):
             m.d.sync += [self.tx.valid.eq(sends), self.tx.payload.eq(word)]
-        m.submodules.ordinary_age = age = QueueAge(frames=config.queue_words)
+        # The shortest frame takes as many words as our header.
+        m.submodules.ordinary_age = age = QueueAge(frames=config.queue_words // config.header_words)
         with m.If(moves):
             m.d.sync += self.aged.eq((source == ORDINARY) & age.aged)
         m.d.comb += [

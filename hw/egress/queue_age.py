@@ -12,11 +12,11 @@ it came in; IEEE 802.1D allows a bridge 4 s at most, and recommends 1 s (7.7.3).
 
 
 class QueueAge(wiring.Component):
-    """Counts the frames in a queue by age. `aged` is 1 if the head has waited for more than one whole tick.
+    """Finds whether the frame at the head of a queue has waited for more than one whole tick (`aged`).
 
     `enters` and `leaves` are 1 for one cycle for each frame, `tick` for each tick. `aged` follows them in the next
-    cycle. There is no memory for each frame: three counters hold the number of all frames, of those that came before
-    the last tick, and of those that came before the tick before it.
+    cycle. There is no memory for each frame: two counters number the frames that entered and that left, and two marks
+    hold how many had entered at the last tick and at the tick before it.
 
     Parameters
     ----------
@@ -32,12 +32,19 @@ class QueueAge(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        inside, old, oldest = (Signal(range(self.frames + 1), name=name) for name in ("inside", "old", "oldest"))
-        older = Signal.like(old)
-        m.d.comb += [self.aged.eq(oldest != 0), older.eq(old - (self.leaves & (old != 0)))]
+        # The counters wrap, so the marks are compared for equality only: `old` and `oldest` are 1 from a tick until all
+        # frames before the mark have left.
+        entered, left, old_mark, oldest_mark = (
+            Signal(range(self.frames + 1), name=name) for name in ("entered", "left", "old_mark", "oldest_mark")
+        )
+        old, oldest, old_waits = Signal(), Signal(), Signal()
+        m.d.comb += [old_waits.eq(old & (left != old_mark)), self.aged.eq(oldest & (left != oldest_mark))]
         m.d.sync += [
-            inside.eq(inside + self.enters - self.leaves),
-            old.eq(Mux(self.tick, inside - self.leaves, older)),
-            oldest.eq(Mux(self.tick, older, oldest - (self.leaves & (oldest != 0)))),
+            entered.eq(entered + self.enters),
+            left.eq(left + self.leaves),
+            old.eq(old_waits | self.tick),
+            oldest.eq(Mux(self.tick, old_waits, self.aged)),
         ]
+        with m.If(self.tick):
+            m.d.sync += [old_mark.eq(entered), oldest_mark.eq(old_mark)]
         return m
