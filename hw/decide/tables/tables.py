@@ -24,6 +24,10 @@ MEMBERSHIP_WRITES: dict[str, tuple[str, ...]] = {
 }
 """What membership may change: everything, but of a slot only some fields."""
 
+REGISTERS_MAX = 2
+"""Up to so many rows, a memory consists of flip-flops. Four bits of LUT RAM take six LUTs of an ECP5, at any depth up
+to 16; two rows of flip-flops take one LUT a bit, which selects the row."""
+
 
 class Tables(wiring.Component):
     """Jobs, members, slots and claims, and for each member what it acknowledged and when (`tick`) it was last heard.
@@ -82,7 +86,9 @@ class Tables(wiring.Component):
 
         def memory(name, table, shape, granularity=None):
             """Add a memory beside a table's pointer; return its write port and the data read."""
-            m.submodules[name] = words = Memory(shape=shape, depth=depths[table], init=[])
+            depth = depths[table]
+            attrs = {"ram_style": "registers"} if depth <= REGISTERS_MAX else {}
+            m.submodules[name] = words = Memory(shape=shape, depth=depth, init=[], attrs=attrs)
             write, read = words.write_port(granularity=granularity), words.read_port()
             m.d.comb += [write.addr.eq(Mux(late, pointed[table], address[table])), read.addr.eq(address[table])]
             return write, read.data
