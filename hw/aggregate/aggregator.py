@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out, connect
 
 from hw.aggregate.accumulator import LOOP, Accumulator, SumWord
 from hw.aggregate.result import ResultComposer
-from hw.aggregate.sequencer import Sequencer
+from hw.aggregate.sequencer import Sequencer, sums_depth
 from hw.interface.result import ResultHeader, ResultMeta
 from hw.interface.verdict import Work
 from hw.stream.fifo import Fifo
@@ -23,7 +23,7 @@ class Aggregator(wiring.Component):
 
     One word per cycle. The first word of a result leaves `Lane.RESULT_AT` + `ResultComposer.LATENCY` + 4 cycles after
     the operation that completes it. `results` must never stall. `works` and `contributions` stall while the FIFO has no
-    room for the sums of another result; it holds four of the longest. `flushed`, `corrupted`: see `Accumulator`.
+    room for the sums of another result; it holds `sums_depth` words. `flushed`, `corrupted`: see `Accumulator`.
     `operates`: an operation or a payload waits or is carried out, so the next operation would not start at once.
 
     The idea of summing packets while they pass is from Li et al., iSwitch, ISCA 2019.
@@ -48,7 +48,7 @@ class Aggregator(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        depth = 4 * config.segment_words
+        depth = sums_depth(config)
         m.submodules.sequencer = sequencer = Sequencer(config, loop=LOOP)
         m.submodules.accumulator = accumulator = Accumulator(config)
         m.submodules.composer = composer = ResultComposer(config)

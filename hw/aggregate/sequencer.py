@@ -12,8 +12,10 @@ from hw.stream.packet import Packet
 from iswitch.config import Config
 from iswitch.wire import Format, Operation
 
-__all__ = ["LOOP_MIN", "Beat", "Sequencer"]
+__all__ = ["LOOP_MIN", "Beat", "Sequencer", "sums_depth"]
 
+BLOCK_RAM_WORDS = 512
+"""Words of an ECP5's block RAM at its full width of 36 bits."""
 LOOP_MIN = 3
 """Cycles from an operation's first beat to that of the next operation but one, if all have a single word."""
 
@@ -43,6 +45,12 @@ class Beat(data.StructLayout):
                 **({"spared": 2, "wide": 1, "raw": 1} if config.uplinks else {}),
             }
         )
+
+
+def sums_depth(config: Config) -> int:
+    """Return how many words the FIFO of sums holds: four of the longest results, but no more than `BLOCK_RAM_WORDS` if
+    two of the longest fit in these."""
+    return min(4 * config.segment_words, max(2 * config.segment_words, BLOCK_RAM_WORDS))
 
 
 class Sequencer(wiring.Component):
@@ -84,7 +92,7 @@ class Sequencer(wiring.Component):
             {
                 "works": In(stream.Signature(Work(config))),
                 "contributions": In(stream.Signature(Packet(config.bus_bits))),
-                "room": In(range(4 * config.segment_words + 1)),
+                "room": In(range(sums_depth(config) + 1)),
                 "beat": Out(Beat(config)),
                 "results": Out(stream.Signature(ResultHeader(config))),
                 "claimed": Out(range((1 + config.uplinks) * config.segment_words + 1)),
