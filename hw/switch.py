@@ -9,6 +9,7 @@ from hw.bridge.responder import Responder
 from hw.decide.core import Core, Trace
 from hw.decide.counters import Counters
 from hw.decide.gate import Gate
+from hw.decide.verdict_buffer import VerdictBuffer
 from hw.egress.link_gate import LinkGate
 from hw.egress.output_port import OutputPort
 from hw.egress.queue_age import TICK_BIT
@@ -22,7 +23,6 @@ from hw.interface.address import BINDINGS_BITS, Parent
 from hw.interface.expense import expense_max
 from hw.interface.headers import Arrival
 from hw.interface.reply import ReplyRoute
-from hw.interface.verdict import Verdict
 from hw.replay.engine import Engine
 from hw.stream.arbiter import PacketArbiter
 from hw.stream.packet import Packet, first_of
@@ -115,7 +115,7 @@ class Switch(wiring.Component):
         m.submodules.pipeline = pipeline = SkidBuffer(Packet(config.bus_bits, meta=Arrival))
         m.submodules.parser = parser = Parser(bus_bits=config.bus_bits)
         m.submodules.core = core = Core(config)
-        m.submodules.verdicts = verdicts = SkidBuffer(Verdict(config))
+        m.submodules.verdicts = verdicts = VerdictBuffer(config)
         m.submodules.gate = gate = Gate(config)
         m.submodules.responder = responder = Responder(config)
         m.submodules.waiting_results = waiting_results = WaitingResults(config)
@@ -167,7 +167,12 @@ class Switch(wiring.Component):
         bindings = Signal(BINDINGS_BITS)
         m.d.sync += bindings.eq(bindings + core.bind.valid)
         m.d.comb += verdicts.i.payload.work.bindings.eq(bindings)
-        connect(m, verdicts.o, gate.verdicts)
+        m.d.comb += [
+            gate.verdicts.payload.eq(verdicts.verdict),
+            gate.verdicts.valid.eq(verdicts.valid),
+            verdicts.ready.eq(gate.verdicts.ready),
+            verdicts.handed.eq(gate.works.valid & gate.works.ready),
+        ]
         connect(m, parser.o, gate.words)
         connect(m, gate.forwarded, responder.i)
         connect(m, gate.works, waiting_results.works)
@@ -187,7 +192,7 @@ class Switch(wiring.Component):
             core.own_ip.eq(self.own_ip),
             responder.own_mac.eq(self.own_mac),
             responder.own_ip.eq(self.own_ip),
-            responder.reply.eq(verdicts.o.payload.host_reply),
+            responder.reply.eq(verdicts.verdict.host_reply),
             counters.address.eq(core.read_address),
             core.read_value.eq(counters.value),
             counters.decided.eq(core.decided),
@@ -209,7 +214,7 @@ class Switch(wiring.Component):
 
         result = aggregator.results.payload
         m.d.comb += [
-            waiting_results.frames_waiting.eq(pipeline.o.valid | parser.o.valid | verdicts.o.valid),
+            waiting_results.frames_waiting.eq(pipeline.o.valid | parser.o.valid | verdicts.valid),
             waiting_results.aggregating.eq(aggregator.operates),
             waiting_results.begins.eq(aggregator.results.valid & result.first),
             waiting_results.ends.eq(aggregator.results.valid & result.last),
@@ -287,7 +292,7 @@ class Switch(wiring.Component):
                 )
             ).any()
             | pipeline.o.valid
-            | verdicts.o.valid
+            | verdicts.valid
             | replies.o.valid
             | engine_busy
         )

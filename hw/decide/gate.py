@@ -9,7 +9,7 @@ from hw.interface.replay_request import RequestOrigin
 from hw.interface.verdict import Verdict, Work
 from hw.stream.packet import Packet, word_of
 from iswitch.config import Config
-from iswitch.wire import FRAME_BYTES, Operation
+from iswitch.wire import FRAME_BYTES
 
 __all__ = ["Gate"]
 
@@ -20,7 +20,8 @@ class Gate(wiring.Component):
     A frame's words go to `forwarded` or to `requests`, its payload to `contributions`, or the frame is dropped. An
     operation goes to `works` before its payload. Latency 0 (combinational), one word per cycle. `forwarded` and
     `requests`, which comes with `arrived`, cannot stall: a full queue behind them drops the frame and counts it.
-    `works` and `contributions` stall the shared pipeline.
+    `works` and `contributions` stall the shared pipeline. After an operation was handed over, only `include` of its
+    verdict's `work` is read.
     """
 
     def __init__(self, config: Config):
@@ -50,9 +51,7 @@ class Gate(wiring.Component):
         index = Signal(range(header_words + 1))
         handed = Signal()
         settled = Signal()
-        adds = verdict.works & (
-            (verdict.work.operation == Operation.CONTRIBUTE) | (verdict.work.operation == Operation.INSTALL_DOWN)
-        )
+        adds = verdict.works & verdict.work.include
         m.d.comb += [
             self.works.payload.eq(verdict.work),
             self.works.valid.eq(self.verdicts.valid & verdict.works & ~handed),

@@ -19,9 +19,9 @@ def noise(size, seed):
 
 
 def contribution(k, size, operation=Operation.CONTRIBUTE):
-    return {"frame": 1, "works": 1, "work": {"operation": operation, "slot": k % 8, "result": {"seq": k}}}, noise(
-        64 + size, k
-    )
+    include = operation == Operation.CONTRIBUTE
+    work = {"operation": operation, "slot": k % 8, "include": include, "result": {"seq": k}}
+    return {"frame": 1, "works": 1, "work": work}, noise(64 + size, k)
 
 
 def cases():
