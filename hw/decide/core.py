@@ -15,7 +15,7 @@ from hw.decide.reply import NOTICES, build_parent_request, build_refusal, build_
 from hw.decide.ring import Ring
 from hw.decide.rule_inputs import connect_inputs
 from hw.decide.rules.completion import admit_joining
-from hw.decide.tables.tables import Tables
+from hw.decide.tables.tables import REGISTERS_MAX, Tables
 from hw.decide.work import build_work
 from hw.decide.xorshift import DEFAULT_SEED, Xorshift64
 from hw.interface.address import Binding, Parent
@@ -209,7 +209,9 @@ class Core(wiring.Component):
         m.d.sync += victim.eq(lowest_set(late_members))
         silent_claimants = claimed.waits & ~(1 << frame.member) & ring.silent
 
-        m.submodules.noticed_us = times = Memory(shape=32, depth=max(2, config.ports), init=[])
+        ports = max(2, config.ports)
+        attrs = {"ram_style": "registers"} if ports <= REGISTERS_MAX else {}
+        m.submodules.noticed_us = times = Memory(shape=32, depth=ports, init=[], attrs=attrs)
         noticed_us, notice_time = times.read_port(domain="comb"), times.write_port()
         port, noticed, last_us = held.headers.arrival.port, Signal(config.ports), Signal(32)
         sends_notice, suppresses_notice, sends_reply, updates_ring, evicts = (
@@ -235,7 +237,6 @@ class Core(wiring.Component):
         # The silence of the members of one job after another is pinned, once a tick, before it wraps.
         swept_job, swept_tick = Signal(range(config.jobs)), Signal(TICK_BITS)
         present_tick = self.now_us >> exact_log2(SILENCE_TICK_US)
-        silences = [(ring.tick - rows.heard[k])[:TICK_BITS] for k in range(config.members)]
 
         with m.FSM() as fsm:
             m.d.comb += self.busy.eq(
@@ -275,7 +276,7 @@ class Core(wiring.Component):
             with m.State("PIN_SILENCES"):
                 m.d.comb += [
                     rows.job.eq(swept_job),
-                    tables.pins.eq(Cat(reaches(silence, SILENCE_TICKS_MAX) for silence in silences)),
+                    tables.pins.eq(Cat(reaches(silence, SILENCE_TICKS_MAX) for silence in ring.silences)),
                 ]
                 m.d.sync += swept_job.eq(swept_job + 1)
                 m.next = "IDLE"

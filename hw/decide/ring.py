@@ -96,9 +96,10 @@ class Ring(wiring.Component):
     valid in the fourth. Latency 3 cycles; one frame in 4 cycles, without stalls.
 
     `granted`: the members to which an asynchronous job granted the seq. `low`: the first seq whose result the sender
-    lacks. `silent`: the members from which nothing has arrived for `evict_us`; valid 1 cycle after `heard`. `stale`:
-    the same, and those from which nothing has arrived for 2^29 us. `evicts`: the sender waits for at least one silent
-    member; `late` is the set of those members.
+    lacks. `silences`: the ticks since the switch last `heard` from each member, combinationally. `silent`: the members
+    from which nothing has arrived for `evict_us`; valid 1 cycle after `heard`. `stale`: the same, and those from which
+    nothing has arrived for 2^29 us. `evicts`: the sender waits for at least one silent member; `late` is the set of
+    those members.
 
     In trees, the slot that a frame completes goes to the parent if `is_leaf`. A leaf also `reports` to its parent if a
     receipt or a retransmission gives the aggregator no operation. `lowest` is the lowest seq whose result a live member
@@ -121,6 +122,7 @@ class Ring(wiring.Component):
                 "granted": In(config.members),
                 "decision": Out(RingDecision(config)),
                 "low": Out(32),
+                "silences": Out(data.ArrayLayout(TICK_BITS, config.members)),
                 "silent": Out(config.members),
                 "stale": Out(config.members),
                 "evicts": Out(1),
@@ -150,7 +152,7 @@ class Ring(wiring.Component):
         lacks_result, is_silent, is_stale = [], [], []
         allowed = job.evict_us >> exact_log2(SILENCE_TICK_US)
         for k in range(self.config.members):
-            known, silence = Signal(signed(32), name=f"known_{k}"), Signal(TICK_BITS, name=f"silence_{k}")
+            known, silence = Signal(signed(32), name=f"known_{k}"), self.silences[k]
             m.d.comb += [known.eq(self.acknowledged[k] - slot.seq), silence.eq(self.tick - self.heard[k])]
             lacks_result.append(job.live[k] & (known <= 0))
             is_silent.append((allowed != 0) & (silence > allowed))

@@ -10,7 +10,7 @@ from hw.interface.rows import SEQ_BITS, TICK_BITS
 from iswitch.config import Config
 from iswitch.wire import SILENCE_TICKS_MAX, SlotState
 
-__all__ = ["FRAME_WRITES", "MEMBERSHIP_WRITES", "SLOT_CHANGES", "Tables"]
+__all__ = ["FRAME_WRITES", "MEMBERSHIP_WRITES", "REGISTERS_MAX", "SLOT_CHANGES", "Tables"]
 
 FRAME_WRITES = ("roster", "slot", "claims", *BY_MEMBER)
 """What a data frame may change."""
