@@ -391,7 +391,11 @@ class Core(wiring.Component):
                     m.next = "CHECK_LATE"
                 with m.State("CHECK_LATE"):
                     m.next = "ADMIT"
-                    with m.If(join_waiting & late_members.any()):
+                    # If all live members are silent, they may be dead, or the switch may not have heard them.
+                    with m.If((rows.job_row.live & ~ring.stale) == 0):
+                        m.d.sync += join_waiting.eq(0)
+                        m.next = "IDLE"
+                    with m.Elif(join_waiting & late_members.any()):
                         m.d.sync += self.stats[Stat.EVICTED].eq(1)
                         m.next = "EVICT"
                 with m.State("ADMIT"):

@@ -3,13 +3,15 @@
 The network remembers everything: any Join, Leave, END or acknowledgement ever sent may arrive now, again and again, or
 never. Actors are incarnations of workers, each with its own nonce and token. An actor may crash, leave, or move to
 another address, and its packets remain in the network. An operator may end the job, and a copy of its END may arrive
-later.
+later. In an outage, the switch hears a member so seldom that its entry is stale, although it lives.
 
 Checked at each step: a message changes nothing if the job has ended, or a member has left, moved or been replaced,
-since it was sent. An actor that receives *running* is live, at its index.
+since it was sent. An actor that receives *running* is live, at its index. A Join of the job's own program takes the
+place of one member at most, and only if there is no free index for it.
 
 Checked in each state: if everything in flight is lost and crashed actors have been silent for long, fresh Joins alone
-fill as many indices as the scenario says, or the job runs with a live member, which evicts the dead ones.
+fill as many indices as the scenario says, or the job runs with a live member, which evicts the dead ones. If as many
+actors as the job needs repeat their Joins, the job runs in the end.
 """
 
 from collections.abc import Callable, Iterator
@@ -53,7 +55,7 @@ class Actor(NamedTuple):
 
 @dataclass(frozen=True)
 class JoinScenario(Scenario):
-    """One job that forms.
+    """One job that forms, or runs already.
 
     Parameters
     ----------
@@ -66,6 +68,10 @@ class JoinScenario(Scenario):
         States in which the challenge has changed more often are not covered.
     operator : bool
         Whether an operator may end the job.
+    running : int
+        So many actors, the first ones, are the members of a running job at the start; 0 if there is no job.
+    outage : bool
+        Whether the switch may not hear members that live, for longer than `evict_us`.
     join : callable
         The rule under test.
     """
@@ -75,6 +81,8 @@ class JoinScenario(Scenario):
     seats: int = 2
     challenges: int = 2
     operator: bool = False
+    running: int = 0
+    outage: bool = False
     join: JoinRule = join.join
 
 
@@ -114,7 +122,7 @@ class Crashes(NamedTuple):
 
 
 class FallsSilent(NamedTuple):
-    """An actor that has departed has been silent for so long that its entry is stale."""
+    """The switch has not heard an actor, which has departed or is cut off, for so long that its entry is stale."""
 
     actor: int
 
@@ -171,7 +179,14 @@ class JoinExplorer(Explorer[JoinState]):
 
     def start(self) -> JoinState:
         knowledge = tuple(Knowledge(actor.address) for actor in self.actors)
-        return JoinState(NO_JOB._replace(challenge=FIRST_CHALLENGE), knowledge, frozenset())
+        state = JoinState(NO_JOB._replace(challenge=FIRST_CHALLENGE), knowledge, frozenset())
+        for actor in range(self.scenario.running):
+            state = self._insist(state, actor)
+            state = self._knowing(state, actor, state.actors[actor]._replace(running=True))
+        if self.scenario.running:
+            job = state.job._replace(state=JobState.RUNNING)
+            state = JoinState(job, state.actors, frozenset())
+        return state
 
     def is_covered(self, state: JoinState) -> bool:
         return state.generation <= self.scenario.challenges
@@ -186,7 +201,7 @@ class JoinExplorer(Explorer[JoinState]):
                 yield AckArrives(number, state.job.challenge, False)  # the answer to a Join without a challenge
             if actor.fate == CRASHES and not knowledge.departed:
                 yield Crashes(number)
-            if knowledge.departed and self._index(state.job, number) is not None:
+            if (knowledge.departed or self.scenario.outage) and self._index(state.job, number) is not None:
                 yield FallsSilent(number)
             if actor.fate == LEAVES and knowledge.running and not knowledge.departed:
                 yield SendsLeave(number)
@@ -265,11 +280,23 @@ class JoinExplorer(Explorer[JoinState]):
         request = self._request(sent.actor, Action.JOIN, self.actors[sent.actor].wanted, sent.challenge)
         source = self._source(sent.address)
         verdict = self.scenario.join(CONFIG, state.job, request, source, Offer(0, 0), NOW_US)
+        self._check_places(state.job, verdict.job, request)
         state = self._with_job(state, verdict.job, sent.generation)
         job, index = verdict.job, verdict.entry_index
         live = index is not None and bool(job.live >> index & 1)
         ack = AckArrives(sent.actor, job.challenge, live and job.state == JobState.RUNNING)
         return state._replace(sent=state.sent | {ack}), ack, verdict.reason
+
+    @staticmethod
+    def _check_places(before: Job, after: Job, request: Request) -> None:
+        """Check what the members of a running job lose by a Join of their own program."""
+        if before.state != JobState.RUNNING or request.key != before.key:
+            return
+        if (before.live & ~after.live).bit_count() > 1:
+            raise Violation("a Join of a job's own program ends the job of several members")
+        free = [k for k, entry in enumerate(before.entries) if entry.state != EntryState.LIVE]
+        if before.live & ~after.live and (free if request.member == NO_MEMBER else request.member in free):
+            raise Violation("a Join takes a member's place although an index is free")
 
     def _acknowledge(self, state: JoinState, ack: AckArrives) -> JoinState:
         """Return the state after an acknowledgement: the last one counts, until one is *running*."""
@@ -322,6 +349,8 @@ class JoinExplorer(Explorer[JoinState]):
         seats = min(self.scenario.seats, len(alike)) or bool(waiting)
         if len(members) < seats and not self._goes_on(state, waiting):
             raise Violation("an index stays free forever")
+        if len(alike) >= self.scenario.world == self.scenario.seats and not self._goes_on(state, waiting):
+            raise Violation("workers that could form a job wait forever")
 
     def _goes_on(self, state: JoinState, waiting: list[int]) -> bool:
         """Return whether the job runs and has a live member that is alive: that one evicts the dead members, and the

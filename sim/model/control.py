@@ -5,7 +5,7 @@ from iswitch.wire import REGISTERS_PER_READ, AckRegister, Action, JobState, Memb
 from sim.model.decide import claims as claims_of
 from sim.model.decide import random, views
 from sim.model.decide.command import execute, execute_by_key
-from sim.model.decide.job import Verdict
+from sim.model.decide.job import Verdict, is_abandoned
 from sim.model.decide.join import join
 from sim.model.egress import compose
 from sim.model.ingress.parse import parse_control
@@ -35,16 +35,17 @@ class ControlPlane(JobTable):
             sent += self.execute(number, work)
         if number < self.config.jobs:
             sent += self.evict_for_joining(number, verdict, now_us)
-            self.admit_at_boundary(number)
+            self.admit_at_boundary(number, now_us)
         return Outcome.REFUSED if verdict.reason else Outcome.CONTROL, sent
 
     def evict_for_joining(self, number: int, verdict: Verdict, now_us: int) -> Frames:
         """Evict a member that keeps a joining one out of an asynchronous job.
 
-        The repeated Join of the joining member shows that it waits for the next boundary.
+        The repeated Join of the joining member shows that it waits for the next boundary. If all live members are
+        silent, the switch may not have heard them, and evicts none of them.
         """
         job, index = verdict.job, verdict.entry_index
-        if not job.claims or index is None or job.standing(index) != MemberState.JOINING:
+        if not job.claims or index is None or job.standing(index) != MemberState.JOINING or is_abandoned(job, now_us):
             return []
         return self.evict(number, claims_of.members_behind(job.claims, job.ring), now_us)
 

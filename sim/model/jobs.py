@@ -122,9 +122,9 @@ class JobTable:
         """Return the job after operations that completed some of its slots."""
         return job
 
-    def admit_at_boundary(self, number: int) -> None:
+    def admit_at_boundary(self, number: int, now_us: int) -> None:
         """Admit joining members of an asynchronous job, after a message was handled."""
-        after = admit_at_boundary(self.jobs[number])
+        after = admit_at_boundary(self.jobs[number], now_us)
         self.count_admissions(self.jobs[number], after.ring)
         self.jobs[number] = after
 

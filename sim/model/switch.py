@@ -168,7 +168,7 @@ class Switch(ControlPlane):
             sent += self.execute(number, step.work, message.payload) if step.work else []
             sent += self.extra_frames(message, step)
         sent += self.evict(number, waits_for, now_us)
-        self.admit_at_boundary(number)
+        self.admit_at_boundary(number, now_us)
         return outcome, sent
 
     def failed_check(self, message: Message) -> Outcome | None:

@@ -1,16 +1,19 @@
 """Jobs that dead workers left behind: how a worker that wants to join recognises such a job, and lets it end.
 
 A worker that is killed, or loses power, does not leave its job. In a running job, a member that waits for the dead
-worker triggers its eviction. If all members are dead, no member triggers the eviction. The switch has no timers: it
-ends such a job when a Join with the challenge comes that the job refuses, or that waits to be admitted, after all
-members have been silent for the job's `evict_s`. So a worker whose Join is refused watches the members, and joins again
-when all of them have been silent for so long. A live member gives several signs of life within `evict_s`. After the
-first such sign, the wait ends and the refusal stands. In a running job the worker waits a grace period (`_GRACE_S`),
-because members that are killed one after another do not die at the same moment.
+worker triggers its eviction. If all members are dead, no member triggers the eviction. The switch has no timers. After
+all members have been silent for the job's `evict_s`, a Join with the challenge ends the job if it is of another program
+or has other settings. If it is of the same program, it removes one member, and the job ends with its last one: so a
+program that was killed and starts again has its number back as soon as its workers have joined.
+
+So a worker whose Join is refused watches the members, and joins again when all of them have been silent for so long. A
+live member gives several signs of life within `evict_s`. After the first such sign, the wait ends and the refusal
+stands. In a running job the worker waits a grace period (`_GRACE_S`), because members that are killed one after another
+do not die at the same moment.
 
 The switch counts silence also while it hears nobody, as in an outage of its links. After an outage longer than
-`evict_s`, the first Join that comes would end a job of live workers. So this worker does not rely on that count. It
-sends no Join that can end a running job until it has heard a member, or has watched all of them in silence for
+`evict_s`, the first Join that comes would end a job of live workers, or remove one of them. So this worker does not
+rely on that count. It sends no such Join until it has heard a member, or has watched all of them in silence for
 `evict_s`. Silence counts only while this worker's own exchange with the switch works without a gap. After a gap, and
 after a time in which this worker itself is stopped, the watch begins again.
 """
@@ -25,7 +28,7 @@ from iswitch.control.refusal_message import SETTINGS, refusal_message
 from iswitch.driver.membership import Membership
 from iswitch.errors import AbandonedJobWarning, CollectiveTimeoutError, RefusedError, SwitchUnreachableError
 from iswitch.results import format_ranks
-from iswitch.wire import NO_MEMBER, SILENCE_TICK_US, JobState, MemberState, Reason
+from iswitch.wire import EVICT_US_MAX, NO_MEMBER, SILENCE_TICK_US, JobState, MemberState, Reason
 
 __all__ = ["AbandonedJobWatch"]
 
@@ -218,21 +221,17 @@ class AbandonedJobWatch:
             self.control.transport.sleep(self._gap_s / _LOOKS_PER_GAP)
 
     def _any_just_heard(self, job: JobView) -> bool:
-        limit_s = job.evict_us / 2e6
+        limit_s = (job.evict_us or EVICT_US_MAX) / 2e6
         return any(member in self.members and self.members[member].silent_s < limit_s for member in job.live)
 
-    def check(self, rank_taken: bool) -> bool:
-        """Tell whether the job that an elastic worker waits to enter may end. Looks at the members if a look is due.
+    def check(self, rank_taken: bool) -> None:
+        """Check that the rank is not that of a live member, and warn if all live members are dead. Looks at the members
+        if a look is due.
 
         Parameters
         ----------
         rank_taken : bool
             Another member has the rank that this worker requests.
-
-        Returns
-        -------
-        bool
-            True if the next Join may end the job, because all its live members are dead.
 
         Raises
         ------
@@ -244,14 +243,17 @@ class AbandonedJobWatch:
         job = self._last_look()
         if job.state > JobState.FORMING and self._all_dead(job, job.live):
             self._warn(job, job.live)
-            return True
-        if rank_taken and self.request.wanted in self._alive:
+        elif rank_taken and self.request.wanted in self._alive:
             refusal = RefusedError(f"rank {self.request.wanted} is taken", Reason.MEMBER)
             raise RefusedError(self._message(job, refusal, [self.request.wanted]), Reason.MEMBER)
-        return not job.evict_us
+
+    def is_alive(self) -> bool:
+        """Return whether the switch has lately heard a live member of the running job. Looks at the members if a look
+        is due."""
+        return self._any_just_heard(self._last_look())
 
     def _warn(self, job: JobView, blocking: list[int]) -> None:
-        """Say that the job was left behind, and that the switch ends it when this worker's next Join comes."""
+        """Say that the job was left behind, and how it ends."""
         if job.epoch == self._warned_of:
             return
         self._warned_of = job.epoch
@@ -260,7 +262,8 @@ class AbandonedJobWatch:
             f"job {job.job} at {self.control.address} was left behind: this worker watched its members, "
             f"{format_ranks(list(self.members))}, for {silent_s:.1f} s, longer than the job's `evict_s` of "
             f"{job.evict_us / 1e6:g} s, "
-            "and none of them gave a sign of life. The switch ends that job, and this worker joins a new one",
+            "and none of them gave a sign of life. The switch ends that job, at the latest when workers have joined in "
+            "the place of all its members, and this worker joins a new one",
             AbandonedJobWarning,
             stacklevel=6,
         )

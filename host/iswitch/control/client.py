@@ -68,7 +68,8 @@ class Control(RegisterReader):
         timeout_s: float,
         timeout_name: str = "join_timeout_s",
         elastic: bool = False,
-        on_wait: Callable[[bool], bool] | None = None,
+        on_wait: Callable[[bool], None] | None = None,
+        is_alive: Callable[[], bool] | None = None,
         before_entry: Callable[[], float] | None = None,
     ) -> Membership:
         """Join a job, and wait until all its `world` workers are members.
@@ -84,11 +85,13 @@ class Control(RegisterReader):
         elastic : bool
             Also join a job that is running, when its present collective ends.
         on_wait : callable or None
-            Called before each further Join of a running job. Its argument is True if another member has the rank. The
-            switch may end an abandoned job at the next Join only if the result is True. None: at any Join.
+            Called before each further Join of a running job. Its argument is True if another member has the rank.
+        is_alive : callable or None
+            Called if the job is running and `elastic` is False. If the result is False, the worker waits until workers
+            have joined in the place of all members, and the job ends. None: the job has live members.
         before_entry : callable or None
             Called before each Join with which this worker would become a member of a running job, and with which the
-            switch may end the job. It returns the seconds for which such a Join may be sent.
+            switch may end the job or remove a silent member. It returns the seconds for which such a Join may be sent.
 
         Returns
         -------
@@ -109,10 +112,9 @@ class Control(RegisterReader):
         deadline, pause_s = self.transport.now() + timeout_s, _FIRST_PAUSE_S
         membership, standing, state = request, MemberState.NONE, JobState.NONE
         self.joined_running_job, self.granted, self._requested = False, None, request
-        may_end = on_wait is None
         try:
             while standing != MemberState.LIVE or state == JobState.FORMING:
-                answer = self._send_join(membership, may_end, before_entry)
+                answer = self._send_join(membership, before_entry)
                 state, late = JobState(int(answer.body["state"])), self.transport.now() > deadline
                 rank_taken = answer.reason == Reason.MEMBER and elastic and state > JobState.FORMING and not late
                 if not rank_taken:  # else its owner may be dead, and is evicted as soon as a member waits for it
@@ -123,7 +125,7 @@ class Control(RegisterReader):
                     if standing == MemberState.JOINING or not self.granted and self._state_before > JobState.FORMING:
                         self.joined_running_job = True
                     self.granted = membership = self._with_grant(membership, answer)
-                if self.joined_running_job and not elastic:
+                if self.joined_running_job and not elastic and (is_alive is None or is_alive()):
                     raise JobRunningError(
                         f"job {membership.job} at {self.address} is running already: join it with elastic=True, or "
                         "use another "
@@ -135,7 +137,7 @@ class Control(RegisterReader):
                 waits_for_others = standing == MemberState.LIVE and state == JobState.FORMING
                 if rank_taken or standing == MemberState.JOINING or waits_for_others:
                     if on_wait and state > JobState.FORMING:
-                        may_end = on_wait(rank_taken)
+                        on_wait(rank_taken)
                     self.transport.sleep(pause_s)
                     pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         except ClosedError:
@@ -173,17 +175,18 @@ class Control(RegisterReader):
         if membership:
             self.leave(membership, timeout_s=timeout_s)
 
-    def _send_join(self, membership: Membership, may_end: bool, before_entry: Callable[[], float] | None) -> Answer:
+    def _send_join(self, membership: Membership, before_entry: Callable[[], float] | None) -> Answer:
         """Send a Join with the job's challenge, and once more with each new one that the switch answers.
 
-        A Join without the challenge ends no job, and a member's Join does not need it.
+        A member's Join does not need the challenge. Without it, the Join of a worker that is no longer a member changes
+        nothing.
         """
         for tries_left in reversed(range(_CHALLENGES)):
             _, self._state_before = self._challenges.get(membership.job, (0, JobState.NONE))
             guarded = before_entry and not self.granted and self._state_before > JobState.FORMING
             timeout_s = before_entry() if before_entry and guarded else None
             try:
-                answer = self._request_join(membership, timeout_s, with_challenge=may_end or not self.granted)
+                answer = self._request_join(membership, timeout_s, with_challenge=not self.granted)
             except SwitchUnreachableError:
                 if not guarded or not tries_left:
                     raise
@@ -215,7 +218,7 @@ class Control(RegisterReader):
             staleness=m.staleness,
             segments=m.segments,
             job_token=m.job_token,
-            challenge=challenge if with_challenge else challenge ^ 1,  # another number than the present one
+            challenge=challenge if with_challenge else ~challenge % 2**32,  # far from those that may follow
             timeout_s=timeout_s,
         )
         self._record_challenge(m.job, answer)

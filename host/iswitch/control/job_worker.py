@@ -137,6 +137,7 @@ class JobWorker(ABC):
                     timeout_name=name,
                     elastic=elastic,
                     on_wait=watch.check if elastic else None,
+                    is_alive=watch.is_alive,
                     before_entry=lambda: watch.wait_until_known(deadline),
                 )
             except RefusedError as refusal:

@@ -30,8 +30,10 @@ class EntrySearch(wiring.Component):
     its port and addresses. In a tree a rank belongs to one member. If an entry that yields has a rank that the Join
     brings, the entry is cleared, and the search begins again.
 
-    If all live members are stale, a Join that does not make its sender live is refused with CHALLENGE, and the end of
-    the job has to follow.
+    If all live members are stale, a Join of no member that carries the challenge can be refused with CHALLENGE. The end
+    of the job has to follow if the key or a setting differs; in a tree, if the job runs or the Join is refused. If a
+    Join finds no free entry in a job that runs, the departure of `entry` has to follow, a stale member whose place it
+    can have.
 
     Takes 4 cycles and one for each entry, once more for each entry that is cleared. Procedure: see `procedure_ports`.
     Source: docs/protocol.md section 4, the order of a Join's checks; docs/tree.md, ranks.
@@ -74,8 +76,8 @@ class EntrySearch(wiring.Component):
         rank_is_taken, rank_not_allowed = Signal(), Signal()
         holder_found, holder = Signal(), Signal.like(index)
         refusal, limit_fails, cleared = Signal(Reason), Signal(), Signal()
-        exists, challenge_matches, abandoned, waits = Signal(), Signal(), Signal(), Signal()
-        own_moves = Signal()
+        exists, challenge_matches, abandoned = Signal(), Signal(), Signal()
+        own_moves, admits_later = Signal(), Signal()
         every_rank = (1 << settings.world[:6]) - 1
         port_same, address_same = matches_sender(self.request.headers, row)
         m.d.comb += [
@@ -87,7 +89,7 @@ class EntrySearch(wiring.Component):
         m.d.sync += [
             challenge_matches.eq(self.request.challenge == job.challenge),
             abandoned.eq(exists & ((job.live & ~self.stale) == 0)),
-            waits.eq(~job.live.bit_select(own, 1)),
+            admits_later.eq(~self.in_tree & exists & (job.state != JobState.FORMING)),
             previous.eq(index),
         ]
         # Without trees the member of an index has the rank of that number, so the size of the job limits both.
@@ -132,10 +134,9 @@ class EntrySearch(wiring.Component):
                 with m.If(step != 0):
                     taken = row.live
                     # In a job that runs, a silent member is evicted when another one waits for it; a tree begins anew.
-                    forms, is_stale = job.state == JobState.FORMING, self.stale.bit_select(previous, 1)
-                    token_same = row.token == frame.token
+                    is_stale, token_same = self.stale.bit_select(previous, 1), row.token == frame.token
                     has_restarted = self.in_tree & (token_same | port_same & address_same)
-                    yields = row.live & ((forms | self.in_tree) & is_stale | has_restarted)
+                    yields = row.live & ((~admits_later | abandoned) & is_stale | has_restarted)
                     is_own = taken & (row.nonce == settings.nonce) & token_same
                     with m.If(is_own & ~own_found):
                         m.d.sync += [own_found.eq(1), own.eq(previous), own_moves.eq(~(port_same & address_same))]
@@ -163,6 +164,8 @@ class EntrySearch(wiring.Component):
             with m.State("CHOOSE_ENTRY"):
                 empty, chosen, objection = free & ~ranks_taken, Signal.like(self.entry), Signal(Reason)
                 wanted_fits = ~reaches(wanted, config.members) & (free | yielding).bit_select(wanted, 1)
+                begins_anew = self.in_tree & (job.state != JobState.FORMING)
+                ends = (refusal != Reason.DONE) | self.in_tree & ((objection != Reason.DONE) | begins_anew)
                 m.d.comb += [self.done.eq(1), self.own.eq(own_found), self.moves.eq(own_moves)]
                 m.next = "IDLE"
                 with m.If(refusal != Reason.DONE):
@@ -172,7 +175,8 @@ class EntrySearch(wiring.Component):
                 with m.Elif(wanted != NO_MEMBER):
                     m.d.comb += [chosen.eq(wanted), objection.eq(Mux(wanted_fits, Reason.DONE, Reason.MEMBER))]
                 with m.Else():
-                    choices = Mux(yielding.any(), yielding, empty)
+                    # A member that is silent while the job runs may live, so a free entry is better than its place.
+                    choices = Mux(yielding.any() & ~(admits_later & empty.any()), yielding, empty)
                     m.d.comb += [
                         chosen.eq(lowest_set(choices)),
                         objection.eq(Mux(choices.any(), Reason.DONE, Reason.MEMBER)),
@@ -183,12 +187,16 @@ class EntrySearch(wiring.Component):
                         m.d.comb += self.reason.eq(refusal)
                     with m.Elif(own_moves):
                         m.d.comb += self.reason.eq(Mux(challenge_matches, Reason.DONE, Reason.CHALLENGE))
-                    with m.Elif(challenge_matches & waits & abandoned):
-                        m.d.comb += [self.reason.eq(Reason.CHALLENGE), self.follow_up.eq(FollowUp.ERASE_JOB)]
                 with m.Elif(~challenge_matches):
                     m.d.comb += self.reason.eq(Reason.CHALLENGE)
-                with m.Elif(abandoned & ((objection != Reason.DONE) | (job.state != JobState.FORMING))):
+                with m.Elif(abandoned & ends):
                     m.d.comb += [self.reason.eq(Reason.CHALLENGE), self.follow_up.eq(FollowUp.ERASE_JOB)]
+                with m.Elif(abandoned & admits_later & (objection == Reason.DONE) & yielding.bit_select(chosen, 1)):
+                    m.d.comb += [
+                        self.entry.eq(chosen),
+                        self.reason.eq(Reason.CHALLENGE),
+                        self.follow_up.eq(FollowUp.DEPART),
+                    ]
                 with m.Else():
                     m.d.comb += [
                         self.entry.eq(chosen),

@@ -25,7 +25,8 @@ class Join(wiring.Component):
     The job is created if it does not exist; then the ring has to be emptied. While the job forms, a new member is live
     at once, and the last one makes the job run; in a job that runs, it is joining. In a tree that runs, the new member
     is live at once, and the job begins anew: the ring has to be emptied. A member that comes from another port or
-    address is bound to that. In the cycle of `grants`, the sender has the entry `entry`.
+    address is bound to that. In the cycle of `grants`, the sender has the entry `entry`. If the departure of a silent
+    member has to follow, `entry` is that member's in the cycle after `done`.
 
     `binding` announces a member's port and address, and at a leaf that creates a job those of its parent. `draw` takes
     the number at `random` for epoch and first seq.

@@ -46,9 +46,9 @@ class Membership(wiring.Component):
 
     A sequencer starts one procedure after another: Join, Command, Departure, SlotCompletion, RingReset, JobErasure,
     ParentReply, RegisterRead. `active` to `done`: a departure takes a cycle for each slot, 5 for each slot that
-    collects, and at most 14 more; a Read takes 13, all else at most as many as there are entries, and 15. Only
-    `completed` can stall. Source: docs/protocol.md section 4, `sim/model/decide/join.py`, `command.py`; in a tree
-    docs/tree.md, `sim/model/tree_switch.py`.
+    collects, and at most 14 more; a Read takes 13, all else at most as many as there are entries, and 15. A Join that
+    removes a silent member takes as long as both. Only `completed` can stall. Source: docs/protocol.md section 4,
+    `sim/model/decide/join.py`, `command.py`; in a tree docs/tree.md, `sim/model/tree_switch.py`.
     """
 
     def __init__(self, config: Config):
@@ -172,6 +172,9 @@ class Membership(wiring.Component):
             wait_row(m, "READ_VICTIM", then="START_DEPARTURE", cycles=1)
             with m.State("START_DEPARTURE"):
                 start("DEPARTURE")
+            with m.State("SELECT_SILENT_MEMBER"):
+                m.d.sync += self.member.eq(join.entry)
+                m.next = "READ_VICTIM"
             for state, procedure in procedures.items():
                 with m.State(state):
                     connect_writes(m, tables, procedure.tables)
@@ -183,7 +186,10 @@ class Membership(wiring.Component):
                             with m.Case(FollowUp.NONE):
                                 pass
                             with m.Case(FollowUp.DEPART):
-                                start("DEPARTURE")
+                                if state == "JOIN":
+                                    m.next = "SELECT_SILENT_MEMBER"
+                                else:
+                                    start("DEPARTURE")
                             with m.Case(FollowUp.FORCE_SLOT):
                                 m.d.comb += slot_completion.forces_one.eq(1)
                                 start("SLOT_COMPLETION")

@@ -185,6 +185,11 @@ def new_claims(settings: Settings, first_seq: int) -> Claims | None:
     )
 
 
-def admit_at_boundary(job: Job) -> Job:
-    """Admit joining members of an asynchronous job if this is a boundary; called after each message."""
-    return job._replace(ring=claims_of.admit(job.claims, job.ring)) if job.claims else job
+def admit_at_boundary(job: Job, now_us: int) -> Job:
+    """Admit joining members of an asynchronous job if this is a boundary; called after each message.
+
+    If all live members are silent, they may be dead, and then no member has the job's state.
+    """
+    if not job.claims or is_abandoned(job, now_us):
+        return job
+    return job._replace(ring=claims_of.admit(job.claims, job.ring))

@@ -18,6 +18,7 @@ from iswitch.wire import (
     Reason,
 )
 from iswitch.wire.formats import FRACTION_MAX, FRACTION_MIN, JOB_FORMATS
+from sim.model.decide.command import remove_member
 from sim.model.decide.job import (
     Entry,
     EntryState,
@@ -55,6 +56,9 @@ def join(
     In a tree no boundary is the same moment at all switches. So a new member of a tree that runs takes part from the
     next epoch on, to which all members come with empty slots.
 
+    If all live members are silent, a Join of another program ends the job. One of the same program takes the place of
+    one member at most, because the switch may not have heard the members although they live.
+
     Parameters
     ----------
     ranks : int
@@ -80,9 +84,12 @@ def join(
     )
     if verdict.reason == Reason.DONE and in_tree and job.state != JobState.FORMING:
         verdict = verdict._replace(job=begin_anew(config, verdict.job, is_leaf=bool(ranks)))
-    if (verdict.reason != Reason.DONE or job.state != JobState.FORMING) and is_abandoned(job, now_us):
+    if not is_abandoned(job, now_us):
+        return verdict
+    runs = job.state != JobState.FORMING
+    if reason != Reason.DONE or in_tree and (runs or verdict.reason != Reason.DONE):
         return refused._replace(job=ended(job), reason=Reason.CHALLENGE)
-    return verdict
+    return remove_silent_member(job, request, now_us) if runs and verdict.reason != Reason.DONE else verdict
 
 
 def own_index(job: Job, request: Request) -> int | None:
@@ -98,21 +105,26 @@ def own_index(job: Job, request: Request) -> int | None:
 
 
 def rejoin(job: Job, index: int, request: Request, source: Source, now_us: int) -> Verdict:
-    """Handle a Join of a member: from another port or address, it binds the member to that.
-
-    A member that waits for a boundary of a job whose live members are all silent waits in vain: that job ends.
-    """
+    """Handle a Join of a member: from another port or address, it binds the member to that."""
     refused = Verdict(job, Reason.DONE, request.member, request.token)
-    reason, is_current = differing_setting(job, request), request.challenge == job.challenge
+    reason = differing_setting(job, request)
     if reason != Reason.DONE:
         return refused._replace(reason=reason)
     if source != job.entries[index].source:
-        if not is_current:
+        if request.challenge != job.challenge:
             return refused._replace(reason=Reason.CHALLENGE)
         job = with_next_challenge(with_entry(job, index, job.entries[index]._replace(source=source)))
-    elif is_current and not job.live >> index & 1 and is_abandoned(job, now_us):
-        return refused._replace(job=ended(job), reason=Reason.CHALLENGE)
     return Verdict(record_activity(job, index, now_us), Reason.DONE, index, request.token, entry_index=index)
+
+
+def remove_silent_member(job: Job, request: Request, now_us: int) -> Verdict:
+    """Remove the member whose place a Join can have, if it is silent. The next Join gets the place."""
+    silent = [k for k, entry in enumerate(job.entries) if entry.state == EntryState.LIVE and is_stale(job, k, now_us)]
+    index = next((k for k in silent if request.member in (NO_MEMBER, k)), None)
+    if index is None:
+        return Verdict(job, Reason.MEMBER, request.member, request.token)
+    job, works = remove_member(job, index)
+    return Verdict(job, Reason.CHALLENGE, index, request.token, works=works)
 
 
 def enter(job: Job, request: Request, source: Source, now_us: int, *, in_tree: bool = False) -> Verdict:

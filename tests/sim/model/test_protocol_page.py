@@ -18,6 +18,7 @@ from iswitch.wire import (
     Action,
     Format,
     JobState,
+    MemberState,
     Outcome,
     Reason,
     SlotState,
@@ -354,7 +355,7 @@ def test_an_evicted_member_learns_of_it_when_it_sends():
     assert (outcome, notice.reason) == (Outcome.MEMBER, Reason.MEMBER)
 
 
-def test_a_joining_member_ends_a_job_of_silent_members_by_the_right_challenge_alone():
+def test_a_joining_member_ends_no_job_of_silent_members_and_is_joining_until_another_worker_takes_the_last_place():
     bench = Bench(evict_us=EVICT_US)
     one, two = bench.clients
     bench.send(two, two.leave())
@@ -363,10 +364,17 @@ def test_a_joining_member_ends_a_job_of_silent_members_by_the_right_challenge_al
     for _ in range(2):
         bench.send(joining, joining.join(), EVICT_US)
     assert joining.is_member and bench.switch.jobs[0].state == JobState.RUNNING
-    bench.send(joining, joining.join(challenge=joining.challenge ^ 0xFFFFFFFF), late)
-    assert bench.switch.jobs[0].state == JobState.RUNNING
-    bench.send(joining, joining.join(), late)
-    assert bench.switch.jobs[0].state == JobState.NONE
+    _, [answer] = bench.send(joining, joining.join(), late)
+    assert answer.reason == Reason.DONE and answer.ack["standing"] == MemberState.JOINING
+    last = Client.numbered(3)
+    last.settings = dict(one.settings)
+    for reason in (Reason.CHALLENGE, Reason.CHALLENGE, Reason.DONE):
+        _, [answer] = bench.send(last, last.join(), late)
+        assert answer.reason == reason
+    for reason in (Reason.CHALLENGE, Reason.DONE)[joining.challenge == last.challenge :]:
+        _, [answer] = bench.send(joining, joining.join(), late)
+        assert answer.reason == reason
+    assert answer.ack["standing"] == MemberState.LIVE and answer.ack["state"] == JobState.RUNNING
 
 
 # Asynchronous jobs

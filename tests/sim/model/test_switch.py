@@ -374,7 +374,7 @@ def test_a_captured_first_join_creates_nothing_after_the_job_has_ended():
 
 @pytest.mark.parametrize("evict_us", [0, 10 * SILENCE_TICK_US])
 @pytest.mark.parametrize("world", [1, 2, 3], ids=["running", "running, two of them", "half formed"])
-def test_a_job_whose_members_are_all_silent_yields_to_a_join_that_it_refuses(world, evict_us):
+def test_a_job_whose_members_are_all_silent_yields_to_joins_that_it_refuses(world, evict_us):
     """A host that wanted nothing, programs that were killed: after `evict_us`, or 2^29 us, or an hour."""
     for key, settings in ((0x6B6579, {}), (1, {}), (0x6B6579, {"elements": 8}), (0x6B6579, {"member": 0})):
         bench = Bench(min(world, 2), world=world, evict_us=evict_us).join()
@@ -395,9 +395,70 @@ def test_a_job_whose_members_are_all_silent_yields_to_a_join_that_it_refuses(wor
             assert bench.replies(new)[-1].reason == Reason.DONE  # the silent member's entry yields
             continue
         assert bench.replies(new)[-1].reason == Reason.CHALLENGE
-        assert bench.switch.jobs[0].state == JobState.NONE
+        if world == 2 and key == 0x6B6579 and "elements" not in settings:
+            assert bench.switch.jobs[0].live == 0b10  # a worker of the same program: its place is free
+        else:
+            assert bench.switch.jobs[0].state == JobState.NONE
         bench.send(new, new.join())
         assert bench.replies(new)[-1].reason == Reason.DONE
+
+
+ASYNCHRONOUS = {"segments": 2, "staleness": 1}
+
+
+@pytest.mark.parametrize("settings", [{}, ASYNCHRONOUS], ids=["synchronous", "asynchronous"])
+@pytest.mark.parametrize("member", [NO_MEMBER, 2])
+def test_an_evicted_worker_that_comes_again_after_an_outage_ends_no_job(member, settings):
+    """The switch has heard no member for longer than `evict_us`, but they live."""
+    bench = Bench(3, evict_us=10 * SILENCE_TICK_US, **settings).join()
+    *others, evicted = bench.clients
+    bench.send(evicted, evicted.leave())
+    evicted.forget(evicted.nonce + 1)
+    bench.now_us = 100 * SILENCE_TICK_US
+    for _ in range(3):
+        bench.send(evicted, evicted.join(**bench.settings, member=member))
+    assert bench.switch.jobs[0].state == JobState.RUNNING and bench.switch.jobs[0].live == 0b011
+    for client in others:
+        bench.send(client, client.contribution(client.first_seq, ONE, flags=ContributionFlag.BOUNDARY))
+    assert bench.switch.jobs[0].live == 0b111
+
+
+def test_a_worker_that_joins_an_asynchronous_job_after_an_outage_has_no_live_member_evicted():
+    """They have not acknowledged an update, so the joining member waits for them."""
+    bench = Bench(3, evict_us=10 * SILENCE_TICK_US, **ASYNCHRONOUS).join()
+    *others, evicted = bench.clients
+    bench.send(evicted, evicted.leave())
+    evicted.forget(evicted.nonce + 1)
+    for client in others:
+        bench.send(client, client.claim(1, client.first_seq))
+    bench.now_us = 100 * SILENCE_TICK_US
+    for _ in range(4):
+        bench.send(evicted, evicted.join(**bench.settings))
+    assert bench.switch.jobs[0].live == 0b011 and bench.switch.jobs[0].ring.joining == 0b100
+    bench.send(others[0], others[0].claim(1, others[0].first_seq))
+    bench.send(evicted, evicted.join(**bench.settings))
+    assert bench.switch.jobs[0].live == 0b001  # one was heard, and the other was not
+
+
+@pytest.mark.parametrize("settings", [{}, ASYNCHRONOUS], ids=["synchronous", "asynchronous"])
+@pytest.mark.parametrize("wanted", [(0, 1, 2), (2, 1, 0), (NO_MEMBER,) * 3])
+def test_a_program_whose_workers_were_killed_starts_again_with_the_same_key(wanted, settings):
+    """With the place of the last one, the job ends. Until then it holds those that have come as joining members."""
+    bench = Bench(3, evict_us=10 * SILENCE_TICK_US, **settings).join()
+    bench.now_us = 100 * SILENCE_TICK_US
+    again = [Client.numbered(10 + k, port=k) for k in range(3)]
+    for client in again:
+        bench.clients.append(client)
+        bench.log[client.mac] = []
+    live = []
+    for _ in range(3):
+        for client, member in zip(again, wanted):
+            for _ in range(3):
+                bench.send(client, client.join(**bench.settings, member=member))
+            live.append(bench.switch.jobs[0].live.bit_count())
+    assert live[:3] == [2, 1, 1] and live[-1] == 3  # the third one has created the next job
+    assert bench.switch.jobs[0].state == JobState.RUNNING
+    assert {entry.nonce for entry in bench.switch.jobs[0].entries} == {client.nonce for client in again}
 
 
 @pytest.mark.parametrize("change", [{"port": 2}, {"ip": bytes([10, 0, 0, 7])}, {"udp_port": 5}])

@@ -97,7 +97,7 @@ def test_a_silent_members_entry_yields_while_the_job_forms():
 
 
 @pytest.mark.parametrize("state", [JobState.FORMING, JobState.RUNNING])
-def test_a_job_whose_live_members_are_all_silent_ends_when_it_refuses_a_join(state):
+def test_a_job_whose_live_members_are_all_silent_ends_when_a_join_of_another_program_comes(state):
     bench = with_job(live=0b0011, state=state)
     for index in range(2):
         bench.seat(index, Client.numbered(10 + index))
@@ -107,18 +107,53 @@ def test_a_job_whose_live_members_are_all_silent_ends_when_it_refuses_a_join(sta
     assert bench.outcome.follow_up == FollowUp.ERASE_JOB
     assert bench.find(refused, elements=7, stale=0b0011, challenge=1) == (Reason.CHALLENGE, 0, 0)
     assert bench.outcome.follow_up == FollowUp.NONE
-    granted = bench.find(refused, stale=0b0011)[0]
-    assert granted == (Reason.DONE if state == JobState.FORMING else Reason.CHALLENGE)
+    same_program = bench.find(refused, member=1, stale=0b0011)
+    assert same_program == ((Reason.DONE if state == JobState.FORMING else Reason.CHALLENGE), 1, 0)
+    refused.key += 1
+    assert bench.find(refused, stale=0b0011)[0] == Reason.CHALLENGE
+    assert bench.outcome.follow_up == FollowUp.ERASE_JOB
 
 
-def test_a_member_that_waits_for_a_boundary_of_dead_members_ends_the_job():
+SILENT = {
+    "a free index": (0b0111, 255, (Reason.DONE, 3), FollowUp.NONE),
+    "its index is free": (0b0111, 3, (Reason.DONE, 3), FollowUp.NONE),
+    "no free index": (0b1111, 255, (Reason.CHALLENGE, 0), FollowUp.DEPART),
+    "its index is a silent member's": (0b1111, 2, (Reason.CHALLENGE, 2), FollowUp.DEPART),
+    "its index is a silent member's, another one is free": (0b0111, 1, (Reason.CHALLENGE, 1), FollowUp.DEPART),
+    "its index is out of range": (0b1111, 4, (Reason.MEMBER, 0), FollowUp.NONE),
+    "its index is a joining member's": (0b0111, 3, (Reason.MEMBER, 0), FollowUp.NONE),
+}
+"""The live entries of a job that runs, the wanted index, and what a Join finds if all live members are silent."""
+
+
+@pytest.mark.parametrize("case", SILENT)
+def test_a_worker_of_the_same_program_takes_at_most_one_silent_members_place(case):
+    live, wanted, found, follow_up = SILENT[case]
+    bench = with_job(live=live, state=JobState.RUNNING)
+    for index in range(4):
+        if live >> index & 1 or "joining" in case:
+            bench.seat(index, Client.numbered(10 + index))
+    reason, index, _ = bench.find(sharing_key(2), member=wanted, stale=live)
+    assert (reason, index if reason != Reason.MEMBER else 0, bench.outcome.follow_up) == (*found, follow_up)
+    assert bench.find(sharing_key(2), member=wanted, stale=live & live - 1)[0] in (Reason.DONE, Reason.MEMBER)
+    assert bench.outcome.follow_up == FollowUp.NONE
+
+
+def test_in_a_tree_that_runs_a_job_of_silent_members_ends_also_for_its_own_program():
+    bench = with_job(live=0b0011, state=JobState.RUNNING)
+    for index in range(2):
+        bench.seat(index, Client.numbered(10 + index))
+    assert bench.find(sharing_key(2), stale=0b0011, in_tree=1)[0] == Reason.CHALLENGE
+    assert bench.outcome.follow_up == FollowUp.ERASE_JOB
+
+
+def test_a_joining_member_of_a_job_of_silent_members_stays_one():
     bench, client = with_job(live=0b0001, joining=0b0010, state=JobState.RUNNING), sharing_key(2)
     bench.seat(0, Client.numbered(10))
     bench.seat(1, client)
     assert bench.find(client) == (Reason.DONE, 1, 1)
-    assert bench.find(client, stale=1, challenge=1) == (Reason.DONE, 1, 1)
-    assert bench.find(client, stale=1)[0] == Reason.CHALLENGE
-    assert bench.outcome.follow_up == FollowUp.ERASE_JOB
+    assert bench.find(client, stale=1) == (Reason.DONE, 1, 1)
+    assert bench.outcome.follow_up == FollowUp.NONE
 
 
 def test_a_member_that_moves_needs_the_challenge():
@@ -172,3 +207,21 @@ def test_an_entry_that_holds_the_wanted_rank_is_cleared_if_it_yields(stale):
     assert (reason, index, bench.outcome.cycles) == (Reason.DONE, 0, 2 * (CONFIG.members + 4) + 2)
     assert (bench.entries[0][3]["live"], bench.jobs[0]["live"]) == (0, 0)
     assert bench.outcome.strobes["replaces"][-1]
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("yielding.any() & ~(admits_later & empty.any())", "yielding.any()"),
+        ("self.follow_up.eq(FollowUp.DEPART)", "self.follow_up.eq(FollowUp.ERASE_JOB)"),
+        ("(objection == Reason.DONE) & yielding.bit_select(chosen, 1)", "(objection == Reason.DONE)"),
+    ],
+    ids=["takes a place although an index is free", "ends the job", "removes a member that is not there"],
+)
+def test_a_mutant_that_takes_too_much_of_a_silent_job_is_killed(monkeypatch, sound, wrong):
+    changed = mutant(hw.decide.membership.entry_search, sound, wrong)
+    monkeypatch.setitem(globals(), "EntrySearch", changed.EntrySearch)
+    with pytest.raises(AssertionError):
+        for case in SILENT:
+            test_a_worker_of_the_same_program_takes_at_most_one_silent_members_place(case)

@@ -9,7 +9,7 @@ import pytest
 from hw.decide import core, work
 from hw.decide.membership import acknowledgement, departure, ring_reset
 from iswitch.config import Config
-from iswitch.wire import Action, JobState, MemberState, Operation, Outcome, Reason
+from iswitch.wire import NO_MEMBER, SILENCE_TICK_US, Action, JobState, MemberState, Operation, Outcome, Reason
 from sim.bench.core import CoreBench
 from sim.frames.client import Client
 from sim.model.decide.random import seed_for_first_seq
@@ -181,6 +181,29 @@ def test_departure_completes_what_waited_for_it_and_the_last_one_ends_the_job(fi
 
 
 ASYNCHRONOUS = {"segments": 2, "staleness": 1}
+
+
+@pytest.mark.parametrize("wanted", [(1, 0), (NO_MEMBER, NO_MEMBER)], ids=["indices", "any index"])
+@pytest.mark.parametrize("settings", [{}, ASYNCHRONOUS], ids=["synchronous", "asynchronous"])
+def test_workers_of_the_same_program_take_the_places_of_silent_members_one_by_one(settings, wanted):
+    """The first of them takes no more than one place, and the slot that waits for that member completes."""
+    talk = Conversation()
+    a, b = talk.running(evict_us=SILENCE_TICK_US, **settings)
+    for client in (a, b) if settings else ():
+        talk.exchange(client.port, client.claim(1, client.first_seq))
+    talk.exchange(a.port, a.contribution(a.first_seq, np.ones(3, np.float32)))
+    again = [Client.numbered(k, port=k - 1) for k in (2, 3)]
+    for client in again:
+        client.key = a.key
+        client.join(**WORLD | {"evict_us": SILENCE_TICK_US} | settings)
+    for _ in range(48):
+        talk.ask(again[0], again[0].read(0))
+    reasons = [[talk.reason(client, client.join(member=k)) for _ in range(3)] for client, k in zip(again, wanted)]
+    assert reasons == [[Reason.CHALLENGE, Reason.CHALLENGE, Reason.DONE]] * 2
+    assert talk.model.jobs[0].state == JobState.FORMING
+    assert [talk.reason(again[0], again[0].join(member=wanted[0])) for _ in range(2)] == [Reason.CHALLENGE, Reason.DONE]
+    assert talk.model.jobs[0].state == JobState.RUNNING
+    talk.check(stalls=0.4)
 
 
 @pytest.mark.parametrize("staleness", [0, 1, 7])
