@@ -20,6 +20,8 @@ TICK_BITS = slice(24, 32)
 """Bits of `now_us` that are a time stamp: it counts ticks of 16.8 s, modulo 256."""
 LIFETIME_TICKS = 18
 """Age at which an entry expires: 285 to 302 s. IEEE 802.1D recommends 300 s (7.9.2)."""
+NARROW_BUS_BITS = 64
+"""Width of the bus at which a frame of 60 bytes takes 8 cycles, of which the table needs two to read."""
 
 
 class State(data.StructLayout):
@@ -74,13 +76,14 @@ class MacTable(wiring.Component):
     after reset.
 
     Time stamps are modulo 256 ticks. After every tick an aging sweep clears expired entries, before they could look
-    fresh again. It has a read port of its own, and writes in cycles in which no station is learnt. `busy` is 1 until
-    the sweep is done: an environment that lets `now_us` jump while the clock is stopped must not stop the clock before.
-    Time and links may then change from 4 cycles after `lookup`.
+    fresh again. The sweep writes in cycles in which no station is learnt. If the bus has `NARROW_BUS_BITS`, the sweep
+    reads in cycles without `lookup` in them or in the cycle before, else it has a read port of its own. `busy` is 1
+    until the sweep is done: an environment that lets `now_us` jump while the clock is stopped must not stop the clock
+    before, nor within 4 cycles of `lookup`.
 
     If the `link` of a port goes down, `up` of the port is 0 from the next cycle on: its stations count as absent, and
     no station is learnt there. A sweep clears them. So `up` follows a link that comes up at once after at most eight
-    times as many cycles as there are sets.
+    times as many cycles as there are sets, plus those in which a sweep without a read port of its own waits for it.
     """
 
     def __init__(self, config: Config):
@@ -114,7 +117,9 @@ class MacTable(wiring.Component):
             shape=data.ArrayLayout(State(self.config), WAYS), depth=sets, init=[], attrs=NEVER_READ_BEFORE_WRITTEN
         )
         tag_write, state_write = tags.write_port(granularity=1), states.write_port(granularity=1)
-        tag_read, state_read, sweep_read = tags.read_port(), states.read_port(), states.read_port()
+        tag_read, state_read = tags.read_port(), states.read_port()
+        shares_port = self.config.bus_bits == NARROW_BUS_BITS
+        sweep_read = state_read if shares_port else states.read_port()
         tick, up = self.now_us[TICK_BITS], self.up
         is_live = lambda entry: entry.valid & up.bit_select(entry.port, 1) & ((tick - entry.stamp)[:8] < LIFETIME_TICKS)
 
@@ -130,14 +135,16 @@ class MacTable(wiring.Component):
         sweep_at, wiping, sweeping, swept_tick = Signal(range(sets)), Signal(init=1), Signal(), Signal(8)
         uncleared, clearing, visit = Signal(ports), Signal(ports), Signal(2)
         expired, learnt_since = Signal(WAYS), Signal(WAYS)
-        reads_row, clears, is_last = sweeping & ~visit.any(), visit[1] & ~learns, sweep_at == sets - 1
+        stage, port_is_free = Signal(2), Signal()
+        reads_row, clears, is_last = (sweeping & ~visit.any() & port_is_free, visit[1] & ~learns, sweep_at == sets - 1)
         learnt_here = Mux(learns & (written_row == sweep_at), written_ways, 0)
         m.d.comb += [
             self.wiped.eq(~wiping),
             self.busy.eq(wiping | sweeping | (tick != swept_tick) | uncleared.any() | (up != self.link)),
-            sweep_read.addr.eq(sweep_at),
-            sweep_read.en.eq(reads_row),
+            port_is_free.eq(~(self.lookup | stage[0]) if shares_port else 1),
         ]
+        if not shares_port:
+            m.d.comb += [sweep_read.addr.eq(sweep_at), sweep_read.en.eq(reads_row)]
         m.d.sync += [
             visit.eq(Mux(visit[1] & learns, visit, Cat(reads_row, visit[0]))),
             learnt_since.eq(Mux(reads_row, 0, learnt_since) | learnt_here),
@@ -157,18 +164,21 @@ class MacTable(wiring.Component):
                 m.d.sync += up[port].eq(1)
 
         # First cycle: read the row of the destination. Second cycle: read the row of the source.
-        stage, row, key = Signal(2), Signal(bits), Signal(tag_bits)
+        row, key = Signal(bits), Signal(tag_bits)
         source, source_row, is_station, ingress = Signal(48), Signal(bits), Signal(), Signal.like(written.port)
-        for read in (tag_read, state_read):
-            m.d.comb += [
-                read.addr.eq(Mux(self.lookup, set_number(self.destination, bits), source_row)),
-                read.en.eq(self.lookup | stage[0]),
-            ]
+        reads = self.lookup | stage[0]
+        address = Mux(self.lookup, set_number(self.destination, bits), source_row)
+        m.d.comb += [
+            tag_read.addr.eq(address),
+            tag_read.en.eq(reads),
+            state_read.addr.eq(Mux(reads, address, sweep_at) if shares_port else address),
+            state_read.en.eq(reads | reads_row if shares_port else reads),
+        ]
         m.d.sync += [
             stage.eq(Cat(self.lookup, stage)),
             is_station.eq(~source[0] & (source != 0) & (source != self.own_mac)),
         ]
-        with m.If(self.lookup | stage[0]):
+        with m.If(reads):
             m.d.sync += [
                 row.eq(tag_read.addr),
                 key.eq(Mux(self.lookup, tag_of(self.destination, bits), tag_of(source, bits))),

@@ -13,6 +13,8 @@ from sim.bench.stream import Bench
 from sim.model.bridge.forwarder import MacTable as Model
 
 CONFIG = Config(ports=16, mac_entries=64)
+NARROW = Config(ports=16, mac_entries=64, bus_bits=64)
+"""The sweep has no read port of its own. Frames come in at most every third cycle for long."""
 SETS = CONFIG.mac_entries // 4
 OWN = bytes.fromhex("025749000001")
 TICK_US = 1 << 24
@@ -28,6 +30,7 @@ class Talk:
     def __init__(self, ctx, dut) -> None:
         self.ctx, self.dut, self.model, self.now_us = ctx, dut, Model(CONFIG.mac_entries), 0
         self.linked = -1
+        self.pause = int(dut.config.bus_bits == 64)
 
     async def begin(self) -> None:
         self.ctx.set(self.dut.own_mac, number(OWN))
@@ -87,8 +90,8 @@ class Talk:
         return known
 
 
-def play(scenario, table=MacTable) -> None:
-    dut = table(CONFIG)
+def play(scenario, table=MacTable, config=CONFIG) -> None:
+    dut = table(config)
 
     async def bench(ctx):
         talk = Talk(ctx, dut)
@@ -175,7 +178,7 @@ async def wrapped_under_load(talk):
         await talk.wait(16 * TICK_US)
         turns = 0
         while talk.ctx.get(talk.dut.busy):
-            await talk.ask(busy, busy, 6)
+            await talk.ask(busy, busy, 6, pause=talk.pause)
             turns += 1
         assert turns <= 2 * SETS + 3
     assert talk.now_us == 0
@@ -209,7 +212,7 @@ async def unplugged_for_a_moment(talk):
     talk.ctx.set(talk.dut.link, -1)
     turns = 0
     while talk.ctx.get(talk.dut.busy):
-        await talk.ask(stations[turns % SETS], STATIONS[0], 6)
+        await talk.ask(stations[turns % SETS], STATIONS[0], 6, pause=talk.pause)
         turns += 1
     assert SETS // 2 <= turns <= 4 * SETS + 10
     talk.linked = -1
@@ -219,7 +222,7 @@ async def unplugged_for_a_moment(talk):
         await talk.link(3, False)
         talk.ctx.set(talk.dut.link, -1)
         while talk.ctx.get(talk.dut.busy):
-            await talk.ask(mac, STATIONS[0], 6)
+            await talk.ask(mac, STATIONS[0], 6, pause=talk.pause)
         talk.linked = -1
 
 
@@ -388,6 +391,38 @@ MUTANTS = [
     ("self.link[port] & ~uncleared[port]", "self.link[port]"),
     ("valid.eq(learns)", "valid.eq(1)"),
 ]
+
+
+@pytest.mark.parametrize("scenario", [wrapped_under_load, unplugged_for_a_moment, unplugged_during_a_sweep])
+def test_a_sweep_without_a_read_port_of_its_own_ends_between_frames(scenario):
+    play(scenario, config=NARROW)
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [expired_after_18_ticks, wrapped, unplugged, *SHARES, plugging(1), chatter(7, pauses=False), chatter(1, ports=3)],
+)
+def test_a_sweep_without_a_read_port_of_its_own_is_invisible(scenario):
+    play(scenario, config=NARROW)
+
+
+NARROW_MUTANTS = [
+    ("~(self.lookup | stage[0]) if shares_port", "1 if shares_port"),
+    ("~(self.lookup | stage[0]) if shares_port", "~self.lookup if shares_port"),
+    ("~(self.lookup | stage[0]) if shares_port", "~stage[0] if shares_port"),
+    ("Mux(reads, address, sweep_at)", "address"),
+    ("Mux(reads, address, sweep_at)", "Mux(reads_row, sweep_at + 1, address)"),
+    ("reads | reads_row if shares_port", "reads if shares_port"),
+]
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(("sound", "wrong"), NARROW_MUTANTS)
+def test_checks_notice_a_mutant_in_the_shared_port(sound, wrong):
+    table = mutant(hw.bridge.mac_table, sound, wrong).MacTable
+    with pytest.raises(AssertionError):
+        for scenario in SCENARIOS:
+            play(scenario, table, NARROW)
 
 
 @pytest.mark.mutant
