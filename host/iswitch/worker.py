@@ -69,8 +69,9 @@ class Worker(JobWorker):
     key : int
         A 64-bit number that keeps other programs out of the job, the same for all workers. Default: the number in the
         environment variable ISWITCH_KEY; or else a number that follows from the run that torchrun or Slurm has
-        started; or else, at an emulator on this machine, with a `world` of 1, and with an own `transport`, one that
-        follows from the user and the program's script. A job of several workers at another switch needs a key.
+        started; or else, at an emulator on this machine, with a `world` of 1, and with an own `transport`, a random
+        number that the threads of this process share, and the processes that `multiprocessing` starts from it. A job
+        of several workers at another switch needs a key.
     format : {"window64", "fp32", "int32"}
         Arithmetic of the switch. "window64", the default, gives the same bits in any order of arrival; "fp32" is IEEE
         addition in the order of arrival; "int32" is addition modulo 2^32.

@@ -45,8 +45,8 @@ def _wrong_key() -> str:
             "end-job",
             "--job",
             "0",
-            "--program",
-            __file__,
+            "--key",
+            "8",
             "--switch",
             model.address(),
         )
@@ -65,9 +65,9 @@ MISTAKES = [
         "`pip install '.[cli,plan]'` in a checkout.",
     ),
     Mistake(
-        "`iswitch end-job --job 0 --program train.py` of a job with a key, or of another program",
+        "`iswitch end-job --job 0 --key 8` of a job with another key",
         _wrong_key,
-        "Pass `--key` with the number that its workers joined with, or `--program` with the script that they run.",
+        "Pass `--key` with the number that its workers joined with, or `--operator-key`.",
     ),
     Mistake(
         "`make emulator` while another emulator runs",

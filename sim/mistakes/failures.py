@@ -122,8 +122,8 @@ MISTAKES = [
     Mistake(
         "Killed all workers (`kill -9`), and started them again",
         lambda: _restarted(together=True),
-        "Do nothing: the new workers end the old job after `evict_s`. `iswitch end-job --job 0 --program "
-        "train.py` ends it at once.",
+        "Do nothing: the new workers end the old job after `evict_s`. With the job's key, `iswitch end-job --job 0 "
+        "--key KEY` ends it at once.",
     ),
     Mistake(
         "The switch was restarted in the middle of a job",

@@ -21,8 +21,8 @@ __all__ = ["ADDRESS", "Mistake", "Process", "format_message", "run_scenario"]
 
 ADDRESS = "127.0.0.1:27000"
 """The address in messages. The programs of a scenario are attached to the switch whatever the address is."""
-SCRIPT = "/data/you/train.py"
-"""The script in messages, which all programs of a scenario run."""
+KEY = 5
+"""The key of programs that name none."""
 LIMIT_S = 200.0
 MACHINE = Machine()
 
@@ -119,7 +119,7 @@ def run_scenario(*programs: Callable[[Process], Any], machine: Machine = MACHINE
         Board(path=_library()) as board,
         Fabric([board]) as fabric,
         warnings.catch_warnings(),
-        patch("iswitch.control.job_key._main_script", lambda: SCRIPT),
+        patch("iswitch.control.job_key.process_key", lambda: KEY),
     ):
         warnings.simplefilter("always")
         warnings.showwarning = listen

@@ -6,7 +6,6 @@ from typing import Any
 from unittest.mock import patch
 
 from iswitch import Worker
-from iswitch.control.job_key import program_key
 from iswitch.driver.udp import UdpTransport
 from sim.emulator.faults import Rates
 from sim.emulator.program import Machine
@@ -97,8 +96,7 @@ MISTAKES = [
     Mistake(
         "Started workers with different `world`",
         lambda: _joins({"world": 4, "rank": 0}, {"world": 3, "rank": 1}),
-        "Pass the same `world` to all. If a job from an earlier run is left, end it with `iswitch end-job --job 0 "
-        "--program train.py`.",
+        "Pass the same `world` to all. If a job from an earlier run is left, end its processes.",
     ),
     Mistake(
         "Asked for more workers than the switch can hold: `world=16`",
@@ -112,9 +110,9 @@ MISTAKES = [
     ),
     Mistake(
         "Started two programs with the same `job` number",
-        lambda: _joins({"world": 2, "key": program_key("/data/you/other.py")}, {"world": 2}),
-        "Give each program a `job` number of its own. If workers of one job run different scripts, or a notebook, pass "
-        "the same `key` to all, or set ISWITCH_KEY for all.",
+        lambda: _joins({"world": 2, "key": 7}, {"world": 2}),
+        "Give each program a `job` number of its own. If workers of one job are processes that neither torchrun, "
+        "Slurm nor `multiprocessing` has started, pass the same `key` to all, or set ISWITCH_KEY for all.",
     ),
     Mistake(
         "Started 3 of 4 workers",

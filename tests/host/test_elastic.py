@@ -233,7 +233,7 @@ def test_a_running_job_is_not_joined_unless_elastic():
                 worker.close()
                 message = (
                     r"the job is running already\. Rank 0 .*is alive.*needs elastic=True.*`iswitch end-job --job 0 "
-                    r"(--program|--key) .* --switch"
+                    r"--key .* --switch"
                 )
                 with pytest.raises(RefusedError, match=message):
                     Worker(model.address(1), world=2)

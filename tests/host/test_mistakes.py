@@ -67,7 +67,7 @@ END_JOB = r"If the job's workers are dead, `iswitch end-job --job 0{key} --switc
         (
             {"key": 6},
             rf"the job belongs to another program, because its key is not that of this worker\. {ALIVE}.*use another "
-            r"job number, for example job=1\. All workers of a program need the same key\..*--program SCRIPT",
+            r"job number, for example job=1\. All workers of a program need the same key\..*--key KEY",
         ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

@@ -1,26 +1,24 @@
-"""The key of a job whose program names none: from the environment, from the launcher, or from the program itself.
+"""The key of a job whose program names none: from the environment, from the launcher, or from the process itself.
 
 Two programs that know nothing of each other must never be workers of one job. The switch compares the keys of all
 Joins, so it is enough that workers of one program have the same key, and workers of another program have another one.
-`docs/rationale.md` says why a program is its user and its script.
+`docs/rationale.md` says why a program is a process and its children.
 """
 
 import contextlib
 import getpass
 import hashlib
+import multiprocessing
 import os
 import platform
 import re
-import secrets
-import shlex
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from iswitch.control.settings import require_int
 from iswitch.driver.address import parse_address
 
-__all__ = ["KEY_VARIABLE", "default_key", "describe_key", "job_key", "key_option", "program_key"]
+__all__ = ["KEY_VARIABLE", "default_key", "describe_key", "job_key", "process_key"]
 
 KEY_VARIABLE = "ISWITCH_KEY"
 """Name of the environment variable that gives the key: a whole number, decimal or with 0x in front."""
@@ -29,8 +27,6 @@ _LAUNCHERS = {
     "Slurm": ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_CLUSTER_NAME"),
 }
 """Variables that a launcher sets to the same values in all workers of a run. The first one shows that it is there."""
-_PROCESS = secrets.token_hex(16)
-"""Identifies a process that runs no script, together with the processes that it forks."""
 
 
 def job_key(key: int | None, *, world: int, address: str, own_transport: bool = False) -> int:
@@ -39,11 +35,11 @@ def job_key(key: int | None, *, world: int, address: str, own_transport: bool = 
     Parameters
     ----------
     key : int or None
-        The key that the program has named. None: that of the environment or, without one, that of the program.
+        The key that the program has named. None: that of the environment or, without one, that of the process.
     world : int
         Workers of the job.
     address : str
-        The switch's address. At an emulator on this machine, the key of the program is enough.
+        The switch's address. At an emulator on this machine, the key of the process is enough.
     own_transport : bool
         The program brings a transport, and with it a network of its own.
 
@@ -63,7 +59,7 @@ def job_key(key: int | None, *, world: int, address: str, own_transport: bool = 
             "them, for example to what `python -c 'import secrets; print(secrets.randbits(64))'` prints. torchrun and "
             "Slurm give one by themselves"
         )
-    return program_key()
+    return process_key()
 
 
 def default_key(environment: Mapping[str, str] = os.environ) -> int | None:
@@ -104,52 +100,28 @@ def default_key(environment: Mapping[str, str] = os.environ) -> int | None:
     return None
 
 
-def program_key(script: str | Path | None = None) -> int:
-    """Return the key that a program has if neither the program itself nor the environment gives one.
+def process_key() -> int:
+    """Return the key that a worker has if neither its program nor the environment gives one.
 
-    All processes of one user that run the same script have the same key. A process that runs no script, such as a
-    notebook or `python -c`, shares its key only with the processes that it forks.
-
-    Parameters
-    ----------
-    script : str or Path, optional
-        The program's script. Default: the script of this process.
+    Only the threads of this process, the processes that it forks and those that `multiprocessing` starts have the same
+    key, because they share the random `authkey` of `multiprocessing`. So two runs of one script have two keys.
 
     Returns
     -------
     int
-        64 bits.
+        64 bits, which other processes cannot guess.
     """
-    path = _main_script() if script is None else os.path.realpath(script)
-    return _hash("script", _user(), path) if path else _hash("process", _user(), _PROCESS)
-
-
-def key_option(key: int) -> str:
-    """Return the option with which the commands of `iswitch` find the key of this process' job."""
-    script = _main_script()
-    return f"--program {shlex.quote(script)}" if script and key == program_key() else f"--key {key}"
+    return _hash("process", multiprocessing.current_process().authkey.hex())
 
 
 def describe_key(key: int) -> str:
     """Return a sentence that says where the key of this process' job comes from and how workers get the same one."""
-    if key != program_key():
+    if key != process_key():
         return "All workers of a program need the same key"
-    same = f"give all its workers the same `key=` or {KEY_VARIABLE}"
-    if script := _main_script():
-        return (
-            f"If the job belongs to this program, {same}: this worker's key follows from its user and script, {script}"
-        )
     return (
-        f"If the job belongs to this program, {same}: this process has a key of its own, because it runs no script (a "
-        "notebook, or `python -c`)"
+        f"If the job belongs to this program, give all its workers the same `key=` or {KEY_VARIABLE}: without one, "
+        "only threads of one process, and the processes that `multiprocessing` starts from it, have the same key"
     )
-
-
-def _main_script() -> str | None:
-    """Return the real path of the script that this process runs; None in a notebook or the interactive interpreter,
-    and for a program from `-c` or from standard input."""
-    path = getattr(sys.modules.get("__main__"), "__file__", None)
-    return None if path is None or path.startswith("<") else os.path.realpath(path)
 
 
 def _user() -> str:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from iswitch.control.client import JobRunningError
 from iswitch.control.inspection import JobView, MemberView
-from iswitch.control.job_key import describe_key, key_option
+from iswitch.control.job_key import describe_key
 from iswitch.control.refusals import REFUSALS
 from iswitch.driver.membership import Membership
 from iswitch.errors import RefusedError
@@ -80,13 +80,10 @@ def refusal_message(
         _describe(member, members.get(member), job, member in alive) for member in blocking[:_MEMBERS_SHOWN]
     )
     if refusal.reason == Reason.KEY:
-        option, where = (
-            "--program SCRIPT",
-            ", where SCRIPT is the script of its workers; or give their key, `--key KEY`",
-        )
+        key, where = "KEY", ", where KEY is the key of its workers"
     else:
-        option, where = key_option(request.key), ""
-    command = f"`iswitch end-job --job {job.job} {option} --switch {address}` ends the job{where}"
+        key, where = str(request.key), ""
+    command = f"`iswitch end-job --job {job.job} --key {key} --switch {address}` ends the job{where}"
     return (
         f"the switch at {address} refused to let a worker join job {job.job}: {meaning}. {seen[:1].upper()}{seen[1:]}"
         f"{'. ' if seen else ''}To go on, {remedy}. If the job's workers are dead, {command}"

@@ -51,9 +51,7 @@ REFUSALS: dict[Reason, Refusal] = {
     Reason.TOKEN: Refusal("the token is not the member's", "make a new Worker or AsyncWorker"),
     Reason.NUMBER: Refusal("this member has sent a newer control message", "send it again"),
     Reason.KEY: Refusal(
-        "the key is not the job's",
-        "use the job's key, or for the workers of a program that names no key their script (`--program`); another "
-        "program may have this job number",
+        "the key is not the job's", "use the key of its workers; another program may have this job number"
     ),
     Reason.WORLD: Refusal(
         "`world` is not the job's, or more than the switch can hold",

@@ -21,7 +21,7 @@ except ImportError as error:
     raise SystemExit(describe_missing("the command line of iswitch", missing_from("cli"), "cli")) from error
 
 from iswitch.control.client import Control
-from iswitch.control.job_key import default_key, program_key
+from iswitch.control.job_key import default_key
 from iswitch.control.settings import require_int
 from iswitch.driver.udp import UdpTransport
 from iswitch.errors import IswitchError
@@ -48,10 +48,6 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for progra
 KeyOption = Annotated[
     int | None,
     typer.Option("--key", metavar="KEY", help="Key with which its workers joined. Default: that of the environment."),
-]
-ProgramOption = Annotated[
-    Path | None,
-    typer.Option("--program", metavar="SCRIPT", help="Script of its workers, in place of --key, if they name no key."),
 ]
 OperatorKeyOption = Annotated[
     int | None, typer.Option("--operator-key", metavar="KEY", help="Operator key of the switch, in place of --key.")
@@ -99,22 +95,19 @@ def _fail(error: Exception | str) -> NoReturn:
     raise typer.Exit(1) from (error if isinstance(error, Exception) else None)
 
 
-def _key_of(key: int | None, program: Path | None, operator_key: int | None = None) -> int:
+def _key_of(key: int | None, operator_key: int | None = None) -> int:
     """Return the key of a command by key. Raises ValueError if an option is wrong or missing."""
-    if sum(option is not None for option in (key, program, operator_key)) > 1:
-        raise ValueError("give one key only: --key, --program or --operator-key")
     if operator_key is not None:
+        if key is not None:
+            raise ValueError("give one key only: --key or --operator-key")
         require_int("--operator-key", operator_key, 1, 2**64 - 1)
         return operator_key
-    if program is not None:
-        if not program.exists():
-            raise ValueError(f"--program must be the script that the workers run, and there is no {program}")
-        return program_key(program)
     key = default_key() if key is None else key
     if key is None:
         raise ValueError(
-            "which key the job has must be given: --program with the script that its workers run, if they name no "
-            "key; --key with their key; or --operator-key"
+            "which key the job has must be given: --key with the key of its workers, or --operator-key. If its "
+            "workers name no key, end their processes: a job whose workers are all silent ends when its number is "
+            "needed"
         )
     require_int("--key", key, 0, 2**64 - 1)
     return key
@@ -155,12 +148,9 @@ def doctor(
     timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
     job: Annotated[
         int | None,
-        typer.Option(
-            "--job", metavar="JOB", min=0, max=255, help="Check that --key or --program gives the key of this job."
-        ),
+        typer.Option("--job", metavar="JOB", min=0, max=255, help="Check that --key gives the key of this job."),
     ] = None,
     key: KeyOption = None,
-    program: ProgramOption = None,
     rate: Annotated[
         float,
         typer.Option(
@@ -178,7 +168,7 @@ def doctor(
     """
     findings = []
     try:
-        checked = None if job is None else _key_of(key, program)
+        checked = None if job is None else _key_of(key)
         for finding in examine(switch, job=job, key=checked, rate_gbps=rate, timeout_s=timeout):
             findings.append(finding)
             if not as_json:
@@ -227,7 +217,6 @@ def top(
 def end_job(
     job: Annotated[int, typer.Option("--job", metavar="JOB", min=0, max=255, help="Number of the job to end.")],
     key: KeyOption = None,
-    program: ProgramOption = None,
     operator_key: OperatorKeyOption = None,
     switch: SwitchOption = DEFAULT_SWITCH,
     timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
@@ -238,7 +227,7 @@ def end_job(
     one of them instead.
     """
     with _connected(switch, timeout) as control:
-        control.end_job(job, _key_of(key, program, operator_key))
+        control.end_job(job, _key_of(key, operator_key))
     out.print(f"job {job} at {switch} is free", highlight=False)
 
 
@@ -246,14 +235,13 @@ def end_job(
 def resume(
     job: Annotated[int, typer.Option("--job", metavar="JOB", min=0, max=255, help="Number of the halted job.")],
     key: KeyOption = None,
-    program: ProgramOption = None,
     operator_key: OperatorKeyOption = None,
     switch: SwitchOption = DEFAULT_SWITCH,
     timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Let a halted job go on, as `resume` does in one of its workers."""
     with _connected(switch, timeout) as control:
-        control.resume_job(job, _key_of(key, program, operator_key))
+        control.resume_job(job, _key_of(key, operator_key))
     out.print(f"job {job} at {switch} goes on", highlight=False)
 
 

@@ -6,12 +6,9 @@ import sys
 
 import pytest
 
-from iswitch import AsyncWorker, RefusedError, Worker
+from iswitch import AsyncWorker, Worker
 from iswitch.config import Config
-from iswitch.control import job_key as module
-from iswitch.control.client import Control
-from iswitch.control.job_key import default_key, describe_key, job_key, key_option, machine_texts, program_key
-from iswitch.driver.udp import UdpTransport
+from iswitch.control.job_key import default_key, describe_key, job_key, machine_texts, process_key
 from sim.bench.udp_model import UdpModel
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": "10.0.0.5", "MASTER_PORT": "29500"}
@@ -51,10 +48,10 @@ def test_a_job_of_several_workers_at_a_switch_of_others_needs_a_key(monkeypatch,
         Worker(address, world=2)
     with pytest.raises(ValueError, match="key must be given"):
         AsyncWorker(address, world=2, size=3)
-    assert job_key(None, world=1, address=address) == program_key()
-    assert job_key(None, world=2, address=address, own_transport=True) == program_key()
+    assert job_key(None, world=1, address=address) == process_key()
+    assert job_key(None, world=2, address=address, own_transport=True) == process_key()
     assert job_key(None, world=2, address="127.0.0.1:27000") == job_key(None, world=2, address="localhost")
-    assert job_key(None, world=2, address="localhost") == program_key()
+    assert job_key(None, world=2, address="localhost") == process_key()
     assert job_key(5, world=2, address=address) == 5
     monkeypatch.setenv("ISWITCH_KEY", "6")
     assert job_key(None, world=2, address=address) == 6
@@ -89,34 +86,54 @@ def test_isw_key_wrong(text, message):
 # Programs that name no key
 
 PROGRAM = """
+import multiprocessing
+import os
 import sys
 import numpy as np
 from iswitch import IswitchError, Worker
 
-address, world, value = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
-try:
-    with Worker(address, world=world, join_timeout_s=60) as worker:
-        print("joined", flush=True)
-        gradient = np.full(4, value, np.float32)
-        worker.allreduce(gradient)
-        print(gradient[0], flush=True)
-except IswitchError as error:
-    print(type(error).__name__, error, flush=True)
+def work(address, world, value):
+    try:
+        with Worker(address, world=world, join_timeout_s=60, evict_s=1) as worker:
+            report("joined")
+            gradient = np.full(4, value, np.float32)
+            worker.allreduce(gradient)
+            report(gradient[0])
+    except IswitchError as error:
+        report(f"{type(error).__name__} {error}")
+
+def report(text):
+    os.write(1, f"{text}\\n".encode())  # a line at once, because several processes write
+
+if __name__ == "__main__":
+    address, world, value, method = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
+    children = []
+    if method != "none":  # this process starts the other workers
+        processes = multiprocessing.get_context(method)
+        children = [processes.Process(target=work, args=(address, world, value)) for _ in range(1, world)]
+    for child in children:
+        child.start()
+    work(address, world, value)
 """
 
 
 @pytest.fixture
-def scripts(tmp_path, monkeypatch):
-    """Two scripts with equal text, in an environment that names no key."""
+def script(tmp_path, monkeypatch):
+    """A program in an environment that names no key."""
     for name in ("ISWITCH_KEY", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)
-    for name in ("one", "two"):
-        (tmp_path / f"{name}.py").write_text(PROGRAM)
-    return tmp_path
+    (tmp_path / "train.py").write_text(PROGRAM)
+    return str(tmp_path / "train.py")
 
 
-def started(command, address, value, world=2):
-    arguments = [sys.executable, *command, address, str(world), str(value)]
+@pytest.fixture
+def model():
+    with UdpModel(Config(ports=4, window=4, elements=16, members=8)) as made:
+        yield made
+
+
+def started(script, address, value, *, world=2, method="none"):
+    arguments = [sys.executable, script, address, str(world), str(value), method]
     return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
 
 
@@ -124,72 +141,49 @@ def outputs(processes):
     return [process.communicate(timeout=60)[0].strip().splitlines() for process in processes]
 
 
-def test_two_programs_with_defaults_never_share_a_job(scripts):
+def test_two_runs_of_one_script_never_share_a_job(script, model):
     """A worker of each, at an emulator on this machine; the other workers are slower to start."""
-    one, two = str(scripts / "one.py"), str(scripts / "two.py")
-    with UdpModel(Config(ports=4, window=4, elements=16, members=8)) as model:
-        first = started([one], model.address(0), 1)
-        model.until(lambda switch: switch.jobs[0].live)
-        (other,) = outputs([started([two], model.address(1), 1000)])
-        assert other[0].startswith("RefusedError") and "the job belongs to another program" in other[0]
-        assert "use another job number, for example job=1" in other[0]
-        assert f"`key=` or ISWITCH_KEY: this worker's key follows from its user and script, {two}." in other[0]
-        assert "`iswitch end-job --job 0 --program SCRIPT --switch" in other[0]
-        second = started([one], model.address(2), 2)  # the first one still waits for it
-        assert outputs([first, second]) == [["joined", "3.0"]] * 2
+    first = started(script, model.address(0), 1)
+    model.until(lambda switch: switch.jobs[0].live)
+    (other,) = outputs([started(script, model.address(1), 1000)])
+    assert other[0].startswith("RefusedError") and "the job belongs to another program" in other[0]
+    assert "use another job number, for example job=1" in other[0]
+    assert "`key=` or ISWITCH_KEY: without one, only threads of one process" in other[0]
+    assert (
+        "`iswitch end-job --job 0 --key KEY --switch" in other[0] and "where KEY is the key of its workers" in other[0]
+    )
+    assert model.switch.counters()["outcome.ADDED"] == 0
+    first.kill()
+    first.wait()
 
 
-def test_workers_of_one_script_agree_however_they_are_started(scripts, monkeypatch):
-    (scripts / "link.py").symlink_to(scripts / "one.py")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(scripts), *sys.path]))
-    with UdpModel(Config(ports=4, window=4, elements=16, members=8)) as model:
-        ways = [[str(scripts / "one.py")], ["-m", "one"], [str(scripts / "link.py")]]
-        workers = [started(way, model.address(port), 1, world=3) for port, way in enumerate(ways)]
-        assert outputs(workers) == [["joined", "3.0"]] * 3
+def test_two_runs_of_one_script_with_the_same_key_are_one_job(script, model, monkeypatch):
+    monkeypatch.setenv("ISWITCH_KEY", "0x5EED")
+    assert outputs([started(script, model.address(port), 1 + port) for port in range(2)]) == [["joined", "3.0"]] * 2
 
 
-def test_a_process_without_a_script_has_a_key_of_its_own(scripts):
-    with UdpModel(Config(ports=4, window=4, elements=16, members=8)) as model:
-        first = started(["-c", PROGRAM], model.address(0), 1)
-        model.until(lambda switch: switch.jobs[0].live)
-        (other,) = outputs([started(["-c", PROGRAM], model.address(1), 1)])
-        assert "the job belongs to another program" in other[0] and "this process has a key of its own" in other[0]
-        first.kill()
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_the_workers_that_multiprocessing_starts_agree(script, model, method):
+    (lines,) = outputs([started(script, model.address(), 1, world=3, method=method)])
+    assert sorted(lines) == ["3.0"] * 3 + ["joined"] * 3
 
 
-def test_the_processes_that_such_a_process_forks_share_its_key(monkeypatch):
-    monkeypatch.setattr(module, "_main_script", lambda: None)
-    key = program_key()
+def test_a_run_that_follows_a_killed_one_gets_its_job_number(script, model):
+    first = started(script, model.address(0), 1)
+    model.until(lambda switch: switch.jobs[0].live)
+    first.kill()
+    first.wait()
+    (lines,) = outputs([started(script, model.address(1), 2, method="spawn")])
+    assert sorted(lines) == ["4.0"] * 2 + ["joined"] * 2
+
+
+def test_the_processes_that_a_process_forks_share_its_key():
+    key = process_key()
     if (child := os.fork()) == 0:
-        os._exit(program_key() != key)
+        os._exit(process_key() != key)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_another_user_and_another_script_have_another_key(monkeypatch, tmp_path):
-    keys = {program_key(tmp_path / "train.py"), program_key(tmp_path / "eval.py")}
-    monkeypatch.setattr(module, "_user", lambda: "another")
-    keys.add(program_key(tmp_path / "train.py"))
-    assert len(keys) == 3 and 0 not in keys
-    assert program_key(tmp_path / "x" / ".." / "train.py") == program_key(tmp_path / "train.py")
-
-
-def test_a_message_names_how_to_get_the_key(monkeypatch):
-    monkeypatch.setattr(module, "_main_script", lambda: "/data/you/my train.py")
-    assert key_option(program_key()) == "--program '/data/you/my train.py'" and key_option(7) == "--key 7"
-    assert "follows from its user and script, /data/you/my train.py" in describe_key(program_key())
+def test_a_message_says_which_workers_share_a_key():
+    assert "without one, only threads of one process" in describe_key(process_key())
     assert describe_key(7) == "All workers of a program need the same key"
-    monkeypatch.setattr(module, "_main_script", lambda: None)
-    assert key_option(program_key()) == f"--key {program_key()}"
-
-
-def test_the_command_line_ends_a_job_by_the_script_of_its_workers(scripts):
-    with UdpModel(Config(ports=4, window=4, elements=16, members=8)) as model:
-        first = started([str(scripts / "one.py")], model.address(0), 1)
-        model.until(lambda switch: switch.jobs[0].live)
-        transport = UdpTransport(model.address(1))
-        control = Control(transport)
-        with pytest.raises(RefusedError, match="the key is not the job's"):
-            control.end_job(0, program_key(scripts / "two.py"))
-        control.end_job(0, program_key(scripts / "one.py"))
-        transport.close()
-        first.kill()

@@ -77,8 +77,8 @@ def test_a_difference_in_segments_names_the_kinds_of_jobs(ours, theirs, differen
 def test_the_command_contains_the_key_or_says_how_to_get_it():
     assert "end-job --job 0 --key 7 --switch" in message(Reason.WORLD, key=7, world=3)
     text = message(Reason.KEY, key=7)
-    assert "end-job --job 0 --program SCRIPT --switch" in text
-    assert text.endswith(", where SCRIPT is the script of its workers; or give their key, `--key KEY`")
+    assert "end-job --job 0 --key KEY --switch" in text
+    assert text.endswith(", where KEY is the key of its workers")
 
 
 def test_a_silent_member_is_shown_with_what_happens_to_it():

@@ -7,7 +7,6 @@ from typer.testing import CliRunner
 
 from iswitch import Worker
 from iswitch.config import Config, Replay
-from iswitch.control.job_key import program_key
 from iswitch.tools.cli import app
 from iswitch.wire import VERSION
 from sim.bench.help_texts import unprinted
@@ -74,7 +73,7 @@ def test_end_job_frees_the_number_of_a_job(model):
 def test_resume_lets_a_halted_job_go_on(model):
     with Worker(model.address(), world=1, key=7, timeout_s=10) as worker:
         worker.halt()
-        refused = call(model, "resume", "--job", "0", "--program", __file__)
+        refused = call(model, "resume", "--job", "0", "--key", "8")
         assert refused.exit_code == 1 and "the key is not the job's" in refused.stderr
         done = call(model, "resume", "--job", "0", "--key", "7")
         assert done.exit_code == 0 and "goes on" in done.output
@@ -109,26 +108,18 @@ def test_an_absent_switch_is_reported_in_a_sentence():
 
 
 @pytest.mark.parametrize("command", ["end-job", "resume", "doctor"])
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ([], "--program with the script that its workers run"),
-        (["--program", "/no/train.py"], "there is no /no/train.py"),
-        (["--program", "/no/train.py", "--key", "5"], "give one key only"),
-    ],
-    ids=["none", "no such script", "two"],
-)
-def test_a_command_that_needs_a_key_says_where_it_comes_from(model, monkeypatch, command, options, message):
+def test_a_command_that_needs_a_key_says_where_it_comes_from(model, monkeypatch, command):
     for name in ("ISWITCH_KEY", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)
-    result = call(model, command, "--job", "1", *options)
-    assert result.exit_code == 1 and message in result.stderr
+    result = call(model, command, "--job", "1")
+    assert result.exit_code == 1 and "--key with the key of its workers" in result.stderr
+    assert "a job whose workers are all silent ends when its number is needed" in result.stderr
 
 
-def test_end_job_finds_the_key_of_a_program_by_its_script(model, monkeypatch):
-    monkeypatch.delenv("ISWITCH_KEY", raising=False)
-    with Worker(model.address(), world=1, job=1, key=program_key(__file__)):
-        assert call(model, "end-job", "--job", "1", "--program", __file__).exit_code == 0
+@pytest.mark.parametrize("command", ["end-job", "resume"])
+def test_a_command_with_two_keys_is_wrong(model, command):
+    result = call(model, command, "--job", "1", "--key", "5", "--operator-key", "6")
+    assert result.exit_code == 1 and "give one key only" in result.stderr
 
 
 @pytest.mark.parametrize("key", ["-1", str(2**64)])
