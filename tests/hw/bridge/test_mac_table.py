@@ -333,6 +333,7 @@ def test_a_port_keeps_its_share_of_a_set(scenario):
 
 
 SCENARIOS = [
+    chatter(5, turns=300, ports=3),
     expired_after_18_ticks,
     wrapped,
     wrapped_under_load,
