@@ -386,7 +386,8 @@ class Worker(JobWorker):
             reduction = self._collect(values, Format.INT32, CollectiveKind.BROADCAST, argument=root, all_members=True)
         if not (reduction.member_masks >> np.uint32(root) & 1).all():
             raise NoContributionError(
-                f"the broadcast has no bytes of its root, rank {root}: that worker has left the job"
+                f"the broadcast has no bytes of its root, rank {root}, because that worker has left {self._job_name}: "
+                "on all workers, choose a root that is a member"
             )
         return buffer if self.rank == root else fill_buffer(buffer, values.view(np.uint8)[: data.size])
 

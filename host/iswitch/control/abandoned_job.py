@@ -216,7 +216,7 @@ class AbandonedJobWatch:
                     f"job {job.job} at {self.control.address} is running, and the switch has heard none of its members "
                     f"lately. A worker that joins watches them for the job's `evict_s` of {job.evict_us / 1e6:g} s "
                     "before that job may end: allow more time (`join_timeout_s`; in a call of `rejoin`, `timeout_s`), "
-                    f"or end the job by `iswitch end-job --job {job.job}`"
+                    f"or end the job by `iswitch end-job --job {job.job} --key KEY`"
                 )
             self.control.transport.sleep(self._gap_s / _LOOKS_PER_GAP)
 

@@ -133,7 +133,7 @@ class Control(RegisterReader):
                         Reason.MEMBER,
                     )
                 if late:
-                    raise self._late_error(membership, answer, f"within {timeout_s:g} s (`{timeout_name}`)")
+                    raise self._late_error(membership, answer, f"within {timeout_s:.3g} s (`{timeout_name}`)")
                 waits_for_others = standing == MemberState.LIVE and state == JobState.FORMING
                 if rank_taken or standing == MemberState.JOINING or waits_for_others:
                     if on_wait and state > JobState.FORMING:

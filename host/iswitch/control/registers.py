@@ -89,7 +89,8 @@ class RegisterReader(Exchange):
         if magic != MAGIC or version != VERSION:
             raise IswitchError(
                 f"{self.address} answers as {magic:#010x}, version {version}, but an iswitch of version "
-                f"{VERSION} answers as {MAGIC:#010x}: use a driver of the switch's version"
+                f"{VERSION} answers as {MAGIC:#010x}: check that this is the address of an iswitch, and install the "
+                "driver of its version"
             )
         return SwitchInfo(
             ports=ports,

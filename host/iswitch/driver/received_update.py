@@ -77,7 +77,6 @@ class ReceivedUpdate:
                 payloads.last[:] = bodies[which][0]
             else:
                 raise MismatchError(
-                    "a result differs in size or number format from this worker's vectors: all workers of a job must "
-                    "push vectors "
-                    "of the same length and format"
+                    "a result differs in size or number format from this worker's vectors: start all workers of the "
+                    "job with the same `size` and `format`"
                 )

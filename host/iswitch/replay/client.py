@@ -210,7 +210,7 @@ class ReplayClient:
         count, columns = self._layout.to_columns(data)
         real = np.asarray(priorities, np.float64)
         if real.shape != (count,):
-            raise ValueError(f"priorities must be as many as the transitions, ({count},), not {real.shape}")
+            raise ValueError(f"priorities must have the shape ({count},), one for each transition, not {real.shape}")
         return self._add(columns, real, ticket)
 
     def _add(self, columns: Mapping[str, np.ndarray], priorities: np.ndarray, ticket: int) -> PendingAdd:
@@ -399,7 +399,8 @@ class ReplayClient:
         integers = self._scale.to_integers(priorities)
         if handles.shape != integers.shape or handles.ndim != 1:
             raise ValueError(
-                f"items and priorities must be as many, and in one row, not {handles.shape} and {integers.shape}"
+                "items and priorities must be one-dimensional and of the same length, but their shapes are "
+                f"{handles.shape} and {integers.shape}"
             )
         self._writer.seal()
         rows = np.zeros(len(handles), UPDATE_ROW)
@@ -459,9 +460,10 @@ class ReplayClient:
         request = self._session.submit(Request(Kind.LIMIT, body=body, ticket=check_ticket(ticket)))
         self._session.wait_served([request])
         if request.outcome == ReplayOutcome.RANGE:
+            bits = self.config.sample_count_bits
             raise ValueError(
-                "max_times_sampled must fit the counters that the switch was built with (`sample_count_bits`), not "
-                f"{max_times_sampled!r}"
+                f"max_times_sampled must be 0 to {2**bits - 1}, because the switch was built with "
+                f"sample_count_bits={bits}, not {max_times_sampled!r}"
             )
         assert request.status is not None
         return request.status.ticket

@@ -97,7 +97,8 @@ class Parameters:
             raise IswitchError(
                 f"the switch at {session.address} did not publish units {start % 2**32} to {(start + units) % 2**32} "
                 "of the log "
-                f"({published.outcome and published.outcome.name}): another client writes to this session's log"
+                f"({published.outcome and published.outcome.name}): another client writes to this session's log. "
+                "Make a new ReplayClient"
             )
         if broadcast:
             self._broadcast(start, units)

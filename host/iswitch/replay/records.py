@@ -67,7 +67,7 @@ class Field:
         object.__setattr__(self, "shape", self.axes)
         object.__setattr__(self, "dtype", self.wire_dtype)
         if self.wire_dtype.hasobject:
-            raise TypeError("a Field's dtype must be numeric, not object")
+            raise TypeError("a Field's dtype must be numeric, not object: declare a dtype of numbers")
         if self.stacked and (len(self.axes) < 2 or self.axes[0] != self.stacked):
             raise ValueError(
                 f"a stacked Field's shape must begin with the number of its frames, {self.stacked}, not be "
@@ -205,8 +205,7 @@ class Layout:
             if not (np.can_cast(array.dtype, field.wire_dtype, "same_kind") or _integers_fit(array, field.wire_dtype)):
                 raise TypeError(
                     f"{name} must be {field.wire_dtype}, not {array.dtype}, because the conversion would lose "
-                    "information: convert it "
-                    "yourself"
+                    f"information: pass `{name}.astype('{field.wire_dtype}')`, or declare another dtype in the spec"
                 )
             array = array.astype(field.wire_dtype, copy=False)
             if array.shape[1:] != field.axes or array.ndim == 0:

@@ -126,7 +126,7 @@ class Session:
         if not 0 <= table < self.config.tables:
             raise ValueError(
                 f"table must be 0 to {self.config.tables - 1}, because the switch at {address} has "
-                f"{self.config.tables}, not {table!r}"
+                f"{self.config.tables} replay tables, not {table!r}"
             )
         self.broadcasts = deque(maxlen=self.config.log_bytes // PAYLOAD_BYTES + 2)
         self.open()
@@ -135,7 +135,8 @@ class Session:
         replay = self.control.switch_info().replay
         if replay is None:
             raise NoReplayServiceError(
-                f"the switch at {self.address} has no replay service: build it, or start the emulator, with a `replay`"
+                f"the switch at {self.address} has no replay service: start the emulator by `make emulator "
+                "REPLAY=default`, or build the switch with a `replay`"
             )
         return replay
 
@@ -173,7 +174,8 @@ class Session:
                 "client that died has been silent for 10 s, or build the switch with more `sessions`"
             )
         raise SwitchUnreachableError(
-            f"the replay service at {self.address} does not answer an OPEN: check the path with `iswitch doctor`"
+            f"the replay service at {self.address} has not answered for {self.timeout_s:g} s (`timeout_s`): check that "
+            "the switch is on, and the path to it (`iswitch doctor`)"
         )
 
     def _begin(self, index: int, token: int, status: Status) -> None:

@@ -61,7 +61,8 @@ def unserved_error(request: Request, *, address: str, wait_s: float) -> IswitchE
     where = f"{request.kind.name} to table {request.table} at {address}"
     if request.outcome is None or request.outcome not in _WAITED_FOR or request.status is None:
         return SessionLostError(
-            f"{where} was in flight when the session was lost: the switch may or may not have executed it"
+            f"{where} was in flight when the session was lost: the switch may or may not have executed it. Call "
+            "`reopen`, and repeat it if a second execution does no harm"
         )
     reason, remedy = _WAITED_FOR[request.outcome]
     status = request.status
