@@ -1,7 +1,8 @@
 """A worker of a synchronous job: sums, broadcasts and barriers over all workers, computed by the switch.
 
-`Worker` is what a program calls. `driver/ring.py` sends, receives and retransmits; `control/job_worker.py` joins and
-leaves the job; `control/recovery.py` returns to it after an error.
+`Worker` is what a program calls. `driver/ring.py` sends, receives and retransmits; `control/collective_caller.py` turns
+its errors into those that a program sees; `control/job_worker.py` joins and leaves the job; `control/recovery.py`
+returns to it after an error.
 """
 
 import contextlib
@@ -12,18 +13,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from iswitch.control.collective_mismatch import conflict_error
+from iswitch.control.collective_caller import CollectiveCaller
 from iswitch.control.job_key import job_key
 from iswitch.control.job_worker import JobWorker, switch_address
 from iswitch.control.recovery import Recovery
 from iswitch.control.settings import require_int, require_one_of, require_seconds, require_settings
-from iswitch.control.stalled_collective import StalledCollective
 from iswitch.control.state_transfer import CANDIDATE, TakesPart, most_advanced, pack_arrays, unpack_arrays
 from iswitch.driver.buffers import INT, Bytes, buffer_octets, fill_buffer, wire_type_of
 from iswitch.driver.membership import Membership
 from iswitch.driver.notices import CollectiveConflictError, MembershipRejectedError
 from iswitch.driver.progress import STATELESS
-from iswitch.driver.ring import CollectiveResult, NoProgressError, Ring
+from iswitch.driver.ring import Ring
 from iswitch.driver.transport import Transport
 from iswitch.errors import (
     CollectiveTimeoutError,
@@ -31,18 +31,15 @@ from iswitch.errors import (
     MembershipChangedError,
     NoContributionError,
     RefusedError,
-    SwitchUnreachableError,
 )
 from iswitch.results import Reduction, rejected_values
 from iswitch.wire import DEADLINE_US_MAX, NO_MEMBER, RESULT_HEADER, CollectiveKind, Format, Mode, Reason
-from iswitch.wire.formats import FORMATS, JOB_FORMATS
+from iswitch.wire.formats import JOB_FORMATS
 
 __all__ = ["Worker"]
 
 _MODES = {"quarantine": Mode.QUARANTINE, "propagate": Mode.PROPAGATE}
 _BACKLOG_WINDOWS = 16
-_QUIET_S = 1.0
-"""After this time without a result, a collective queries the switch for the cause."""
 _ELECTION_PAUSE_S = 0.05
 """Pause between two elections in which no worker has a state."""
 
@@ -210,7 +207,6 @@ class Worker(JobWorker):
         self._collectives = 0  # makes the text of each warning new: Python shows the same text once
         self._reported_missing: tuple[int, ...] = ()  # ranks in the last MissingWarning
         self._admitted = False  # the last collective admitted joining workers
-        self._stall: StalledCollective | None = None
         self._default_elements = elements is None
         request = Membership(
             job=job,
@@ -243,6 +239,7 @@ class Worker(JobWorker):
             )  # an elastic job begins with `sync_state`
             self._has_state = not self._control.joined_running_job
             self._start_keepalive(self._ring)
+            self._caller = CollectiveCaller(self._recovery, self.switch_info, self._counters_at_join)
         logger.info("rank %d of %d has joined %s", self.rank, world, self._job_name)
 
     def _request_join(self, request: Membership, **options: Any) -> Membership:
@@ -621,68 +618,18 @@ class Worker(JobWorker):
                     "is then True)"
                 )
             if values.size:
-                headers, retransmissions, flagged, self._admitted = self._reduce(
-                    values, format, kind, argument, all_members
-                )
+                with self._keepalive:
+                    headers, retransmissions, flagged, self._admitted = self._caller.reduce(
+                        values,
+                        format,
+                        kind,
+                        argument=argument,
+                        all_members=all_members,
+                        timeout_s=self.timeout_s,
+                        switch_timeout_s=self.switch_timeout_s,
+                    )
                 recovery.needs_sync = self._admitted or within_sync
                 self._collectives += 1
             else:
                 headers, retransmissions, flagged, self._admitted = np.zeros(0, RESULT_HEADER), 0, False, False
         return Reduction(self.world, self.elements, retransmissions, headers, flagged)
-
-    def _reduce(
-        self, values: np.ndarray, format: Format, kind: CollectiveKind, argument: int, all_members: bool
-    ) -> CollectiveResult:
-        """Call one collective of the ring, and turn its errors into the public ones.
-
-        Until the collective has succeeded, no other one is possible.
-        """
-        recovery = self._recovery
-        with self._keepalive:
-            self._stall = None
-            recovery.failure = "an earlier collective failed. Call `rejoin`, then `sync_state`"
-            try:
-                result = self._ring.reduce(
-                    values,
-                    format,
-                    self.timeout_s,
-                    kind=kind,
-                    argument=argument,
-                    all_members=all_members,
-                    inquire=lambda: self._inquire(values.size, format),
-                    inquire_s=min(_QUIET_S, self.switch_timeout_s),
-                    confirm=recovery.confirm,
-                )
-            except MembershipRejectedError as rejection:
-                recovery.raise_rejected(rejection.reason)
-            except CollectiveConflictError as conflict:
-                raise conflict_error(
-                    self._ring.collective,
-                    conflict.theirs,
-                    job_name=self._job_name,
-                    rank=self.rank,
-                    array=f"{values.size:,} {FORMATS[format].element.name} elements",
-                ) from None
-            except NoProgressError as error:
-                stall = self._current_stall(values.size, format)
-                raise stall.timeout_error(self._counters_at_join, self.timeout_s, str(error)) from None
-            except SwitchUnreachableError as error:
-                raise SwitchUnreachableError(
-                    f"in the middle of a collective of {self._job_name}: {error}. `rejoin(timeout_s=...)` waits for "
-                    "the switch; "
-                    "then call `sync_state`"
-                ) from None
-            recovery.failure = None
-        return result
-
-    def _current_stall(self, elements: int, format: Format) -> StalledCollective:
-        """Return the record of why the present collective makes no progress."""
-        self._stall = self._stall or StalledCollective(
-            self._control, self.switch_info, self._ring, elements, format, self._job_name
-        )
-        return self._stall
-
-    def _inquire(self, elements: int, format: Format) -> None:
-        """Query the switch for the reason why no result comes. Raises MismatchError, SwitchUnreachableError."""
-        with self._recovery.query():
-            self._current_stall(elements, format).check()

@@ -7,8 +7,9 @@ import time
 import numpy as np
 import pytest
 
-from iswitch import CollectiveTimeoutError, DivergedError, IswitchError, JobResetError, MismatchError, Worker
+from iswitch import CollectiveTimeoutError, DivergedError, IswitchError, JobResetError, MismatchError
 from iswitch.config import Config
+from iswitch.control.collective_caller import CollectiveCaller
 from iswitch.wire import Outcome
 from sim.bench.udp_model import UdpModel, together
 
@@ -89,7 +90,7 @@ def mute(worker, seconds):
 @pytest.mark.parametrize("first", [0, 1], ids=["broadcast first", "barrier first"])
 def test_both_workers_learn_of_different_kinds_by_notices_alone(model, monkeypatch, first):
     """Neither needs a query of the switch's tables, which would come only after a second without a result."""
-    monkeypatch.setattr(Worker, "_inquire", lambda *_: None)
+    monkeypatch.setattr(CollectiveCaller, "_inquire", lambda *_: None)
 
     def body(worker):
         if worker.rank != first:

@@ -309,14 +309,14 @@ def test_an_elastic_job_begins_with_sync_state():
 def test_an_interrupted_sync_state_must_be_called_again(monkeypatch):
     """Otherwise the next collective would take the second half of `sync_state` for its own."""
     with UdpModel(SMALL) as model, Worker(model.address(), world=1, elastic=True) as worker:
-        reduce = worker._reduce
+        reduce = worker._caller.reduce
 
-        def interrupted(*arguments):
+        def interrupted(*arguments, **options):
             monkeypatch.undo()
-            reduce(*arguments)
+            reduce(*arguments, **options)
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(worker, "_reduce", interrupted)
+        monkeypatch.setattr(worker._caller, "reduce", interrupted)
         with pytest.raises(KeyboardInterrupt):
             worker.sync_state(np.zeros(3), 0)
         with pytest.raises(MembershipChangedError):

@@ -270,7 +270,7 @@ class Ring:
                 warnings.warn(
                     "the job is halted: this collective waits until a worker of the job calls `resume`",
                     HaltedWarning,
-                    stacklevel=4,
+                    stacklevel=5,
                 )
             elif now >= deadline:
                 raise NoProgressError(ledger.held, segments)
