@@ -25,6 +25,20 @@ RESOURCES = {"TRELLIS_COMB": "LUT", "TRELLIS_FF": "FF", "DP16KD": "EBR", "MULT18
 SYNTHESIS = "-nowidelut"
 """Five-input multiplexers made of pairs of LUTs cost the whole switch some 5 % more LUTs than they save."""
 
+CELLS = (
+    "-cell $_DFF_?_ 01 -cell $_DFF_?P?_ r -cell $_SDFF_?P?_ r "
+    "-cell $_DFFE_??_ 01 -cell $_DFFE_?P??_ r -cell $_SDFFE_?P??_ r"
+)
+"""The flip-flops of an ECP5 in Yosys' terms, as in `synth_ecp5`."""
+RESET_FLIP_FLOPS_MIN, ENABLE_FLIP_FLOPS_MIN = 100, 4
+"""Fewer flip-flops with the same synchronous reset, or the same clock enable, get it by logic. The 8 flip-flops of a tile
+share one reset net and the 2 of a slice one enable: on a full device, a small group finds no place."""
+NARROW_BITS = 17
+"""Adders and comparisons of up to so many bits are made of LUTs, which the mapper then merges with the logic around
+them; wider ones of carry chains. Of 5, 9, 12, 17 and 40, this makes the smallest board's switch smallest."""
+ABC = "&scorr;&sweep;&dc2;&dch,-f,-r;&if,{W},{D},-a;&mfs;&st;&dch,-f,-r;&if,{W},{D},-a;&mfs"
+"""ABC's script: that of Yosys' `abc9`, with mapping for area, twice."""
+
 LOGIC_SHARE = 0.5
 """Share of a clock's period that the mapper may use; routing takes the rest. It refers to Yosys' delays, with 0.3 ns
 for each route."""
@@ -79,7 +93,13 @@ def synthesise(name: str, folder: Path, sources: list[str], *, core_mhz: float, 
         *read,
         *([f"blackbox {modules}"] if apart else []),
         f"scratchpad -set abc9.D {round(LOGIC_SHARE * 1e6 / core_mhz)}",
-        f"synth_ecp5 {SYNTHESIS} -top {name}",
+        f'scratchpad -set abc9.script "+{ABC}"',
+        f"synth_ecp5 {SYNTHESIS} -top {name} -run begin:map_gates",
+        f"select -set narrow t:$alu r:Y_WIDTH<={NARROW_BITS} %i",
+        "techmap -map +/techmap.v @narrow",
+        f"synth_ecp5 {SYNTHESIS} -top {name} -run map_gates:map_ffs",
+        f"dfflegalize -minsrst {RESET_FLIP_FLOPS_MIN} -mince {ENABLE_FLIP_FLOPS_MIN} {CELLS}",
+        f"synth_ecp5 {SYNTHESIS} -top {name} -run map_ffs:",
         *([f"delete {modules}"] if apart else []),
         "write_rtlil whole.il",
     )
@@ -103,19 +123,20 @@ def bitstream(
     required: dict[str, Clock],
     sources: list[str],
     progress: Callable[[str], None],
+    apart: tuple[str, ...] = (),
     seeds: tuple[int, ...] = SEEDS,
 ) -> dict[str, Any]:
     """Make `<name>.bit` and `<name>.svf`, if one of the seeds meets the timing, and return the report of the best seed;
     `late` are the seeds given up.
 
-    `required` has the clocks by name; each but CORE has a submodule of that name to itself. Raises RuntimeError if a
+    `required` has the clocks by name. `apart`: see `synthesise`. Raises RuntimeError if a
     tool fails, or finds a clock without a constraint, or if no seed is routed within SECONDS.
     """
     begun = time.monotonic()
     for old in (f"{name}.bit", f"{name}.svf"):
         (folder / old).unlink(missing_ok=True)
     progress(f"{name}: synthesis")
-    synthesise(name, folder, sources, core_mhz=core_mhz, apart=tuple(clock for clock in required if clock != CORE))
+    synthesise(name, folder, sources, core_mhz=core_mhz, apart=apart)
     best: dict[str, Any] = {}
     late: list[int] = []
     for seed in seeds:
@@ -143,6 +164,8 @@ def bitstream(
                     str(core_mhz),
                     "--seed",
                     str(seed),
+                    "--router",
+                    "router2",
                 ],
                 folder,
                 seconds=SECONDS,

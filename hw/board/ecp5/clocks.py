@@ -3,19 +3,20 @@ order."""
 
 from dataclasses import dataclass
 
-from amaranth.hdl import ClockDomain, Instance, Module, ResetSignal, Signal
+from amaranth.hdl import ClockDomain, ClockSignal, Instance, Module, ResetSignal, Signal
 from amaranth.lib import wiring
-from amaranth.lib.cdc import ResetSynchronizer
+from amaranth.lib.cdc import FFSynchronizer, ResetSynchronizer
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["PHY_RESET_S", "Clocks", "Pll", "Resets", "wire_domain"]
+__all__ = ["PHY_RESET_S", "PLL_DOMAIN", "Clocks", "Pll", "Resets", "wire_domain"]
 
 VCO_MHZ, PHASE_MHZ = (400.0, 800.0), (10.0, 400.0)
 """Limits of the PLL's oscillator and phase detector (Lattice FPGA-DS-02012, sysCLOCK PLL timing)."""
 DIVIDER_MAX = 128
 PHY_RESET_S = 0.02
 """Length of the PHYs' reset: Broadcom's and Marvell's PHYs require 10 ms."""
-
+PLL_DOMAIN = "pll"
+"""Domain of the PLL's own clock, where the core's clock is gated."""
 
 @dataclass(frozen=True)
 class Pll:
@@ -49,22 +50,34 @@ def wire_domain(name: str) -> ClockDomain:
 
 
 class Resets(wiring.Component):
-    """The resets of `sync` and `domains` from `asynchronous`, and `phy_reset`, which is held for `phy_cycles` of `sync`
-    more.
+    """The resets of `domains`, and `phy_reset`, which is held for `phy_cycles` of `sync`. With `restarts`, the domain
+    `sync` has a reset, too; without, it has none, and its registers begin with their initial values.
 
-    A reset begins at once and ends with the second edge of the domain's own clock; in `domains` with the second edge
-    after the reset of `sync` has ended. A domain whose clock does not run yet is reset when it runs; a `wire_domain` is
-    reset before.
+    With `restarts`: the reset of `sync` is made from `asynchronous`, begins at once, and ends with the second edge of
+    its clock. Those of `domains` begin with it, or at once, and end with the second edge of their own clock after it
+    has ended. `phy_reset` lasts `phy_cycles` longer.
+
+    Without: `domains` are in reset until the second edge of their own clock after the first edge of `sync`, and never
+    again.
+
+    A domain whose clock does not run yet is reset when it runs; a `wire_domain` is reset before.
     """
 
-    def __init__(self, *, domains: tuple[str, ...], phy_cycles: int):
-        self.domains, self.phy_cycles = domains, phy_cycles
-        super().__init__({"asynchronous": In(1), "phy_reset": Out(1, init=1)})
+    def __init__(self, *, domains: tuple[str, ...], phy_cycles: int, restarts: bool = True):
+        self.domains, self.phy_cycles, self.restarts = domains, phy_cycles, restarts
+        super().__init__({"phy_reset": Out(1, init=1), **({"asynchronous": In(1)} if restarts else {})})
 
     def elaborate(self, platform):
         m = Module()
-        for domain in ("sync", *self.domains):
-            begins = self.asynchronous if domain == "sync" else self.asynchronous | ResetSignal("sync")
+        begins = Signal()
+        if self.restarts:
+            m.submodules.reset_sync = ResetSynchronizer(self.asynchronous, domain="sync")
+            m.d.comb += begins.eq(self.asynchronous | ResetSignal("sync"))
+        else:
+            started = Signal()
+            m.d.sync += started.eq(1)
+            m.d.comb += begins.eq(~started)
+        for domain in self.domains:
             m.submodules[f"reset_{domain}"] = ResetSynchronizer(begins, domain=domain)
         left = Signal(range(self.phy_cycles + 1), init=self.phy_cycles)
         with m.If(left != 0):
@@ -74,24 +87,32 @@ class Resets(wiring.Component):
 
 
 class Clocks(wiring.Component):
-    """From the board's clock `clock` and its button `restart`: the core's clock `core`, resets of `sync` and `domains`,
-    and `phy_reset`. Resets are active while the PLL is not locked, or with `restart`; that of the PHYs lasts
-    PHY_RESET_S longer."""
+    """From the board's clock `clock`: the core's clock `core`, the resets, and `phy_reset`, which lasts PHY_RESET_S.
 
-    def __init__(self, *, board_mhz: float, core_mhz: float, domains: tuple[str, ...]):
-        self.pll = Pll.of(board_mhz, core_mhz)
-        self.resets = Resets(domains=domains, phy_cycles=round(PHY_RESET_S * core_mhz * 1e6))
-        super().__init__({"clock": In(1), "restart": In(1), "core": Out(1), "phy_reset": Out(1)})
+    A board with a button (`restarts`) has an input `restart`: the resets are active while the PLL is not locked, or
+    with `restart`.
+
+    A board without one has no reset of `sync`. Its core's clock runs while the PLL is locked, from the second edge of
+    the PLL's own clock on, which nothing but that uses. An LFE5U tile holds 8 flip-flops, which share one reset net:
+    on a full device, two large groups of flip-flops with and without reset leave many places that neither can use.
+    """
+
+    def __init__(self, *, board_mhz: float, core_mhz: float, domains: tuple[str, ...], restarts: bool):
+        self.pll, self.restarts = Pll.of(board_mhz, core_mhz), restarts
+        self.resets = Resets(domains=domains, phy_cycles=round(PHY_RESET_S * core_mhz * 1e6), restarts=restarts)
+        super().__init__(
+            {"clock": In(1), "core": Out(1), "phy_reset": Out(1), **({"restart": In(1)} if restarts else {})}
+        )
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.resets = self.resets
-        locked = Signal()
+        pll_clock, locked = Signal(), Signal()
         m.submodules.pll = Instance(
             "EHXPLLL",
             i_CLKI=self.clock,
-            i_CLKFB=self.core,
-            o_CLKOP=self.core,
+            i_CLKFB=pll_clock,
+            o_CLKOP=pll_clock,
             o_LOCK=locked,
             i_RST=0,
             i_STDBY=0,
@@ -110,5 +131,14 @@ class Clocks(wiring.Component):
             p_CLKOP_CPHASE=self.pll.output // 2,
             p_CLKOP_FPHASE=0,
         )
-        m.d.comb += [self.resets.asynchronous.eq(~locked | self.restart), self.phy_reset.eq(self.resets.phy_reset)]
+        m.d.comb += self.phy_reset.eq(self.resets.phy_reset)
+        if self.restarts:
+            m.d.comb += [self.core.eq(pll_clock), self.resets.asynchronous.eq(~locked | self.restart)]
+        else:
+            m.domains += ClockDomain(PLL_DOMAIN, reset_less=True, local=True)
+            runs = Signal()
+            m.d.comb += ClockSignal(PLL_DOMAIN).eq(pll_clock)
+            m.submodules.runs = FFSynchronizer(locked, runs, o_domain=PLL_DOMAIN)
+            # DCCA stops its clock while it is 0, without a glitch.
+            m.submodules.gate = Instance("DCCA", i_CLKI=pll_clock, i_CE=runs, o_CLKO=self.core)
         return m

@@ -15,7 +15,7 @@ from amaranth_boards.versa_ecp5 import VersaECP5Platform
 from rich.console import Console
 
 from hw.board.boards import DEFAULT_IP, DEFAULT_MAC, Board
-from hw.board.ecp5.clocks import Clocks, wire_domain
+from hw.board.ecp5.clocks import PLL_DOMAIN, Clocks, wire_domain
 from hw.board.ecp5.liteeth import verilog
 from hw.board.ecp5.rgmii import MAC, RgmiiPort
 from hw.board.shell import Shell, wire_order
@@ -33,7 +33,8 @@ PINS = {"tx_clk": "o", "tx_ctl": "o", "tx_data": "o", "rx_clk": "i", "rx_ctl": "
 @dataclass(frozen=True, kw_only=True)
 class Wiring:
     """The used resources of a board. `clock`: an oscillator of `mhz`. `leds`: where the shell's LEDs appear, by number,
-    as (resource, number, part of it). `straps`: switches that change the lowest bits of the addresses. Delays: those
+    as (resource, number, part of it). `straps`: switches that change the lowest bits of the addresses. `restart`: a button
+    that resets the core, if the board has one. Delays: those
     that the PHY does not add to its transmit clock (tx), and to the received data against their clock (rx)."""
 
     platform: type[Platform]
@@ -109,8 +110,11 @@ class Top(Elaboratable):
         m = Module()
         wiring, config = WIRINGS[self.board.name], self.board.config
         domains = tuple(f"port_{port}" for port in range(config.ports))
-        m.domains += [ClockDomain("sync"), *map(wire_domain, domains)]
-        m.submodules.clocks = clocks = Clocks(board_mhz=wiring.mhz, core_mhz=self.board.core_mhz, domains=domains)
+        restarts = bool(wiring.restart)
+        m.domains += [ClockDomain("sync", reset_less=not restarts), *map(wire_domain, domains)]
+        m.submodules.clocks = clocks = Clocks(
+            board_mhz=wiring.mhz, core_mhz=self.board.core_mhz, domains=domains, restarts=restarts
+        )
         m.submodules.shell = shell = Shell(config, clock_hz=round(self.board.core_mhz * 1e6))
 
         def pin(port, direction: str):
@@ -120,12 +124,13 @@ class Top(Elaboratable):
         m.d.comb += [
             clocks.clock.eq(pin(platform.request(wiring.clock, dir="-"), "i")),
             ClockSignal("sync").eq(clocks.core),
-            clocks.restart.eq(pin(platform.request(wiring.restart, dir="-"), "i") if wiring.restart else 0),
             *(
                 pin(platform.request("phy_reset", number, dir="-"), "o").eq(clocks.phy_reset)
                 for number in range(platform.phy_resets)
             ),
         ]
+        if restarts:
+            m.d.comb += clocks.restart.eq(pin(platform.request(wiring.restart, dir="-"), "i"))
 
         for number, domain in enumerate(domains):
             m.submodules[domain] = port = RgmiiPort(
@@ -175,13 +180,17 @@ def make(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAUL
     with Console(stderr=True).status("gateware") as status:
         prepare(board, folder, mac=mac, ip=ip)
         required = {route.CORE: route.Clock("clk", board.core_mhz)}
-        required |= {f"port_{port}": route.Clock(f"port_{port}.", WIRE_MHZ) for port in range(board.config.ports)}
+        ports = tuple(f"port_{port}" for port in range(board.config.ports))
+        required |= {port: route.Clock(f"{port}.", WIRE_MHZ) for port in ports}
+        if not WIRINGS[board.name].restart:
+            required[PLL_DOMAIN] = route.Clock(f"clocks.{PLL_DOMAIN}", board.core_mhz)
         return route.bitstream(
             board.name,
             folder,
             part=board.part,
             core_mhz=board.core_mhz,
             required=required,
+            apart=ports,
             sources=[f"{MAC}.v"],
             progress=status.update,
         )

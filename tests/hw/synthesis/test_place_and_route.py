@@ -103,6 +103,7 @@ def make(folder):
         core_mhz=BOARD.core_mhz,
         required=REQUIRED,
         sources=["mac.v"],
+        apart=("port_0",),
         progress=lambda what: None,
         seeds=(1, 2, 3),
     )

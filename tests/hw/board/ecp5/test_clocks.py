@@ -80,11 +80,48 @@ def test_resets_begin_at_once_and_end_with_the_domains_own_clock():
 def test_a_reset_that_waits_for_its_clock_is_noticed():
     slow = mutant(
         hw.board.ecp5.clocks,
-        "ResetSynchronizer(begins, domain=domain)",
-        "FFSynchronizer(begins, ResetSignal(domain), o_domain=domain, init=1)",
+        'ResetSynchronizer(self.asynchronous, domain="sync")',
+        'FFSynchronizer(self.asynchronous, ResetSignal("sync"), o_domain="sync", init=1)',
     )
     slow.FFSynchronizer = FFSynchronizer
     assert resets(slow.Resets)[0] != [60, 1503, 1740]
+
+
+def starts(made=Resets):
+    """When the reset of `wire` changes, in ns, and that of the PHYs, on a board without a button; the core's clock begins
+    at 505."""
+    m = Module()
+    domains = [ClockDomain("sync", reset_less=True), wire_domain("wire")]
+    m.domains += domains
+    m.submodules.dut = dut = made(domains=("wire",), phy_cycles=PHY_CYCLES, restarts=False)
+    sync, wire = (domain.clk for domain in domains)
+    found = []
+
+    async def bench(ctx):
+        for now in range(1500):
+            ctx.set(sync, now >= 505 and (now - 505) % 20 < 10)
+            ctx.set(wire, now % 8 < 4)
+            await ctx.delay(0.1e-9)
+            found.append([ctx.get(domains[1].rst), ctx.get(dut.phy_reset)])
+            await ctx.delay(0.9e-9)
+
+    simulator = Simulator(m)
+    simulator.add_testbench(bench)
+    simulator.run()
+    assert found[0] == [1, 1]
+    return [[k for k in range(1, 1500) if row[k] != row[k - 1]] for row in zip(*found, strict=True)]
+
+
+def test_without_a_button_a_port_is_in_reset_until_the_core_has_started_and_never_again():
+    wire, phy = starts()
+    # The first edge of `sync` is at 505, the second edge of `wire` after it at 520.
+    assert wire == [520] and phy == [505 + PHY_CYCLES * 20]
+
+
+@pytest.mark.mutant
+def test_a_port_that_starts_before_the_core_is_noticed():
+    early = mutant(hw.board.ecp5.clocks, "begins.eq(~started)", "begins.eq(0)")
+    assert starts(early.Resets)[0] != [520]
 
 
 PERIODS = {"sync": 20, "wire": 8}
