@@ -31,8 +31,9 @@ CELLS = (
 )
 """The flip-flops of an ECP5 in Yosys' terms, as in `synth_ecp5`."""
 RESET_FLIP_FLOPS_MIN, ENABLE_FLIP_FLOPS_MIN = 100, 4
-"""Fewer flip-flops with the same synchronous reset, or the same clock enable, get it by logic. The 8 flip-flops of a tile
-share one reset net and the 2 of a slice one enable: on a full device, a small group finds no place."""
+"""Smaller groups of flip-flops with the same synchronous reset, or the same clock enable, get it by logic. The 8
+flip-flops of a tile share one reset net and the 2 of a slice one enable: on a full device, a small group finds no
+place."""
 NARROW_BITS = 17
 """Adders and comparisons of up to so many bits are made of LUTs, which the mapper then merges with the logic around
 them; wider ones of carry chains. Of 5, 9, 12, 17 and 40, this makes the smallest board's switch smallest."""

@@ -18,6 +18,7 @@ PHY_RESET_S = 0.02
 PLL_DOMAIN = "pll"
 """Domain of the PLL's own clock, where the core's clock is gated."""
 
+
 @dataclass(frozen=True)
 class Pll:
     """Dividers of an EHXPLLL whose feedback is its first output."""

@@ -33,9 +33,9 @@ PINS = {"tx_clk": "o", "tx_ctl": "o", "tx_data": "o", "rx_clk": "i", "rx_ctl": "
 @dataclass(frozen=True, kw_only=True)
 class Wiring:
     """The used resources of a board. `clock`: an oscillator of `mhz`. `leds`: where the shell's LEDs appear, by number,
-    as (resource, number, part of it). `straps`: switches that change the lowest bits of the addresses. `restart`: a button
-    that resets the core, if the board has one. Delays: those
-    that the PHY does not add to its transmit clock (tx), and to the received data against their clock (rx)."""
+    as (resource, number, part of it). `straps`: switches that change the lowest bits of the addresses. `restart`: a
+    button that resets the core, if the board has one. Delays: those that the PHY does not add to its transmit clock
+    (tx), and to the received data against their clock (rx)."""
 
     platform: type[Platform]
     clock: str

@@ -88,8 +88,8 @@ def test_a_reset_that_waits_for_its_clock_is_noticed():
 
 
 def starts(made=Resets):
-    """When the reset of `wire` changes, in ns, and that of the PHYs, on a board without a button; the core's clock begins
-    at 505."""
+    """When the reset of `wire` changes, in ns, and that of the PHYs, on a board without a button; the core's clock
+    begins at 505."""
     m = Module()
     domains = [ClockDomain("sync", reset_less=True), wire_domain("wire")]
     m.domains += domains
