@@ -100,7 +100,9 @@ def _load(path: Path) -> ctypes.CDLL:
     except (OSError, AttributeError) as error:
         raise BoardError(f"{path} is not the library of an emulated board: {error}") from error
     if loaded.isw_abi() != ABI:
-        raise BoardError(f"{path} has interface version {loaded.isw_abi()}, but this package needs version {ABI}")
+        raise BoardError(
+            f"{path} has interface version {loaded.isw_abi()}, but this package needs version {ABI}: compile it again"
+        )
     return loaded
 
 
@@ -190,7 +192,7 @@ class Board:
     @property
     def _open(self) -> int:
         if self._context is None:
-            raise BoardError("the board is closed")
+            raise BoardError("the board is closed: make a new Board")
         return self._context
 
     def parent(self, job: int, *, port: int, mac: bytes, ip: bytes, ranks: int) -> None:

@@ -73,13 +73,12 @@ def configure_leaves(boards: Sequence[Board], links: Sequence[Link], leaves: Seq
             above, steps = family[above.parent], steps + 1
             if steps > len(boards):
                 raise ValueError(
-                    f"a tree must have a root, but what is above switch {leaf.switch} goes round in job {leaf.job}"
+                    f"a tree must have a root, but the parents of switch {leaf.switch} in job {leaf.job} form a cycle"
                 )
             if not leaf.ranks <= above.ranks:
                 raise ValueError(
-                    f"what is below a leaf is below its parent, too, but rank {min(leaf.ranks - above.ranks)} of "
-                    f"switch {leaf.switch} "
-                    f"is not below switch {above.switch}"
+                    f"a leaf's parent must have all ranks of the leaf, but rank {min(leaf.ranks - above.ranks)} of "
+                    f"switch {leaf.switch} is not one of switch {above.switch}: name it there, too"
                 )
         parent = boards[leaf.parent]
         boards[leaf.switch].parent(

@@ -93,10 +93,10 @@ def test_boards_are_told_where_their_parents_are() -> None:
         (["1-2:0"], "a leaf must have one link to its parent, but switch 1 has none to switch 2"),
         (["3-0:0"], "a leaf's switches must be 0 to 2, not 3"),
         (["1-3:0"], "a leaf's switches must be 0 to 2, not 3"),
-        (["1-0:0", "0-1:0"], "a tree must have a root, but what is above switch 1 goes round in job 0"),
+        (["1-0:0", "0-1:0"], "a tree must have a root, but the parents of switch 1 in job 0 form a cycle"),
         (
             ["1-0:0,1", "0-2:0"],
-            "what is below a leaf is below its parent, too, but rank 1 of switch 1 is not below switch 0",
+            "a leaf's parent must have all ranks of the leaf, but rank 1 of switch 1 is not one of switch 0",
         ),
     ],
 )
