@@ -23,6 +23,7 @@ from iswitch.control.counters import unusual_rises
 from iswitch.control.inspection import read_slot
 from iswitch.control.job_key import job_key
 from iswitch.control.job_worker import JobWorker, switch_address
+from iswitch.control.lost_membership import lost_membership_error
 from iswitch.control.settings import require_int, require_settings
 from iswitch.control.state_transfer import TRANSFER_NOTE, copy_state, free_job, transfer_key
 from iswitch.control.update_reader import UpdateReader
@@ -664,7 +665,14 @@ class AsyncWorker(JobWorker):
                     "begin again with a new AsyncWorker from saved weights"
                 )
             self._state["member"] = False
-            raise self._not_a_member_error(self._failure.reason, "make a new AsyncWorker")
+            member = self._member
+            raise lost_membership_error(
+                member.activity,
+                member.membership.evict_us,
+                self._job_name,
+                self._failure.reason,
+                "make a new AsyncWorker",
+            )
         if self._failure is not None:
             raise self._failure
 

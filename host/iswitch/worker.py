@@ -228,11 +228,7 @@ class Worker(JobWorker):
             backlog = _BACKLOG_WINDOWS * membership.window if backlog is None else backlog
             self._ring = Ring(self._transport, membership, backlog=backlog)
             self._recovery = Recovery(
-                self._control,
-                self._ring,
-                state=self._state,
-                job_name=f"job {job} at {self.address}",
-                not_a_member_error=self._not_a_member_error,
+                self._control, self._ring, state=self._state, job_name=f"job {job} at {self.address}"
             )
             self._recovery.needs_sync = (
                 elastic or self._control.joined_running_job

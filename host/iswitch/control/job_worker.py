@@ -21,7 +21,6 @@ from iswitch.driver.transport import Keepalive, Transport
 from iswitch.driver.udp import UdpTransport
 from iswitch.driver.weak_call import weakly
 from iswitch.errors import ClosedError, CollectiveTimeoutError, IswitchError, NotAMemberError, RefusedError
-from iswitch.wire import Reason
 
 __all__ = ["DEFAULT_ADDRESS", "JobWorker", "switch_address"]
 
@@ -316,22 +315,6 @@ class JobWorker(ABC):
     @property
     def _job_name(self) -> str:
         return f"job {self._member.membership.job} at {self.address}"
-
-    def _not_a_member_error(self, reason: Reason, remedy: str) -> NotAMemberError:
-        stopped_s, evict_s = self._member.activity.longest_s, self._member.membership.evict_us / 1e6
-        if evict_s and stopped_s > evict_s:
-            return NotAMemberError(
-                f"the switch evicted this worker from {self._job_name}, because its process sent nothing for "
-                f"{stopped_s:.1f} s, longer than `evict_s` of {evict_s:g} s: native code held the interpreter's lock, "
-                "or the process was stopped. Raise `evict_s`, or release the lock in that code (`nogil`, "
-                f"`Py_BEGIN_ALLOW_THREADS`). To go on, {remedy}"
-            )
-        return NotAMemberError(
-            f"this worker is no longer a member of {self._job_name} (reason {reason.name}). Possible causes: "
-            "`iswitch end-job` ended the "
-            "job, the switch restarted, or the switch evicted this worker after `evict_s` of silence. To go "
-            f"on, {remedy}"
-        )
 
     def _timeout_error(self, sentence: str, rises: dict[str, int]) -> CollectiveTimeoutError:
         """Return the error with a sentence and the counters that point to the cause, by how much they rose."""

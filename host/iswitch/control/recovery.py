@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from iswitch.control.client import Control
+from iswitch.control.lost_membership import lost_membership_error
 from iswitch.driver.membership import Membership
 from iswitch.driver.notices import MembershipRejectedError
 from iswitch.driver.ring import Ring
@@ -34,21 +35,11 @@ class Recovery:
         "member": True while this worker has recorded itself as a member.
     job_name : str
         The job and the switch, for messages.
-    not_a_member_error : callable
-        Makes the error for a reason and a remedy.
     """
 
-    def __init__(
-        self,
-        control: Control,
-        ring: Ring,
-        *,
-        state: dict[str, bool],
-        job_name: str,
-        not_a_member_error: Callable[[Reason, str], NotAMemberError],
-    ) -> None:
+    def __init__(self, control: Control, ring: Ring, *, state: dict[str, bool], job_name: str) -> None:
         self.control, self.ring, self.job_name = control, ring, job_name
-        self._state, self._not_a_member_error = state, not_a_member_error
+        self._state = state
         self._renewed: Membership  # in the job's new epoch, since the last rejection
         self.failure: str | None = None
         """Why collectives are refused, as the end of a sentence; None if they are not."""
@@ -121,7 +112,11 @@ class Recovery:
             "`sync_state`, or make "
             "a new Worker"
         )
-        raise self._not_a_member_error(reason, REMEDY) from None
+        raise self._lost_membership_error(reason) from None
+
+    def _lost_membership_error(self, reason: Reason) -> NotAMemberError:
+        ring = self.ring
+        return lost_membership_error(ring.activity, ring.membership.evict_us, self.job_name, reason, REMEDY)
 
     # The worker resets the job, or joins it again
 
@@ -153,7 +148,7 @@ class Recovery:
                 renewed = self.control.reset(membership)
             except RefusedError as refusal:
                 if refusal.reason in (Reason.JOB, Reason.MEMBER, Reason.TOKEN):
-                    raise self._not_a_member_error(refusal.reason, REMEDY) from None
+                    raise self._lost_membership_error(refusal.reason) from None
                 if refusal.reason != Reason.EPOCH:
                     raise
                 renewed = self.control.renew(membership)

@@ -6,6 +6,7 @@ import pytest
 
 from iswitch import JobResetError, NotAMemberError, RefusedError, SwitchUnreachableError
 from iswitch.control.recovery import Recovery
+from iswitch.driver.activity import ActivityMeter
 from iswitch.driver.membership import Membership
 from iswitch.driver.notices import MembershipRejectedError
 from iswitch.wire import Format, Mode, Reason
@@ -21,7 +22,7 @@ class Ring:
     """Records its restarts."""
 
     def __init__(self):
-        self.membership, self.restarts = MEMBERSHIP, []
+        self.membership, self.restarts, self.activity = MEMBERSHIP, [], ActivityMeter(0.0)
 
     def restart(self, membership):
         self.membership = membership
@@ -64,13 +65,7 @@ class Control:
 
 
 def recovery_with(*, member=True, failure=None, **answers):
-    made = Recovery(
-        Control(**answers),
-        Ring(),
-        state={"member": member},
-        job_name="job 1 at here",
-        not_a_member_error=lambda reason, remedy: NotAMemberError(f"{reason.name}: {remedy}"),
-    )
+    made = Recovery(Control(**answers), Ring(), state={"member": member}, job_name="job 1 at here")
     made.failure = failure
     return made
 
@@ -95,7 +90,7 @@ def test_other_rejections_end_the_membership(reason):
     recovery = recovery_with()
     with pytest.raises(MembershipRejectedError):
         recovery.confirm(MembershipRejectedError(reason))
-    with pytest.raises(NotAMemberError, match=f"{reason.name}: call `rejoin`"):
+    with pytest.raises(NotAMemberError, match=rf"\(reason {reason.name}\).* call `rejoin`"):
         recovery.raise_rejected(reason)
     assert recovery.failure and recovery._state == {"member": False}
 

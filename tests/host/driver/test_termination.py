@@ -255,9 +255,12 @@ def test_a_worker_that_the_program_drops_leaves_its_job(model, kind):
     """Neither the handler of the signal nor a thread keeps it, as in a notebook whose cell runs twice."""
     worker = kind(model.address(), world=1, **{"size": 8} if kind is AsyncWorker else {})
     dropped = weakref.ref(worker)
-    del worker
-    gc.collect()
-    model.until(lambda switch: switch.jobs[0].state == JobState.NONE)
+    gc.disable()  # no cycle of references may keep the worker until a collection of garbage happens
+    try:
+        del worker
+        model.until(lambda switch: switch.jobs[0].state == JobState.NONE)
+    finally:
+        gc.enable()
     assert dropped() is None and not termination._callbacks
 
 
