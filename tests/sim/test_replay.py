@@ -157,7 +157,7 @@ def test_a_model_with_one_rule_changed_is_noticed(where, wrong, monkeypatch):
     requests = traffic_of(pair, seed=1)
 
     def run():
-        for _ in range(4):
+        for _ in range(12):
             for _, (port, frame) in zip(range(1500), requests):
                 pair.exchange(port, frame)
             pair.wait(20_000_000)
