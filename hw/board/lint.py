@@ -174,6 +174,13 @@ WAIVERS = (
         r"shell\.switch\.(aggregator\.\w+|queue_\d+\.fifo|waiting_results\.under_way|output_\d+\.results\.fifo)",
     ),
     Waiver(
+        "UNUSEDSIGNAL",
+        "Signal is not used: '(deferred|ingress)'",
+        "a switch with one port has no other port to choose",
+        r"shell\.switch\.(arbiter\.arbiter|core\.forwarder\.table)",
+        lambda c: c.ports == 1,
+    ),
+    Waiver(
         "UNSIGNED",
         "Comparison is constant due to unsigned arithmetic",
         "of one gateware line for every age, the one for age 0 is always true",
