@@ -665,14 +665,7 @@ class AsyncWorker(JobWorker):
                     "begin again with a new AsyncWorker from saved weights"
                 )
             self._state["member"] = False
-            member = self._member
-            raise lost_membership_error(
-                member.activity,
-                member.membership.evict_us,
-                self._job_name,
-                self._failure.reason,
-                "make a new AsyncWorker",
-            )
+            raise lost_membership_error(self._member, self._job_name, self._failure.reason, "make a new AsyncWorker")
         if self._failure is not None:
             raise self._failure
 

@@ -33,8 +33,7 @@ class ClosedError(IswitchError):
     """This process has closed the worker or the replay client. No call of it is possible any more: make a new one.
 
     If another thread is in a call at that moment, the call raises this error as soon as its present wait for a frame
-    ends, after about 1 s at the latest (3 s in `AsyncWorker.sync_state`). The array of a collective may then contain
-    own elements in one part and sums in the other.
+    ends. The array of a collective may then contain own elements in one part and sums in the other.
     """
 
 

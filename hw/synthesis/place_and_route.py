@@ -36,7 +36,7 @@ flip-flops of a tile share one reset net and the 2 of a slice one enable: on a f
 place."""
 NARROW_BITS = 17
 """Adders and comparisons of up to so many bits are made of LUTs, which the mapper then merges with the logic around
-them; wider ones of carry chains. Of 5, 9, 12, 17 and 40, this makes the smallest board's switch smallest."""
+them; wider ones of carry chains. The smallest board's switch is smaller with 17 than with 5 or 9."""
 ABC = "&scorr;&sweep;&dc2;&dch,-f,-r;&if,{W},{D},-a;&mfs;&st;&dch,-f,-r;&if,{W},{D},-a;&mfs"
 """ABC's script: that of Yosys' `abc9`, with mapping for area, twice."""
 
@@ -134,8 +134,8 @@ def bitstream(
     """Make `<name>.bit` and `<name>.svf`, if one of the seeds meets the timing, and return the report of the best seed;
     `late` are the seeds given up.
 
-    `required` has the clocks by name. `apart`: see `synthesise`. Raises RuntimeError if a
-    tool fails, or finds a clock without a constraint, or if no seed is routed within SECONDS.
+    `required` has the clocks by name. `apart`: see `synthesise`. Raises RuntimeError if a tool fails, or finds a clock
+    without a constraint, or if no seed is routed within SECONDS.
     """
     begun = time.monotonic()
     for old in (f"{name}.bit", f"{name}.svf"):

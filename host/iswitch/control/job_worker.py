@@ -6,13 +6,13 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from iswitch.control.abandoned_job import AbandonedJobWatch
 from iswitch.control.client import Control
 from iswitch.control.counters import rise_lines
+from iswitch.control.lost_membership import Member
 from iswitch.control.switch_info import SwitchInfo
-from iswitch.driver.activity import ActivityMeter
 from iswitch.driver.closable import ClosableTransport
 from iswitch.driver.keepalive import release_all
 from iswitch.driver.membership import Membership
@@ -35,15 +35,6 @@ _REBIND_TIMEOUT_S = 1.0
 def switch_address(address: str | None) -> str:
     """Return an address, or if it is None, that in the environment variable ISWITCH_ADDRESS, or else the default."""
     return os.environ.get("ISWITCH_ADDRESS") or DEFAULT_ADDRESS if address is None else address
-
-
-class Member(Protocol):
-    """A ring or stream that records its membership."""
-
-    activity: ActivityMeter
-
-    @property
-    def membership(self) -> Membership: ...
 
 
 def _close(

@@ -1,23 +1,31 @@
 """The error of a worker that is no longer a member of its job."""
 
+from typing import Protocol
+
 from iswitch.driver.activity import ActivityMeter
+from iswitch.driver.membership import Membership
 from iswitch.errors import NotAMemberError
 from iswitch.wire import Reason
 
-__all__ = ["lost_membership_error"]
+__all__ = ["Member", "lost_membership_error"]
 
 
-def lost_membership_error(
-    activity: ActivityMeter, evict_us: int, job_name: str, reason: Reason, remedy: str
-) -> NotAMemberError:
+class Member(Protocol):
+    """A ring or stream that records its membership, and how long it sent nothing."""
+
+    activity: ActivityMeter
+
+    @property
+    def membership(self) -> Membership: ...
+
+
+def lost_membership_error(member: Member, job_name: str, reason: Reason, remedy: str) -> NotAMemberError:
     """Return the error with the most probable cause.
 
     Parameters
     ----------
-    activity : ActivityMeter
-        The worker's longest silence.
-    evict_us : int
-        The silence in microseconds after which the switch may evict a member, or 0.
+    member : Member
+        The worker's ring or stream.
     job_name : str
         The job's name in messages.
     reason : Reason
@@ -25,7 +33,7 @@ def lost_membership_error(
     remedy : str
         What the program can do, an imperative clause.
     """
-    stopped_s, evict_s = activity.longest_s, evict_us / 1e6
+    stopped_s, evict_s = member.activity.longest_s, member.membership.evict_us / 1e6
     if evict_s and stopped_s > evict_s:
         return NotAMemberError(
             f"the switch evicted this worker from {job_name}, because its process sent nothing for "

@@ -115,8 +115,7 @@ class Recovery:
         raise self._lost_membership_error(reason) from None
 
     def _lost_membership_error(self, reason: Reason) -> NotAMemberError:
-        ring = self.ring
-        return lost_membership_error(ring.activity, ring.membership.evict_us, self.job_name, reason, REMEDY)
+        return lost_membership_error(self.ring, self.job_name, reason, REMEDY)
 
     # The worker resets the job, or joins it again
 

@@ -51,15 +51,14 @@ def wire_domain(name: str) -> ClockDomain:
 
 
 class Resets(wiring.Component):
-    """The resets of `domains`, and `phy_reset`, which is held for `phy_cycles` of `sync`. With `restarts`, the domain
-    `sync` has a reset, too; without, it has none, and its registers begin with their initial values.
+    """The resets of `domains` and of the PHYs, and of `sync` if the board `restarts`.
 
-    With `restarts`: the reset of `sync` is made from `asynchronous`, begins at once, and ends with the second edge of
-    its clock. Those of `domains` begin with it, or at once, and end with the second edge of their own clock after it
-    has ended. `phy_reset` lasts `phy_cycles` longer.
+    With `restarts`, all resets begin at once with `asynchronous`. That of `sync` ends with the second edge of its
+    clock, those of `domains` with the second edge of their own clock after that, and `phy_reset` `phy_cycles` of `sync`
+    later.
 
-    Without: `domains` are in reset until the second edge of their own clock after the first edge of `sync`, and never
-    again.
+    Without, `sync` has no reset: its registers begin with their initial values. `domains` are in reset until the second
+    edge of their own clock after the first edge of `sync`, and `phy_reset` is 1 for `phy_cycles` of `sync`.
 
     A domain whose clock does not run yet is reset when it runs; a `wire_domain` is reset before.
     """
