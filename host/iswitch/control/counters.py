@@ -300,6 +300,16 @@ COUNTERS: dict[str, Counter] = {
         "requests for records or log units that are overwritten",
         "if there are many, the learner is too slow for this `capacity`",
     ),
+    "CORRUPT": Counter(
+        Severity.FAULT,
+        "frames for a job about which the switch's memory had a bit error; they were dropped, and the job was ended",
+        "start the workers of the job again; if it happens again, replace the board",
+    ),
+    "CORRUPT_JOBS": Counter(
+        Severity.FAULT,
+        "jobs that the switch ended because its memory had a bit error in a row about them",
+        "start the workers of the job again; if it happens again, replace the board",
+    ),
     "CORRUPT_SUMS": Counter(
         Severity.FAULT,
         "words of sums with a bit error in the switch's memory; their results leave with a wrong checksum, so that no "

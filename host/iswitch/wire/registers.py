@@ -77,6 +77,7 @@ class Outcome(IntEnum):
     SPOOFED = 31
     FLOOD_LIMITED = 32
     COLLECTIVE = 33
+    CORRUPT = 34
 
 
 class Stat(IntEnum):
@@ -95,6 +96,7 @@ class Stat(IntEnum):
     MEMORY_ERRORS = 10
     CORRUPT_SUMS = 11
     CORRUPT_PRIORITIES = 12
+    CORRUPT_JOBS = 13
 
 
 class PortCounter(IntEnum):
