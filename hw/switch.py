@@ -32,7 +32,7 @@ from iswitch.wire import PortCounter, Stat
 
 __all__ = ["Switch"]
 
-REPLAY_STATS = (Stat.REPLAY_DROPPED, Stat.SATURATED, Stat.MEMORY_ERRORS, Stat.CORRUPT_PRIORITIES)
+REPLAY_STATS = (Stat.REPLAY_DROPPED, Stat.SATURATED, Stat.MEMORY_ERRORS, Stat.CORRUPT_PRIORITIES, Stat.CORRUPT_REPLAY)
 """Counters of the replay service's events."""
 
 
@@ -317,5 +317,6 @@ class Switch(wiring.Component):
             counters.stats[Stat.SATURATED].eq(engine.saturated),
             counters.stats[Stat.MEMORY_ERRORS].eq(engine.memory_error),
             counters.stats[Stat.CORRUPT_PRIORITIES].eq(engine.corrupted),
+            counters.stats[Stat.CORRUPT_REPLAY].eq(engine.corrupted_state),
         ]
         return engine.busy

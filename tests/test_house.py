@@ -361,6 +361,7 @@ def test_docs_stats():
         Stat.CORRUPT_SUMS: "words of sums read with a bit error",
         Stat.CORRUPT_PRIORITIES: "words of priorities and their sums read with a bit error",
         Stat.CORRUPT_JOBS: "jobs ended because a row about them had a bit error",
+        Stat.CORRUPT_REPLAY: "other words of the replay service read with a bit error",
     }
     assert line(f"| {Register.STATS} + k |") == (
         f"| {Register.STATS} + k | " + ", ".join(f"{stat.value} {meaning[stat]}" for stat in Stat) + " |"

@@ -63,11 +63,11 @@ class Engine(wiring.Component):
     once for all ports; it may stall. `memory` holds records and logs as `Config.replay` lays them out. `outcome` is the
     outcome of a request in the cycle in which `concluded` is 1; `saturated` is 1 for each priority that was too large,
     `memory_error` for each error response of the memory, `corrupted` in each cycle in which a bit error was found in
-    the memories of priorities. After a reset requests wait until sessions and slots are wiped. `busy`: a request or a
-    reply is inside.
+    the memories of priorities, `corrupted_state` in each cycle in which a bit error was found in another memory. After
+    a reset requests wait until sessions and slots are wiped. `busy`: a request or a reply is inside.
 
     A request takes 18 cycles, 8 of them for its header, and 1 for each row of its body, each sample and each item that
-    it adds; a row of an UPDATE takes 3 while `times` is set. OPEN takes 2 more and 2 for each session, UPDATE the
+    it adds; a row of an UPDATE takes 3 while `times` is set. OPEN takes 3 more and 2 for each session, UPDATE the
     sampler's `latency` and 2, SAMPLE that and 10 (8 if the switch counts no samples; 4 more for each sample while
     `times` is set); ADD, WRITE and kinds that read take as long as memory needs. Answers are sent while the next
     request is executed. The golden model is `sim/model/replay/service.py`, the rules are in docs/replay.md.
@@ -92,6 +92,7 @@ class Engine(wiring.Component):
                 "saturated": Out(1),
                 "memory_error": Out(1),
                 "corrupted": Out(1),
+                "corrupted_state": Out(1),
                 "busy": Out(1),
             }
         )
@@ -167,7 +168,9 @@ class Engine(wiring.Component):
         request, kind = reader.request, kind_of(reader.request.frame)
         tables = [Signal(TableState, init={"ticket": 1}, name=f"table_{k}") for k in range(self.replay.tables)]
         counts, enough, product = Signal(), Signal(), Signal(48)
+        session_corrupted = Signal()
         m.d.comb += [
+            self.corrupted_state.eq(session_corrupted | self.sessions.searched_corrupt | execution.found_corrupt),
             admission.product.eq(product),
             bookkeeping.product.eq(product),
             bookkeeping.enough.eq(enough),
@@ -199,8 +202,10 @@ class Engine(wiring.Component):
                     execute()
             with m.State("WAIT_ROW"):
                 # Now `admission` sees the requester's session, and the session whose log is read.
+                m.d.comb += session_corrupted.eq(self.sessions.corrupt)
                 m.next = "ADMIT"
             with m.State("ADMIT"):
+                m.d.comb += session_corrupted.eq(self.sessions.corrupt & admission.reads_log)
                 m.d.sync += [outcome.eq(admission.outcome), counts.eq(admission.counts), enough.eq(admission.enough)]
                 with m.If(admission.known):
                     m.d.sync += session.heard.eq(request.now_us)
@@ -303,7 +308,10 @@ class Engine(wiring.Component):
             execution.found_open.eq(sessions.opened),
             execution.full.eq(sessions.full),
             execution.session_row.eq(sessions.row),
+            execution.session_corrupt.eq(sessions.corrupt),
+            self.admission.session_corrupt.eq(sessions.corrupt),
             self.admission.other.eq(sessions.row),
+            self.admission.other_corrupt.eq(sessions.corrupt),
             reader.opened.eq(execution.opened),
             reader.opened_session.eq(sessions.found_index),
         ]

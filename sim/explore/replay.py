@@ -6,6 +6,7 @@ SAMPLE waits while the gate is shut, which may open and shut at any time. A clie
 sent: SKIP. It sends CLOSE when everything else is answered. A client that is answered SESSION, or OLD for a request
 that was never answered, has lost its session and sends nothing more. A session may have been silent for too long at any
 time; then it may be given to another client. The switch may be reset; it then knows no client, and numbers start over.
+Bits may flip in the rows of sessions and in cached answers.
 
 **The network remembers everything**: every request that a client has sent, and every answer to it, may arrive now,
 again and again, or never. So no client needs to crash: one that does not move is as good as dead, and its frames remain
@@ -45,8 +46,10 @@ from sim.explore.replay_switch import (
     EXECUTED,
     SKIPPED,
     UNKNOWN,
+    AnswerFlips,
     ReplayAnswer,
     RequestArrives,
+    RowFlips,
     SessionsCore,
     SessionsSwitch,
     execution_mark,
@@ -96,6 +99,8 @@ class SessionExplorer(Explorer[SessionState]):
             yield GateMoves()
         if core.resets < self.scenario.resets:
             yield SwitchResets()
+        if core.flips < self.scenario.flips:
+            yield from core.flippable()
         yield from map(SessionFallsSilent, core.active())
         for number, client in enumerate(state.clients):
             yield from self._requests(core, number, client)
@@ -152,6 +157,8 @@ class SessionExplorer(Explorer[SessionState]):
                 return state._replace(switch=self.switch.number(core._replace(gate=not core.gate)))
             case SwitchResets():
                 return state._replace(switch=self.switch.reset(state.switch))
+            case RowFlips() | AnswerFlips():
+                return state._replace(switch=self.switch.number(core.flipped(event)))
             case SessionFallsSilent(session):
                 return state._replace(switch=self.switch.number(core.silenced(session)))
             case RequestArrives():
@@ -201,8 +208,8 @@ class SessionExplorer(Explorer[SessionState]):
             raise Violation("a client that has closed its session has one again")
 
     def _check_lost(self, core: SessionsCore, client: ClientState, number: int) -> None:
-        """Check that a client that takes its session for lost has lost it, and nothing else."""
-        if core.holds(number) and core.opens.count(number) == 1:
+        """Check that a client that takes its session for lost has lost it or an answer, and nothing else."""
+        if core.holds(number) and core.opens.count(number) == 1 and number not in core.erased:
             raise Violation("a client abandons a session that it holds")
         executed = len(core.executed[number])
         if Kind.CLOSE in self.plans[number][:executed] and client.low < executed - 1:

@@ -70,6 +70,8 @@ class SessionScenario(Scenario):
         Number of the first request that the switch ever expects.
     resets : int
         How often the switch may forget everything; with OPEN only WITHIN.
+    flips : int
+        Bit errors that may happen in rows of sessions and in cached answers.
     rules : Rules
         The switch's rules under test.
     clients : ClientRules
@@ -86,6 +88,7 @@ class SessionScenario(Scenario):
     opens: int = 4
     first: int = 0
     resets: int = 0
+    flips: int = 0
     rules: Rules = RULES
     clients: ClientRules = CORRECT_CLIENTS
     dispatcher: type[ToyDispatcher] = ToyDispatcher

@@ -4,6 +4,7 @@ Checked at each step: requests are executed in their own client's session, each 
 gaps. No client that was not silent loses its session.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,8 @@ from sim.model.replay.session import RULES, SERIAL, Rules, Session
 __all__ = [
     "EXECUTED",
     "SKIPPED",
+    "AnswerFlips",
+    "RowFlips",
     "UNKNOWN",
     "RequestArrives",
     "ReplayAnswer",
@@ -37,6 +40,9 @@ UNKNOWN, EXECUTED, SKIPPED = range(3)
 NOW_US = 0
 SILENT_SINCE_US = NOW_US - SESSION_SILENT_US
 
+WRONG_MARK = (1 << 16) - 1
+"""What an answer with a bit error says."""
+
 Executed = tuple[tuple[tuple[int, int], ...], ...]
 """For each client, number and form of what was executed, in order."""
 
@@ -51,6 +57,20 @@ class RequestArrives(NamedTuple):
     session: int = 0
     seq: int = 0
     challenge: int = 0
+
+
+class RowFlips(NamedTuple):
+    """A bit error in the row of a session, which may change the number of its next request."""
+
+    session: int
+    next: int
+
+
+class AnswerFlips(NamedTuple):
+    """A bit error in the answer that a session has cached `back` requests before its next one."""
+
+    session: int
+    back: int
 
 
 class ReplayAnswer(NamedTuple):
@@ -70,6 +90,7 @@ class SessionsCore(NamedTuple):
     """The switch, and what its promises refer to.
 
     `opens`: the clients that sessions were given to, in order. `resets`: how often the switch has forgotten everything.
+    `flips`: bit errors so far. `erased`: the clients of which an answer had one.
     """
 
     sessions: tuple[Session, ...]
@@ -78,10 +99,12 @@ class SessionsCore(NamedTuple):
     gate: bool = False
     opens: tuple[int, ...] = ()
     resets: int = 0
+    flips: int = 0
+    erased: frozenset[int] = frozenset()
 
     def holds(self, client: int) -> bool:
         """Return whether a client's nonce has a session."""
-        return any(session.open and session.nonce == client + 1 for session in self.sessions)
+        return any(session.is_held and session.nonce == client + 1 for session in self.sessions)
 
     def silenced(self, *sessions: int) -> "SessionsCore":
         """Return the switch after these sessions were silent for so long that they may be given away."""
@@ -94,11 +117,31 @@ class SessionsCore(NamedTuple):
 
     def active(self) -> list[int]:
         """Return the open sessions that have not been silent."""
-        return [k for k, session in enumerate(self.sessions) if session.open and session.heard_us == NOW_US]
+        return [k for k, session in enumerate(self.sessions) if session.is_held and session.heard_us == NOW_US]
+
+    def flippable(self) -> Iterator[RowFlips | AnswerFlips]:
+        """Yield the bit errors that may happen in a state. A number that changes by more than a few is never used."""
+        for k, session in enumerate(self.sessions):
+            if session.is_held:
+                yield from (RowFlips(k, session.next ^ change) for change in (1, 2))
+                yield from (AnswerFlips(k, 1 + back) for back in range(len(session.cached)))
+
+    def flipped(self, event: RowFlips | AnswerFlips) -> "SessionsCore":
+        """Return the switch after a bit error."""
+        session, erased = self.sessions[event.session], self.erased
+        if isinstance(event, RowFlips):
+            session = session._replace(corrupt=True, next=event.next)
+        else:
+            at = len(session.cached) - event.back
+            wrong = session.cached[at]._replace(corrupt=True, status=frames.status(done=WRONG_MARK))
+            session = session._replace(cached=replace_at(session.cached, at, wrong))
+            erased |= {session.nonce - 1}
+        sessions = replace_at(self.sessions, event.session, session)
+        return self._replace(sessions=sessions, flips=self.flips + 1, erased=erased)
 
 
 def execution_mark(client: int, number: int, form: int) -> int:
-    """Return a number, not 0, that identifies an execution."""
+    """Return a number, neither 0 nor WRONG_MARK, that identifies an execution."""
     return client << 8 | number << 2 | form
 
 

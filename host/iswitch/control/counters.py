@@ -321,6 +321,12 @@ COUNTERS: dict[str, Counter] = {
         "bit errors in the priorities of a replay table or in their sums; the table is not sampled until it is rebuilt",
         "rebuild the table: `iswitch rebuild-replay`; if it happens again, replace the board",
     ),
+    "CORRUPT_REPLAY": Counter(
+        Severity.FAULT,
+        "bit errors in what the replay service keeps besides priorities; a session, an item, an answer or a request is "
+        "lost, but no answer is wrong (docs/replay.md, Bit errors)",
+        "a client that raises SessionLostError calls `reopen`; if it happens again, replace the board",
+    ),
     "replay.CORRUPT": Counter(
         Severity.FAULT,
         "samples and lists that a replay table refused after a bit error",

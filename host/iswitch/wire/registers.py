@@ -97,6 +97,7 @@ class Stat(IntEnum):
     CORRUPT_SUMS = 11
     CORRUPT_PRIORITIES = 12
     CORRUPT_JOBS = 13
+    CORRUPT_REPLAY = 14
 
 
 class PortCounter(IntEnum):

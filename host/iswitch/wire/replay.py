@@ -15,6 +15,7 @@ __all__ = [
     "ADD_ROW",
     "ALL_FRAGMENTS",
     "BODY_BYTES",
+    "CORRUPT_ROW_GAP",
     "SAMPLED_ROW",
     "SAMPLES_PER_FRAGMENT",
     "END",
@@ -63,6 +64,9 @@ REBUILD_SLOTS = 1024
 SESSION_SILENT_US = 10_000_000
 """If all sessions are in use, the switch gives a new client a session that has been silent for this time, in
 microseconds."""
+CORRUPT_ROW_GAP = 3 << 29
+"""How much further the numbers and the log of a session go on than its row says, if the row has a bit error. Whichever
+bit is wrong, this is at least 2^29 away from where they were."""
 
 
 class Kind(IntEnum):

@@ -46,9 +46,11 @@ class Execution(wiring.Component):
     gives the sum of all priorities.
 
     The streams and memories around it: `body` with the request's rows until `ended`; `index` while `needs_session`, for
-    `session_row` 1 cycle later; `commands` and `results` of the table's sampler, where `pending` says that a result is
-    awaited; rows of lists, read and written, where `sending` and `sending_list` say which list an answer is being sent
-    from; addresses and beats of units in memory; and `heads` and `rows` of DATA frames. All may stall but `results`.
+    `session_row` 1 cycle later, and `session_corrupt` 2 cycles later (`found_corrupt` is 1 for one cycle for each row
+    of a recipient that has a bit error); `commands` and `results` of the table's sampler, where `pending` says that a
+    result is awaited; rows of lists, read and written, where `sending` and `sending_list` say which list an answer is
+    being sent from; addresses and beats of units in memory; and `heads` and `rows` of DATA frames. All may stall but
+    `results`.
     """
 
     def __init__(self, replay: Replay):
@@ -71,6 +73,8 @@ class Execution(wiring.Component):
                 "needs_session": Out(1),
                 "index": Out(range(replay.sessions)),
                 "session_row": In(Session),
+                "session_corrupt": In(1),
+                "found_corrupt": Out(1),
                 "search": Out(1),
                 "found": In(1),
                 "found_index": In(range(replay.sessions)),
@@ -227,7 +231,10 @@ class Execution(wiring.Component):
             self.open_session.opened.eq(self.found_open),
             self.open_session.full.eq(self.full),
             self.open_session.row.eq(self.session_row),
+            self.open_session.corrupt.eq(self.session_corrupt),
             self.broadcast.row.eq(self.session_row),
+            self.broadcast.row_corrupt.eq(self.session_corrupt),
+            self.found_corrupt.eq(self.broadcast.found_corrupt),
             self.broadcast.requester.eq(self.request.session),
         ]
 

@@ -190,9 +190,10 @@ class Broadcast(wiring.Component):
     """Executes SHOUT: has the same units of the requester's log sent to every other open session, in the order of
     sessions.
 
-    `index` chooses the row of `sessions` that comes 1 cycle later, as `row`. While `active`, `send` is 1 for one cycle
-    for each recipient, and the next session follows when `sent`. 3 cycles for each session, beside sending. `done` is 1
-    for one cycle.
+    `index` chooses the row of `sessions` that comes 1 cycle later, as `row`, and 2 cycles later `row_corrupt` says
+    whether the row has a bit error: then no client has the session. While `active`, `send` is 1 for one cycle for each
+    recipient, and the next session follows when `sent`. 4 cycles for each session, beside sending. `found_corrupt` is 1
+    for one cycle for each row with a bit error. `done` is 1 for one cycle.
     """
 
     def __init__(self, replay: Replay):
@@ -205,6 +206,8 @@ class Broadcast(wiring.Component):
                 "requester": In(range(replay.sessions)),
                 "index": Out(range(replay.sessions)),
                 "row": In(Session),
+                "row_corrupt": In(1),
+                "found_corrupt": Out(1),
                 "recipient": Out(Session),
                 "send": Out(1),
                 "sent": In(1),
@@ -220,11 +223,14 @@ class Broadcast(wiring.Component):
                 with m.If(self.start):
                     m.next = "WAIT_ROW"
             with m.State("WAIT_ROW"):
+                m.next = "WAIT_PARITY"
+            with m.State("WAIT_PARITY"):
+                m.d.sync += self.recipient.eq(self.row)
                 m.next = "CHECK_SESSION"
             with m.State("CHECK_SESSION"):
-                m.d.sync += self.recipient.eq(self.row)
+                m.d.comb += self.found_corrupt.eq(self.row_corrupt)
                 m.next = "NEXT_SESSION"
-                with m.If(self.row.open & (self.index != self.requester)):
+                with m.If(self.recipient.open & ~self.row_corrupt & (self.index != self.requester)):
                     m.d.comb += self.send.eq(1)
                     m.next = "SEND"
             with m.State("SEND"):

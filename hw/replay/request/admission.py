@@ -26,10 +26,12 @@ class Admission(wiring.Component):
     """Decides the outcome of a well-formed request of any kind but OPEN.
 
     `session` is the requester's session, `other` the session whose log the request reads, `product` the request's count
-    times the table's ratio. `intact` and `restored` are those of the table's sampler. Outputs describe the inputs of 1
-    cycle before: `outcome`; `known`: session and token belong together; `enough`: the table holds as many items as its
-    limits ask for; `counts`: the request uses up its number, for which `ordered` must stay through both cycles. A FETCH
-    of stale handles is DONE here: handles are checked when they are read.
+    times the table's ratio. `intact` and `restored` are those of the table's sampler. `session_corrupt`: the
+    requester's row has a bit error, so the session is no client's. `other_corrupt`, 1 cycle after `other`: that row has
+    a bit error, so the log has no units. Outputs describe the inputs of 1 cycle before: `outcome`; `known`: session and
+    token belong together; `enough`: the table holds as many items as its limits ask for; `counts`: the request uses up
+    its number, for which `ordered` must stay through both cycles; `reads_log`: the request reads a log. A FETCH of
+    stale handles is DONE here: handles are checked when they are read.
     """
 
     def __init__(self, replay: Replay):
@@ -39,7 +41,9 @@ class Admission(wiring.Component):
                 "frame": In(layout(REPLAY_FRAME)),
                 "parameters": In(ROW_BITS * PARAMETER_ROWS),
                 "session": In(Session),
+                "session_corrupt": In(1),
                 "other": In(Session),
+                "other_corrupt": In(1),
                 "table": In(TableState),
                 "filled": In(range(replay.capacity + 1)),
                 "intact": In(1),
@@ -50,6 +54,7 @@ class Admission(wiring.Component):
                 "known": Out(1),
                 "counts": Out(1),
                 "enough": Out(1),
+                "reads_log": Out(1),
             }
         )
 
@@ -60,10 +65,19 @@ class Admission(wiring.Component):
         sample = view_as(SAMPLE, self.parameters)
         known, enough = Signal(), Signal()
         m.d.comb += [
-            known.eq(session.open & (session.nonce[:32] == frame.token) & (frame.session < replay.sessions)),
+            known.eq(
+                session.open
+                & (session.nonce[:32] == frame.token)
+                & (frame.session < replay.sessions)
+                & ~self.session_corrupt
+            ),
             enough.eq(self.filled >= table.size),
         ]
-        m.d.sync += [self.known.eq(known), self.enough.eq(enough)]
+        m.d.sync += [
+            self.known.eq(known),
+            self.enough.eq(enough),
+            self.reads_log.eq(kind.matches(Kind.LOAD, Kind.SHOUT)),
+        ]
 
         # The distances of the request's number from the next one, ahead and behind (RFC 1982).
         ahead_by, behind_by = Signal(32), Signal(32)
@@ -100,6 +114,8 @@ class Admission(wiring.Component):
         ):
             held = Signal(name=f"is_{outcome.name.lower()}")
             m.d.sync += held.eq(holds)
+            if outcome == ReplayOutcome.OVERWRITTEN:
+                held = held | self.reads_log & self.other_corrupt
             with m.If(held):
                 m.d.comb += self.outcome.eq(outcome)
         m.d.comb += self.counts.eq(

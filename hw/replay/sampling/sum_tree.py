@@ -14,6 +14,7 @@ from amaranth.utils import exact_log2
 from hw.replay.sampling.histogram import Change
 from hw.replay.sampling.multiplier import FRACTION_BITS, LATENCY, multiply_high
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
+from hw.stream.parity import with_parity
 
 __all__ = ["TreeResult", "Operation", "SumTree", "fanouts"]
 
@@ -28,11 +29,6 @@ def fanouts(capacity: int, arity: int) -> list[int]:
 def select_one_hot(here, values):
     """Return the value whose bit in the one-hot `here` is 1."""
     return functools.reduce(or_, (Mux(bit, value, 0) for bit, value in zip(here, values, strict=True)))
-
-
-def with_parity(word):
-    """Return the word with its parity above, so that the number of ones is even."""
-    return Cat(word, word.xor())
 
 
 class Operation(data.StructLayout):

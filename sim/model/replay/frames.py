@@ -53,12 +53,14 @@ class Request(NamedTuple):
 
 
 class CachedAnswer(NamedTuple):
-    """An answer that is sent again when its request comes again. `rows` are those of SAMPLED_ROW."""
+    """An answer that is sent again when its request comes again. `rows` are those of SAMPLED_ROW. A test sets `corrupt`
+    if the answer or one of its rows has a bit error."""
 
     kind: int
     table: int
     status: bytes
     rows: tuple[tuple[int, int], ...] = ()
+    corrupt: bool = False
 
 
 def parse_request(payload: bytes) -> Request:

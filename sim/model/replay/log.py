@@ -12,8 +12,13 @@ __all__ = ["Memory", "holds_units", "write_fault"]
 
 
 def holds_units(session: Session, start: int, units: int) -> bool:
-    """Return whether a log holds these units. It holds no units at `start` if that is in the log, or its end."""
-    return (start - session.oldest) % SERIAL + units <= (session.written - session.oldest) % SERIAL
+    """Return whether a log holds these units. It holds no units at `start` if that is in the log, or its end.
+
+    If the row of its session has a bit error, it holds nothing.
+    """
+    return (
+        not session.corrupt and (start - session.oldest) % SERIAL + units <= (session.written - session.oldest) % SERIAL
+    )
 
 
 def write_fault(session: Session, start: int, oldest: int, units: int, most: int) -> ReplayOutcome | None:

@@ -218,7 +218,7 @@ class Service(Dispatcher):
                 frames.data(request, units, session=k, token=session.token, seq=int(body["start"]), fragments=owner),
             )
             for k, session in enumerate(self.sessions)
-            if session.open and session.source and k != request.session
+            if session.is_held and session.source and k != request.session
         ]
         return ReplayOutcome.DONE, [*copies, self.plain_answer(request, source)]
 

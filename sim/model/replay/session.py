@@ -7,7 +7,7 @@ explores these very rules, and plausible wrong ones.
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from iswitch.wire.replay import SESSION_SILENT_US, ReplayOutcome
+from iswitch.wire.replay import CORRUPT_ROW_GAP, SESSION_SILENT_US, ReplayOutcome
 from sim.model.interface.message import Source
 from sim.model.interface.serial import SERIAL
 
@@ -19,7 +19,8 @@ class Session(NamedTuple):
 
     `next`: the number of the next ordered request. `cached`: the cached answers to the last requests that the present
     client had executed, oldest first, so `cached[-1]` is that of `next` - 1. `oldest` and `written`: first and end of
-    the log, in units. `source`: where the client was when it opened the session.
+    the log, in units. `source`: where the client was when it opened the session. `corrupt`: the row has a bit error. A
+    model has none: a test sets `corrupt`, and changes any field.
     """
 
     open: bool = False
@@ -30,15 +31,21 @@ class Session(NamedTuple):
     oldest: int = 0
     written: int = 0
     source: Source | None = None
+    corrupt: bool = False
 
     @property
     def token(self) -> int:
         return self.nonce % SERIAL
 
+    @property
+    def is_held(self) -> bool:
+        """Whether the session is a client's. A session whose row has a bit error is lost, and counts as free."""
+        return self.open and not self.corrupt
+
 
 def find_nonce(sessions: Sequence[Session], nonce: int) -> int | None:
     """A nonce that has a session keeps it, so that a repeated OPEN opens no second one. Return the session's index."""
-    return next((k for k, session in enumerate(sessions) if session.open and session.nonce == nonce), None)
+    return next((k for k, session in enumerate(sessions) if session.is_held and session.nonce == nonce), None)
 
 
 def choose_index(sessions: Sequence[Session], now_us: int) -> int | None:
@@ -46,7 +53,7 @@ def choose_index(sessions: Sequence[Session], now_us: int) -> int | None:
 
     The switch knows times modulo 2^32. So once in 71 minutes a silent session counts as just heard again, for 10 s.
     """
-    free = [k for k, session in enumerate(sessions) if not session.open]
+    free = [k for k, session in enumerate(sessions) if not session.is_held]
     silent = [k for k, session in enumerate(sessions) if (now_us - session.heard_us) % SERIAL >= SESSION_SILENT_US]
     return next(iter(free + silent), None)
 
@@ -72,7 +79,15 @@ def open_session(session: Session, nonce: int, source: Source | None, now_us: in
 
     The new client may have had the session before its former one. What it sent then, and still waits for, is at most
     `cached_answers` behind what it knew to be next, so none of that is mistaken for a new request.
+
+    If the row has a bit error, it is not known where numbers and log were. Then the log is empty, and both go on far
+    away, where no earlier number and no earlier position is used again.
     """
+    if session.corrupt:
+        end = (session.written + CORRUPT_ROW_GAP) % SERIAL
+        session = session._replace(
+            corrupt=False, next=(session.next + CORRUPT_ROW_GAP) % SERIAL, oldest=end, written=end
+        )
     return session._replace(
         open=True, nonce=nonce, heard_us=now_us, next=(session.next + cached_answers) % SERIAL, cached=(), source=source
     )
@@ -81,16 +96,16 @@ def open_session(session: Session, nonce: int, source: Source | None, now_us: in
 def find_session(sessions: Sequence[Session], index: int, token: int) -> Session | None:
     """A request belongs to the open session that it names if it has its token. Return that session, or None."""
     session = sessions[index] if index < len(sessions) else Session()
-    return session if session.open and session.token == token else None
+    return session if session.is_held and session.token == token else None
 
 
 def check_order(session: Session, seq: int) -> ReplayOutcome | None:
     """Ordered requests are executed by number, each once. Return why a number is not the next, or None if it is.
 
-    A number half the circle away counts as OLD.
+    A number half the circle away counts as OLD, and so does a request whose cached answer has a bit error.
     """
     back = (session.next - seq) % SERIAL
-    if 1 <= back <= len(session.cached):
+    if 1 <= back <= len(session.cached) and not session.cached[-back].corrupt:
         return ReplayOutcome.REPEATED
     if 1 <= back <= SERIAL // 2:
         return ReplayOutcome.OLD

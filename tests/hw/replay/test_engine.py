@@ -151,7 +151,7 @@ def test_cycles_of_a_request(bus_bits):
             requests = [client.sample(next(seq), draws, 1) for _ in range(3)]
             assert await alone.cycles(ctx, *requests) == [REQUEST + 4 + draws + sampler + 11] * 2
         again = [client.open(), client.open(), client.open()]
-        assert await alone.cycles(ctx, *again) == [REQUEST + 2 + 2 * SMALL.sessions + 1] * 2
+        assert await alone.cycles(ctx, *again) == [REQUEST + 3 + 2 * SMALL.sessions + 1] * 2
 
     alone.bench.drive(ask)
 

@@ -35,6 +35,9 @@ GHOSTS_OF_FOUR = SessionScenario(((ADD, ADD, ADD, ADD), (ADD,)), cached_answers=
 GHOSTS_OF_SAMPLERS = SessionScenario(
     ((SAMPLE, ADD), (ADD,)), cached_answers=2, skips=True, delays=ALWAYS, rules=BY_CHANCE
 )
+FLIPS = TWO.replace(flips=1)
+FLIPS_OF_GHOSTS = GHOSTS_OF_TWO.replace(flips=1)
+FLIPS_OF_ONE = GIVES_UP.replace(flips=1)
 
 
 def explore(scenario: SessionScenario) -> int:
@@ -54,6 +57,9 @@ RIGHT = [
     (GHOSTS, 12101),
     pytest.param(BUSY, 95618, marks=pytest.mark.slow),
     pytest.param(SAMPLERS.replace(resets=1), None, marks=pytest.mark.slow),
+    (FLIPS_OF_ONE, 19998),
+    pytest.param(FLIPS, 81537, marks=pytest.mark.slow),
+    pytest.param(FLIPS_OF_GHOSTS, 262737, marks=pytest.mark.slow),
 ]
 """Scenarios with their number of states, where it is known."""
 
@@ -111,6 +117,30 @@ def compares_as_numbers(session: Session, seq: int) -> ReplayOutcome | None:
 
 def asks_no_token(sessions, index, token):
     return sessions[index] if sessions[index].open else None
+
+
+def trusts_rows(sessions, index, token):
+    sound = [session._replace(corrupt=False) for session in sessions]
+    return RULES.find_session(sound, index, token) and sessions[index]
+
+
+def continues_as_the_row_says(session, *about):
+    return RULES.open_session(session._replace(corrupt=False), *about)
+
+
+def finds_corrupt_rows(sessions, nonce):
+    return RULES.find_nonce([session._replace(corrupt=False) for session in sessions], nonce)
+
+
+def sends_corrupt_answers(session: Session, seq: int) -> ReplayOutcome | None:
+    cached = tuple(answer._replace(corrupt=False) for answer in session.cached)
+    return RULES.check_order(session._replace(cached=cached), seq)
+
+
+def executes_anew_without_an_answer(session: Session, seq: int) -> ReplayOutcome | None:
+    back = (session.next - seq) % SERIAL
+    lost = 1 <= back <= len(session.cached) and session.cached[-back].corrupt
+    return None if lost else RULES.check_order(session, seq)
 
 
 def closes_nothing(session: Session) -> Session:
@@ -224,6 +254,26 @@ PROMISES = {
     "tokens are not checked": (
         RESET.replace(rules=RULES._replace(find_session=asks_no_token)),
         "a request is executed in another client's session",
+    ),
+    "a session with a bit error in its row is used": (
+        FLIPS.replace(rules=RULES._replace(find_session=trusts_rows)),
+        "a request is executed",
+    ),
+    "numbers go on as a row with a bit error says": (
+        FLIPS_OF_GHOSTS.replace(rules=BY_CHANCE._replace(open_session=continues_as_the_row_says)),
+        "a request is executed",
+    ),
+    "an OPEN finds a row with a bit error": (
+        FLIPS.replace(rules=RULES._replace(find_nonce=finds_corrupt_rows)),
+        "a client is given another client's session",
+    ),
+    "a cached answer with a bit error is sent": (
+        FLIPS.replace(rules=RULES._replace(check_order=sends_corrupt_answers)),
+        "an answer is mistaken for that of another execution",
+    ),
+    "a request whose answer is lost is executed again": (
+        FLIPS.replace(rules=RULES._replace(check_order=executes_anew_without_an_answer)),
+        "a request is executed twice",
     ),
     "too few answers are kept": (
         TWO.replace(

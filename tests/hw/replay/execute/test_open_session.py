@@ -11,6 +11,8 @@ from iswitch.config import Replay
 from iswitch.wire.replay import ReplayOutcome
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, pack
+from sim.model.replay.session import Session as GoldenSession
+from sim.model.replay.session import open_session
 
 REPLAY = Replay(tables=1, capacity=64, sessions=3, cached_answers=4, log_bytes=4096)
 REQUEST = {
@@ -30,6 +32,14 @@ CLIENT = {
         "udp": int.from_bytes(bytes([5, 6]), "little"),
     },
 }
+GOLDEN_ROW = open_session(
+    GoldenSession(next=ROW["next"], written=ROW["written"], oldest=ROW["oldest"], corrupt=True),
+    REQUEST["parameters"],
+    None,
+    999,
+    REPLAY.cached_answers,
+)
+"""What the model makes of the row if it has a bit error."""
 FIRST = 0x1122_3344
 """The challenge after the first OPEN: the upper half of its nonce."""
 
@@ -42,10 +52,13 @@ class Opening:
         self.bench = Bench(self.dut)
         self.searches = 0
 
-    async def open(self, ctx, *, row, opened=False, full=False, challenge=FIRST, nonce=REQUEST["parameters"], port=3):
+    async def open(
+        self, ctx, *, row, opened=False, full=False, challenge=FIRST, nonce=REQUEST["parameters"], port=3, corrupt=False
+    ):
         """Execute one OPEN. Return the failure or None, the row that is written, and the challenge afterwards."""
         dut = self.dut
         frame = REQUEST["frame"] | {"ticket": challenge}
+        ctx.set(dut.corrupt, not corrupt)  # of another row
         ctx.set(dut.request, REQUEST | {"frame": frame, "parameters": nonce, "arrived": {"port": port}})
         ctx.set(dut.opened, opened)
         ctx.set(dut.full, full)
@@ -57,6 +70,8 @@ class Opening:
             ctx.set(dut.found, cycles == 9)
             if cycles == 10:
                 ctx.set(dut.row, {"open": opened} | row)
+            if cycles == 11:
+                ctx.set(dut.corrupt, corrupt)
             await ctx.tick()
             ctx.set(dut.start, 0)
             cycles += 1
@@ -101,6 +116,21 @@ def check(executor=OpenSession):
         await opens(None, heard, FIRST + 3, row=elsewhere, opened=True, challenge=FIRST + 2)
         # A late copy gives no session to a client that has closed its own.
         await opens(ReplayOutcome.CHALLENGE, None, FIRST + 3, row=ROW)
+        # A row with a bit error is given anew, far from the numbers and the log that it names, also if the error came
+        # after the search.
+        end = (GOLDEN_ROW.written, GOLDEN_ROW.oldest)
+        assert end[0] == end[1] == ROW["written"] + (3 << 29)
+        anew = pack(
+            Session,
+            ROW
+            | CLIENT
+            | {"open": 1, "heard": 999, "nonce": REQUEST["parameters"], "cached": 0}
+            | {"next": GOLDEN_ROW.next, "written": end[0], "oldest": end[1]},
+        )
+        await opens(ReplayOutcome.CHALLENGE, None, FIRST + 3, row=ROW, corrupt=True)
+        await opens(None, anew, FIRST + 4, row=ROW, corrupt=True, challenge=FIRST + 3)
+        await opens(ReplayOutcome.CHALLENGE, None, FIRST + 4, row=own, corrupt=True, opened=True)
+        await opens(None, anew, FIRST + 5, row=own, corrupt=True, opened=True, challenge=FIRST + 4)
 
     test.bench.drive(drive)
     assert outcomes == expected and test.searches == len(outcomes)
@@ -118,11 +148,19 @@ def test_a_session_is_given_or_moved_by_an_open_with_the_challenge_and_by_no_lat
         ("session.cached.eq(0),", ""),
         ("session.port.eq(self.request.arrived.port),", ""),
         ("session.heard.eq(self.request.now_us)", "session.heard.eq(0)"),
-        ("with m.If(~self.opened)", "with m.If(1)"),
+        ("with m.If(is_given)", "with m.If(1)"),
+        ("with m.If(is_given)", "with m.If(~self.opened)"),
+        ("is_given.eq(~self.opened | self.corrupt)", "is_given.eq(~self.opened)"),
+        ("with m.If(self.corrupt)", "with m.If(0)"),
+        ("with m.If(self.corrupt)", "with m.If(1)"),
+        ("self.row.written + CORRUPT_ROW_GAP", "self.row.written"),
+        ("self.replay.cached_answers + CORRUPT_ROW_GAP", "CORRUPT_ROW_GAP"),
+        ("session.oldest.eq(end)", "session.oldest.eq(self.row.oldest)"),
         ("m.Elif(self.full)", "m.Elif(0)"),
         ("changes & is_stale", "is_stale"),
         ("changes & is_stale", "0"),
-        ("~self.opened | is_moved", "~self.opened"),
+        ("is_given | moved", "is_given"),
+        ("is_given | moved", "~self.opened | moved"),
         ("self.challenge + changes", "self.challenge"),
         ("self.challenge + changes", "self.challenge + 1"),
         (

@@ -126,25 +126,31 @@ def check_send(executor=SendData, *, kind=Kind.FETCH, outcome=ReplayOutcome.DONE
         assert ranges == [(0, 1, 5, 0 if empty else count)] and sent.items == rows
 
 
-def check_broadcast(executor=Broadcast, *, open_sessions=(0, 1, 2), requester=1):
+def check_broadcast(executor=Broadcast, *, open_sessions=(0, 1, 2), requester=1, corrupt=()):
     dut = executor(REPLAY)
-    bench, recipients = ExecutorBench(dut, inputs=[(dut.requester, requester)]), []
+    bench, recipients, found = ExecutorBench(dut, inputs=[(dut.requester, requester)]), [], []
 
     async def surround(ctx):
         left = index = 0
-        async for _, _, asked, send, active, row in ctx.tick().sample(dut.index, dut.send, dut.active, dut.row):
+        async for _, _, asked, send, active, row, corrupt_found in ctx.tick().sample(
+            dut.index, dut.send, dut.active, dut.row, dut.found_corrupt
+        ):
+            if corrupt_found:
+                found.append(index)
             assert active or not send
             assert not (send and left), "a frame must be sent before the next"
-            left = 7 if send else max(left - 1, 0)
+            left = 12 if send else max(left - 1, 0)
             if send:
                 recipients.append((int(row.port), index))
             ctx.set(dut.sent, left == 1)
             ctx.set(dut.row, {"open": asked in open_sessions, "port": 8 + asked})
+            ctx.set(dut.row_corrupt, index in corrupt)
             index = asked
 
     bench.process(surround)
     bench.execute()
-    assert recipients == [(8 + k, k) for k in sorted(open_sessions) if k != requester]
+    assert recipients == [(8 + k, k) for k in sorted({*open_sessions} - {requester, *corrupt})]
+    assert found == sorted(corrupt)
 
 
 @pytest.mark.parametrize("stalls", STALLS)
@@ -173,6 +179,15 @@ def test_a_frame_has_its_header_and_its_rows(case, stalls):
 @pytest.mark.parametrize(("open_sessions", "requester"), [((0, 1, 2), 1), ((0, 2), 0), ((), 0), ((1,), 1)])
 def test_all_other_open_sessions_are_recipients(open_sessions, requester):
     check_broadcast(open_sessions=open_sessions, requester=requester)
+
+
+def some_rows_are_corrupt(executor=Broadcast):
+    for corrupt in ((0,), (1,), (0, 2)):
+        check_broadcast(executor, requester=1, corrupt=corrupt)
+
+
+def test_a_session_whose_row_has_a_bit_error_is_no_recipient():
+    some_rows_are_corrupt()
 
 
 def all_sends(executor):
@@ -210,6 +225,8 @@ def all_lists(executor):
             "self.index == self.replay.sessions - 2",
         ),
         (check_broadcast, "Broadcast", "with m.If(self.sent)", "with m.If(1)"),
+        (some_rows_are_corrupt, "Broadcast", "& ~self.row_corrupt", ""),
+        (some_rows_are_corrupt, "Broadcast", "self.found_corrupt.eq(self.row_corrupt)", "self.found_corrupt.eq(0)"),
         (all_sends, "SendData", "Mux(kind_of(frame) == Kind.FETCH, self.overwritten, log_overwritten)", "0"),
         (all_sends, "SendData", "Mux(kind_of(frame) == Kind.FETCH, 0, load.session)", "0"),
     ],

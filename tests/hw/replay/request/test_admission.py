@@ -72,6 +72,7 @@ def state_of(rng, replay):
             written=written,
             cached=(frames.CachedAnswer(Kind.SKIP, 0, bytes(64)),) * rng.randint(0, replay.cached_answers),
             oldest=oldest,
+            corrupt=rng.random() < 0.04,
         )
     for table in service.tables:
         table.adds = rng.choice([0, 5, HALF, SERIAL - 1, SERIAL + 5, rng.getrandbits(32), rng.getrandbits(63)])
@@ -225,7 +226,9 @@ def rows_of(rng, service, values, body):
         "frame": frame_of(values),
         "parameters": number(parameters),
         "session": session(place(values["session"])),
+        "session_corrupt": place(values["session"]).corrupt,
         "other": session(place(log)),
+        "other_corrupt": place(log).corrupt,
         "table": pack(
             TableState,
             {
@@ -355,6 +358,9 @@ def test_the_longest_parameters_fit():
         ("session.open & (session.nonce", "(session.nonce"),
         ("session.nonce[:32] == frame.token", "session.nonce[32:] == frame.token"),
         (" & (frame.session < replay.sessions)", ""),
+        ("& ~self.session_corrupt", ""),
+        ("held | self.reads_log & self.other_corrupt", "held"),
+        ("held | self.reads_log & self.other_corrupt", "held | self.other_corrupt"),
         ("(recent != 0) & ", ""),
         ("recent <= session.cached", "recent < session.cached"),
         ("recent <= session.cached", "recent <= replay.cached_answers"),

@@ -11,6 +11,7 @@ import hw.replay.request.sessions
 from hw.replay.request.sessions import Session, Sessions
 from iswitch.config import Replay
 from iswitch.wire.replay import SESSION_SILENT_US
+from sim.bench.bit_errors import flip, keep_memories
 from sim.bench.mutant import mutant
 from sim.bench.stream import pack
 from sim.model.replay.service import Service
@@ -25,7 +26,7 @@ NONCES = [
 ROW_BITS = Session.as_shape().size
 
 
-def drive(dut, testbench):
+def drive(dut, testbench, *processes):
     """`testbench` gets the context and a reset."""
     top, reset = Module(), Signal()
     top.submodules.dut = ResetInserter(reset)(dut)
@@ -36,6 +37,8 @@ def drive(dut, testbench):
         await testbench(ctx, reset)
 
     simulator.add_testbench(run)
+    for process in processes:
+        simulator.add_process(process)
     simulator.run()
 
 
@@ -131,7 +134,7 @@ def check_search(sessions, *, part=Sessions, cached_answers=1, count=150, seed=1
                 held, offered = find_nonce(places, nonce), choose_index(places, now)
                 assert (opened, full) == (held is not None, held is None and offered is None)
                 assert full or where == (offered if held is None else held)
-                assert cycles == 2 * sessions + 2
+                assert cycles == 2 * sessions + 3
                 seen.add((opened, full, held is None and offered is not None and places[offered].open))
             assert await rows(ctx, dut) == table
 
@@ -157,6 +160,49 @@ def test_clients_whose_nonces_share_a_half_are_distinguished():
         assert (await search(ctx, dut, 6, 0))[1:3] == (False, True)
 
     drive(dut, testbench)
+
+
+def check_bit_errors(monkeypatch, *, module=hw.replay.request.sessions, sessions=3, count=60):
+    """A row with a bit error is no client's, until it is written; it is seen by a read and by each search."""
+    memories = keep_memories(monkeypatch, module)
+    rng, dut, seen = random.Random(3), module.Sessions(sessions=sessions, cached_answers=1), []
+
+    async def watch(ctx):
+        async for _, _, corrupt in ctx.tick().sample(dut.searched_corrupt):
+            seen.append(corrupt)
+
+    async def testbench(ctx, _):
+        await wiped(ctx, dut)
+        for k in range(sessions):
+            await write(ctx, dut, k, 0)
+        for step in range(count):
+            now = rng.getrandbits(32)
+            places = [place(rng, now, nonce) for nonce in rng.sample(NONCES, sessions)]
+            for k, one in enumerate(places):
+                await write(ctx, dut, k, pack(Session, {"open": one.open, "nonce": one.nonce, "heard": one.heard_us}))
+            for k in rng.sample(range(sessions), rng.randint(0, sessions)):
+                # Bit 0 says that the row is open, the last bit is the parity; the bits after `open` are the port and
+                # the nonce.
+                flip(ctx, memories[0], k, rng.choice([0, ROW_BITS, rng.randrange(ROW_BITS + 1)]))
+                places[k] = places[k]._replace(corrupt=True)
+            for k in rng.sample(range(sessions), sessions):
+                ctx.set(dut.index, k)
+                await ctx.tick().repeat(2)
+                assert ctx.get(dut.corrupt) == places[k].corrupt
+            assert not any(seen)
+            where, opened, full, _ = await search(ctx, dut, places[step % sessions].nonce, now)
+            held, offered = find_nonce(places, places[step % sessions].nonce), choose_index(places, now)
+            assert (opened, full) == (held is not None, held is None and offered is None)
+            assert full or where == (offered if held is None else held)
+            assert sum(seen) == sum(one.corrupt for one in places)
+            seen.clear()
+
+    drive(dut, testbench, watch)
+
+
+@pytest.mark.parametrize("sessions", [2, 3, 8])
+def test_a_row_with_a_bit_error_is_no_clients_until_it_is_written(sessions, monkeypatch):
+    check_bit_errors(monkeypatch, sessions=sessions)
 
 
 def check_rows(sessions, *, part=Sessions, cached_answers=4):
@@ -204,11 +250,11 @@ def test_rows_are_kept_until_a_reset_wipes_them(sessions):
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
-        ("row.open & (row.nonce", "(row.nonce"),
+        ("~is_free & (row.nonce", "(row.nonce"),
         ("row.nonce == self.nonce", "row.nonce[:32] == self.nonce[:32]"),
         ("row.nonce == self.nonce", "row.nonce[32:] == self.nonce[32:]"),
-        ("~row.open & ~any_free", "~row.open"),
-        ("row.open & ~any_silent &", "row.open &"),
+        ("is_free & ~any_free", "is_free"),
+        ("~is_free & ~any_silent &", "~is_free &"),
         ("[:32] >= SESSION_SILENT_US", "[:32] > SESSION_SILENT_US"),
         ("[:32] >= SESSION_SILENT_US", " >= SESSION_SILENT_US"),
         ("Mux(any_free, free_index, silent_index)", "Mux(any_silent, silent_index, free_index)"),
@@ -221,18 +267,28 @@ def test_rows_are_kept_until_a_reset_wipes_them(sessions):
         ("any_free.eq(0), any_silent.eq(0)]", "any_free.eq(0)]"),
         ("walking.eq(1), walk_index.eq(0)", "walking.eq(1)"),
         ("walk_index == self.sessions - 1):", "walk_index == self.sessions - 2):"),
+        ("looked_index == self.sessions - 1)", "looked_index == self.sessions - 2)"),
+        ("looked_index.eq(walk_index)", "looked_index.eq(walk_index + 1)"),
+        ("~row.open | self.corrupt", "~row.open"),
+        ("~row.open | self.corrupt", "~row.open | ~self.corrupt"),
+        ("read_port.data.as_value().xor()", "0"),
+        ("read_port.data.as_value().xor()", "self.row.as_value().xor()"),
+        ("looks & self.corrupt", "looks & 0"),
+        ("looks & self.corrupt", "self.corrupt"),
         ("Mux(walking, walk_index, self.index)", "self.index"),
         ("with m.If(row_shown | wiping):", "with m.If(1):"),
         ("Mux(wiping, walk_index, self.index)", "self.index"),
         ("wiping | self.write", "self.write"),
-        ("Mux(wiping, initial.as_value(), self.row_next.as_value())", "self.row_next"),
+        ("Mux(wiping, initial.as_value(), self.row_next.as_value())", "self.row_next.as_value()"),
         ("walking.eq(0), wiping.eq(0)", "wiping.eq(0)"),
         ("initial.next.eq(-self.cached_answers)", "initial.next.eq(0)"),
     ],
 )
-def test_a_mutant_is_noticed(sound, wrong):
-    broken = mutant(hw.replay.request.sessions, sound, wrong).Sessions
+def test_a_mutant_is_noticed(sound, wrong, monkeypatch):
+    module = mutant(hw.replay.request.sessions, sound, wrong)
+    broken = module.Sessions
     with pytest.raises(AssertionError):
+        check_bit_errors(monkeypatch, module=module)
         check_rows(3, part=broken)
         check_search(3, part=broken)
         check_search(8, part=broken, count=50)

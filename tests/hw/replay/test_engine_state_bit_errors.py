@@ -1,0 +1,129 @@
+# amaranth: UnusedElaboratable=no
+"""Bit errors in what the engine knows of its clients: each client is answered as the model answers, which is told where
+the error is."""
+
+import pytest
+from amaranth.hdl import Value
+
+import hw.replay.engine
+import hw.replay.request.sessions
+from hw.replay.engine import Engine
+from iswitch.wire.replay import ReplayOutcome
+from sim.bench.bit_errors import keep_memories
+from sim.bench.engine import Scenario
+from sim.bench.engine_bench import EngineBench
+from sim.bench.mutant import mutant
+from sim.bench.replay_client import ReplayClient
+from sim.bench.replay_traffic import NARROW
+
+
+class Clients:
+    """Three clients of an engine and of the golden service."""
+
+    def __init__(self, engine=Engine):
+        self.bench, self.scenario, self.corrupted = EngineBench(NARROW, engine=engine), Scenario(NARROW), 0
+        self.service = self.scenario.service
+        self.all = [ReplayClient(k, port=k % 2, nonce=1 << 32 | 1 + k) for k in range(3)]
+        self.bench.bench.process(self.count)
+
+    async def count(self, ctx):
+        async for _, _, corrupted in ctx.tick().sample(self.bench.dut.corrupted_state):
+            self.corrupted += corrupted
+
+    async def answered(self, ctx, *requests):
+        """Send requests, each a client and a frame. The answers are the model's."""
+        self.scenario.now_us += 1000
+        burst = self.scenario.burst((client.port, frame) for client, frame in requests)
+        assert await self.bench.exchange(ctx, burst.now_us, burst.requests) == burst.answers
+
+    async def open(self, ctx, *clients):
+        for client in clients:
+            await self.answered(ctx, (client, client.open(challenge=self.service.challenge or 1)))
+            client.session = next(
+                k for k, s in enumerate(self.service.sessions) if s.is_held and s.nonce == client.nonce
+            )
+            client.token = client.nonce % 2**32
+
+    def next(self, client):
+        return self.service.sessions[client.session].next
+
+
+def check_session(monkeypatch, *, field="next", bit=0, module=hw.replay.request.sessions, engine=Engine):
+    """Flip a bit of a client's row. The client's session is lost, and its log, until a client gets the session anew."""
+    memories = keep_memories(monkeypatch, module)
+    monkeypatch.setattr(hw.replay.engine, "Sessions", module.Sessions)
+    test = Clients(engine)
+    ann, bob, eve = test.all
+    units = bytes(range(64)) * 3
+
+    async def run(ctx):
+        await test.bench.quiet(ctx)
+        await test.open(ctx, ann, bob, eve)
+        for client in (ann, bob, eve):
+            await test.answered(ctx, (client, client.write(test.next(client), 0, units)))
+        await test.answered(ctx, (bob, bob.load(1, 2, log=ann.session)))
+        assert not test.corrupted
+
+        row = memories[0].data[ann.session]
+        place = Value.cast(row.parity if field == "parity" else row.row[field])
+        ctx.set(place, ctx.get(place) ^ 1 << bit)
+        known = {name: ctx.get(Value.cast(row.row[name])) for name in ("open", "next", "written", "oldest")}
+        test.service.sessions[ann.session] = test.service.sessions[ann.session]._replace(corrupt=True, **known)
+
+        for frame in (ann.look(), ann.write(test.next(bob), 3, units)):
+            counted = test.corrupted
+            await test.answered(ctx, (ann, frame))
+            assert test.corrupted == counted + 1
+        for frame in (bob.load(1, 2, log=ann.session), bob.shout(0, 1)):
+            counted = test.corrupted
+            await test.answered(ctx, (bob, frame))
+            assert test.corrupted == counted + 1
+        counted = test.corrupted
+        await test.answered(ctx, (eve, eve.load(0, 1, log=bob.session)), (bob, bob.look()))
+        assert test.corrupted == counted
+
+        ann.nonce = 7 << 32 | 7
+        await test.open(ctx, ann)
+        assert ann.session == 0 and test.corrupted == counted + 1
+        counted, log = test.corrupted, test.service.sessions[ann.session]
+        assert log.written == log.oldest != 3
+        await test.answered(ctx, (ann, ann.write(test.next(ann), log.written, units, oldest=log.oldest)))
+        await test.answered(ctx, (bob, bob.load(log.oldest, 3, log=ann.session)), (bob, bob.shout(0, 1)))
+        await test.answered(ctx, (bob, bob.load(1, 2, log=ann.session)), (ann, ann.look()))
+        assert test.corrupted == counted
+
+    test.bench.bench.drive(run)
+    assert test.bench.outcomes == test.scenario.outcomes
+    assert test.service.outcomes[ReplayOutcome.SESSION] == 2
+
+
+@pytest.mark.parametrize(
+    ("field", "bit"),
+    [("open", 0), ("nonce", 5), ("next", 0), ("next", 31), ("written", 1), ("heard", 3), ("parity", 0)],
+)
+def test_a_session_whose_row_has_a_bit_error_is_lost_and_its_log_until_it_is_given_anew(field, bit, monkeypatch):
+    check_session(monkeypatch, field=field, bit=bit)
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("self.admission.session_corrupt.eq(sessions.corrupt)", "self.admission.session_corrupt.eq(0)"),
+        ("self.admission.other_corrupt.eq(sessions.corrupt)", "self.admission.other_corrupt.eq(0)"),
+        ("execution.session_corrupt.eq(sessions.corrupt)", "execution.session_corrupt.eq(0)"),
+        ("session_corrupted.eq(self.sessions.corrupt)", "session_corrupted.eq(0)"),
+        ("session_corrupted.eq(self.sessions.corrupt & admission.reads_log)", "session_corrupted.eq(0)"),
+        (
+            "session_corrupted.eq(self.sessions.corrupt & admission.reads_log)",
+            "session_corrupted.eq(self.sessions.corrupt)",
+        ),
+        ("| self.sessions.searched_corrupt", ""),
+        ("| execution.found_corrupt", ""),
+    ],
+)
+def test_a_mutant_of_the_sessions_parity_is_noticed(sound, wrong, monkeypatch):
+    broken = mutant(hw.replay.engine, sound, wrong)
+    monkeypatch.setattr(broken, "Sessions", hw.replay.request.sessions.Sessions)
+    with pytest.raises(AssertionError):
+        check_session(monkeypatch, engine=broken.Engine)
