@@ -112,7 +112,7 @@ class Switch(wiring.Component):
         m.submodules.arbiter = arbiter = Arbiter(
             ports=config.ports, bus_bits=config.bus_bits, cycles_max=expense_max(config)
         )
-        m.submodules.pipeline = pipeline = SkidBuffer(Packet(config.bus_bits, meta=Arrival))
+        m.submodules.pipeline = pipeline = SkidBuffer(Packet(config.bus_bits, meta=Arrival, parity=True))
         m.submodules.parser = parser = Parser(bus_bits=config.bus_bits)
         m.submodules.core = core = Core(config)
         m.submodules.verdicts = verdicts = VerdictBuffer(config)

@@ -358,7 +358,7 @@ def test_docs_stats():
         Stat.REPLAY_DROPPED: "requests of the replay service dropped at a full queue",
         Stat.SATURATED: "priorities above the maximum",
         Stat.MEMORY_ERRORS: "errors reported by the replay service's memory",
-        Stat.CORRUPT_SUMS: "words of sums read with a bit error",
+        Stat.CORRUPT_SUMS: "words of sums and contributions read with a bit error",
         Stat.CORRUPT_PRIORITIES: "words of priorities and their sums read with a bit error",
         Stat.CORRUPT_JOBS: "jobs ended because a row about them had a bit error",
         Stat.CORRUPT_REPLAY: "other words of the replay service read with a bit error",

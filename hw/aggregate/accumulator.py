@@ -36,10 +36,10 @@ class Accumulator(wiring.Component):
     The rounded sums of a beat that emits appear at `o` `Lane.RESULT_AT` cycles after the beat. Two beats on the same
     word must be at least `LOOP` cycles apart; the sequencer guarantees that.
 
-    Each stored sum has a parity bit. If a sum that is read has the wrong one, the lane stores its new sum with a wrong
-    parity, too, until `first` replaces the sum. So a bit error in a slot is found as long as the slot holds the
-    segment. `corrupted` is 1 in the cycle of the beat's result, whether the beat emits or not. `flushed` counts the
-    non-zero terms that were rounded to zero.
+    Each stored sum has a parity bit. If a sum that is read has the wrong one, or if the beat is `corrupt`, the lane
+    stores its new sum with a wrong parity, too, until another segment's `first` replaces the sum. So a bit error in a
+    slot or in a payload is found as long as the slot holds the segment. `corrupted` is 1 in the cycle of the beat's
+    result, whether the beat emits or not. `flushed` counts the non-zero terms that were rounded to zero.
 
     A bus word of 8-byte elements belongs to one half of the lanes. If the beat is `wide`, its elements are added to the
     sums of that half; if it is `raw`, the unrounded sums of that half are emitted.
@@ -101,11 +101,12 @@ class Accumulator(wiring.Component):
             wide_data = delayed(Mux(beat.wide, beat.data, 0), Lane.READ_AT)
             spared = delayed(beat.spared, Lane.READ_AT)
         added = delayed(beat.valid & ~beat.first, Lane.READ_AT)
+        damaged = delayed(beat.valid & beat.corrupt, Lane.READ_AT)
         flushed, raw, corrupt = [], [], []
         for k in range(config.lanes):
             m.submodules[f"lane_{k}"] = lane = Lane()
             sum_read, wrong = stored.word_select(k, SUM_BITS), Signal(name=f"wrong_{k}", reset_less=True)
-            m.d.sync += wrong.eq(sum_read.xor() & added)
+            m.d.sync += wrong.eq(sum_read.xor() & added | damaged)
             corrupt.append(delayed(wrong, Lane.WRITE_AT - Lane.READ_AT - 1))
             m.d.comb += [
                 lane.format.eq(beat.numeric),

@@ -23,6 +23,8 @@ LOOP_MIN = 3
 class Beat(data.StructLayout):
     """One word of one operation, for the arithmetic lanes.
 
+    `corrupt`: a bit error was found in the payload of `data`.
+
     In trees, `spared` are the halves of the sums that the beat leaves as they are. `wide`: the data are elements of 8
     bytes, which are added to the other half. `raw`: the other half is emitted without rounding.
     """
@@ -42,6 +44,7 @@ class Beat(data.StructLayout):
                 "write": 1,
                 "emit": 1,
                 "last": 1,
+                "corrupt": 1,
                 **({"spared": 2, "wide": 1, "raw": 1} if config.uplinks else {}),
             }
         )
@@ -68,6 +71,8 @@ class Sequencer(wiring.Component):
     In trees, an element of 8 bytes takes half a word, so a word of the slot takes two beats. Where the payload or the
     result has such elements, the sums are emitted in a second pass, after the beats that complete the slot. The rest of
     a payload's tail is taken and dropped.
+
+    `error` of a word in `contributions` says that the word has a bit error, and is read with every word.
 
     Parameters
     ----------
@@ -144,7 +149,11 @@ class Sequencer(wiring.Component):
             self.contributions.ready.eq(frees),
         ]
         with m.If(frees):
-            m.d.sync += [word_valid.eq(self.contributions.valid), word.last.eq(self.contributions.payload.last)]
+            m.d.sync += [
+                word_valid.eq(self.contributions.valid),
+                word.last.eq(self.contributions.payload.last),
+                word.error.eq(self.contributions.payload.error),
+            ]
             for k in range(config.lanes):
                 lane, taken = slice(32 * k, 32 * k + 32), self.contributions.payload
                 m.d.sync += word.data[lane].eq(Mux(taken.count > 4 * k, taken.data[lane], 0))
@@ -254,6 +263,7 @@ class Sequencer(wiring.Component):
             beat.valid.eq(go),
             beat.address.eq(address),
             beat.last.eq(last),
+            beat.corrupt.eq(work.takes & word.error),
             *(
                 beat[name].eq(work[name])
                 for name in ("numeric", "fraction", "limit", "include", "first", "write", "emit")

@@ -33,7 +33,8 @@ class Forwarder(wiring.Component):
 
     The golden model is `sim/model/bridge/forwarder.py`.
 
-    A frame whose source is the switch itself is dropped. A frame to the switch is answered or dropped. A frame to a
+    A frame whose headers have a bit error is dropped, and its sender is not learnt. A frame whose source is the switch
+    itself is dropped. A frame to the switch is answered or dropped. A frame to a
     reserved address, or to a station behind the port that received it, is dropped. A frame to a known station leaves by
     that station's port, all others by all ports whose link is up, but the one that received them (IEEE 802.1D, 7.7):
     they are flooded. A frame that its port may not flood now is dropped (`FloodLimit`). The switch has no spanning
@@ -77,6 +78,7 @@ class Forwarder(wiring.Component):
             table.destination.eq(destination),
             table.source.eq(frame.eth_src.as_value()),
             table.ingress.eq(port),
+            table.learn.eq(~self.headers.corrupt),
             table.own_mac.eq(self.own_mac),
             table.now_us.eq(self.now_us),
             table.link.eq(self.link),
@@ -90,7 +92,8 @@ class Forwarder(wiring.Component):
             self.wiped.eq(table.wiped),
             self.busy.eq(table.busy),
         ]
-        ingress, reserved, to_us, reply = Signal.like(port), Signal(), Signal(), Signal(HostReply)
+        ingress, corrupt, reserved, to_us = Signal.like(port), Signal(), Signal(), Signal()
+        reply = Signal(HostReply)
         bpdu, may_flood, floods, others = Signal(), Signal(), Signal(), Signal(self.config.ports)
         is_reserved = (destination[:40] == RESERVED) & (destination[44:] == 0)
         route = self.route
@@ -107,6 +110,7 @@ class Forwarder(wiring.Component):
         with m.If(self.lookup):
             m.d.sync += [
                 ingress.eq(port),
+                corrupt.eq(self.headers.corrupt),
                 bpdu.eq(is_reserved & (destination[40:44] == 0)),
                 reserved.eq(is_reserved & (destination[40:44] != 0)),
                 to_us.eq(destination == self.own_mac),
@@ -115,7 +119,9 @@ class Forwarder(wiring.Component):
                 self.group_source.eq(spoofing.is_group),
             ]
         m.d.comb += route.host_reply.eq(reply)
-        with m.If(self.spoofed):
+        with m.If(corrupt):
+            m.d.comb += [route.outcome.eq(Outcome.CORRUPT), route.host_reply.valid.eq(0)]
+        with m.Elif(self.spoofed):
             m.d.comb += [route.outcome.eq(Outcome.SPOOFED), route.host_reply.valid.eq(0)]
         with m.Elif(reply.valid):
             m.d.comb += [route.outcome.eq(Outcome.ANSWERED), route.ports.eq(1 << ingress)]

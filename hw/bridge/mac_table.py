@@ -25,10 +25,11 @@ NARROW_BUS_BITS = 64
 
 
 class State(data.StructLayout):
-    """The port that received a station's last frame, and the time stamp of that frame."""
+    """The port that received a station's last frame, and the time stamp of that frame. `parity`: even parity of the
+    valid entry, with its tag."""
 
     def __init__(self, config: Config):
-        super().__init__({"port": range(config.ports), "stamp": 8, "valid": 1})
+        super().__init__({"port": range(config.ports), "stamp": 8, "valid": 1, "parity": 1})
 
 
 def lowest_byte_first(mac):
@@ -70,16 +71,18 @@ class MacTable(wiring.Component):
     With `lookup`, the port of `destination` is looked up and `source` is learnt. Its own entry is renewed. A new
     station takes a free or expired way of its set, or else a way of a port that has at least two more ways of the set
     than the port of the new station, or else a way of its own port, or else it is not learnt. Of several such ways it
-    takes the first from way `turn` on, in a circle. `turn` counts learnt frames. Group addresses, zero and `own_mac`
-    are not learnt. `known` and `port` are valid from 2 cycles after `lookup`, until 1 cycle after the next; they do not
-    take the frame itself into account. `lookup` may be 1 in every other cycle, once `wiped` is 1, a cycle for each set
-    after reset.
+    takes the first from way `turn` on, in a circle. `turn` counts learnt frames. Group addresses, zero, `own_mac` and
+    sources without `learn` are not learnt. `known` and `port` are valid from 2 cycles after `lookup`, until 1 cycle
+    after the next; they do not take the frame itself into account. `lookup` may be 1 in every other cycle, once `wiped`
+    is 1, a cycle for each set after reset.
 
     Time stamps are modulo 256 ticks. After every tick an aging sweep clears expired entries, before they could look
     fresh again. The sweep writes in cycles in which no station is learnt. If the bus has `NARROW_BUS_BITS`, the sweep
     reads in cycles without `lookup` in them or in the cycle before, else it has a read port of its own. `busy` is 1
     until the sweep is done: an environment that lets `now_us` jump while the clock is stopped must not stop the clock
     before, nor within 4 cycles of `lookup`.
+
+    An entry with a bit error counts as absent, so its station's frames are flooded until the station sends again.
 
     If the `link` of a port goes down, `up` of the port is 0 from the next cycle on: its stations count as absent, and
     no station is learnt there. A sweep clears them. So `up` follows a link that comes up at once after at most eight
@@ -93,6 +96,7 @@ class MacTable(wiring.Component):
                 "lookup": In(1),
                 "destination": In(48),
                 "source": In(48),
+                "learn": In(1, init=1),
                 "ingress": In(4),
                 "own_mac": In(48),
                 "now_us": In(32),
@@ -121,6 +125,7 @@ class MacTable(wiring.Component):
         shares_port = self.config.bus_bits == NARROW_BUS_BITS
         sweep_read = state_read if shares_port else states.read_port()
         tick, up = self.now_us[TICK_BITS], self.up
+        is_sound = lambda entry, tag: ~Cat(entry, tag).xor()
         is_live = lambda entry: entry.valid & up.bit_select(entry.port, 1) & ((tick - entry.stamp)[:8] < LIFETIME_TICKS)
 
         # The entry that was learnt last is written in the fourth cycle after its lookup, and is compared beside the
@@ -166,6 +171,7 @@ class MacTable(wiring.Component):
         # First cycle: read the row of the destination. Second cycle: read the row of the source.
         row, key = Signal(bits), Signal(tag_bits)
         source, source_row, is_station, ingress = Signal(48), Signal(bits), Signal(), Signal.like(written.port)
+        learn = Signal()
         reads = self.lookup | stage[0]
         address = Mux(self.lookup, set_number(self.destination, bits), source_row)
         m.d.comb += [
@@ -176,7 +182,7 @@ class MacTable(wiring.Component):
         ]
         m.d.sync += [
             stage.eq(Cat(self.lookup, stage)),
-            is_station.eq(~source[0] & (source != 0) & (source != self.own_mac)),
+            is_station.eq(learn & ~source[0] & (source != 0) & (source != self.own_mac)),
         ]
         with m.If(reads):
             m.d.sync += [
@@ -184,13 +190,20 @@ class MacTable(wiring.Component):
                 key.eq(Mux(self.lookup, tag_of(self.destination, bits), tag_of(source, bits))),
             ]
         with m.If(self.lookup):
-            m.d.sync += [source.eq(self.source), source_row.eq(set_number(self.source, bits)), ingress.eq(self.ingress)]
+            m.d.sync += [
+                source.eq(self.source),
+                source_row.eq(set_number(self.source, bits)),
+                learn.eq(self.learn),
+                ingress.eq(self.ingress),
+            ]
 
         # Second and third cycle: compare. The memory shows the old entry of a way that is being written, or that was
         # written as the row was read.
         superseded = Mux((learns | learnt_before) & (row == written_row), written_ways, 0)
         written_matches = superseded.any() & (written_tag == key)
-        live = [is_live(entry) for entry in state_read.data]
+        live = [
+            is_live(entry) & is_sound(entry, tag) for entry, tag in zip(state_read.data, tag_read.data, strict=True)
+        ]
         matches = [alive & (tag == key) for alive, tag in zip(live, tag_read.data, strict=True)]
         hits = Cat(matches) & ~superseded
         with m.If(stage[0]):
@@ -225,7 +238,8 @@ class MacTable(wiring.Component):
                 turn.eq(turn + 1),
             ]
 
-        # Fourth cycle: write the way of the source. The sweep clears expired ways in other cycles.
+        # Fourth cycle: write the way of the source. The sweep clears expired ways in other cycles. It reads no tags, so
+        # an entry with a bit error stays until it expires or a station takes its way.
         candidates = Mux(free.any(), free, Mux(crowded.any(), crowded, own))
         m.d.comb += written_ways.eq(Mux(matching.any(), matching, first_from(turn, candidates)))
         for writer in (tag_write, state_write):
@@ -240,5 +254,6 @@ class MacTable(wiring.Component):
                 tag_write.data[way].eq(written_tag),
                 state_write.data[way].eq(written),
                 state_write.data[way].valid.eq(learns),
+                state_write.data[way].parity.eq(Cat(written_tag, written.port, written.stamp, 1).xor()),
             ]
         return m

@@ -30,16 +30,16 @@ class Arbiter(wiring.Component):
         self.ports, self.bus_bits, self.cycles_max = ports, bus_bits, cycles_max
         super().__init__(
             {
-                "frames": In(stream.Signature(Packet(bus_bits))).array(ports),
+                "frames": In(stream.Signature(Packet(bus_bits, parity=True))).array(ports),
                 "scans": In(stream.Signature(Scan)).array(ports),
                 "expense": In(Expense),
-                "o": Out(stream.Signature(Packet(bus_bits, meta=Arrival))),
+                "o": Out(stream.Signature(Packet(bus_bits, meta=Arrival, parity=True))),
             }
         )
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.arbiter = arbiter = PacketArbiter(Packet(self.bus_bits, meta=Scan), inputs=self.ports)
+        m.submodules.arbiter = arbiter = PacketArbiter(Packet(self.bus_bits, meta=Scan, parity=True), inputs=self.ports)
         m.submodules.shares = shares = TimeShares(ports=self.ports, cycles_max=self.cycles_max)
         m.d.comb += [
             shares.expense.eq(self.expense),
@@ -50,6 +50,7 @@ class Arbiter(wiring.Component):
             m.d.comb += [
                 i.valid.eq(frames.valid & scans.valid),
                 word_of(i.payload).eq(frames.payload),
+                i.payload.parity.eq(frames.payload.parity),
                 i.payload.meta.eq(scans.payload),
                 frames.ready.eq(i.valid & i.ready),
                 scans.ready.eq(i.valid & i.ready & i.payload.last),
@@ -58,6 +59,7 @@ class Arbiter(wiring.Component):
         m.d.comb += [
             self.o.valid.eq(arbiter.o.valid),
             word_of(self.o.payload).eq(word_of(shown)),
+            self.o.payload.parity.eq(shown.parity),
             self.o.payload.meta.scan.eq(shown.meta),
             self.o.payload.meta.port.eq(arbiter.grant),
             arbiter.o.ready.eq(self.o.ready),

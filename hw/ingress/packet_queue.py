@@ -12,6 +12,7 @@ from hw.stream.fifo import Fifo
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
 from hw.stream.packet import Packet, first_of, is_truncated, require_bus
 from hw.stream.skid_buffer import SkidBuffer
+from hw.stream.stored_word import StoredWord, majority, parity_of, stored_word
 
 __all__ = ["FRAME_BYTES_MIN", "PacketQueue"]
 
@@ -26,6 +27,9 @@ class PacketQueue(wiring.Component):
 
     `scans` shows one `Scan` for every frame in `o`, in the same order. A scan is valid from the first word of its frame
     on, so that the consumer knows at that word whether the frame is corrupt or has a NaN.
+
+    Each word leaves with its `parity` from before it was stored, and each scan with `corrupt`. No bit error in the
+    memories moves the end of a frame, so later frames keep their scans.
 
     One word per cycle on each side. A frame appears 7 cycles after its last word was taken. `i` stalls when the memory
     is full or too many scans wait. A frame that is shorter than `FRAME_BYTES_MIN`, longer than `frame_bytes_max` or has
@@ -70,7 +74,7 @@ class PacketQueue(wiring.Component):
         super().__init__(
             {
                 "i": In(stream.Signature(Packet(bus_bits))),
-                "o": Out(stream.Signature(Packet(bus_bits))),
+                "o": Out(stream.Signature(Packet(bus_bits, parity=True))),
                 "scans": Out(stream.Signature(Scan)),
                 "busy": Out(1),
                 "stat_frame": Out(1),
@@ -85,7 +89,7 @@ class PacketQueue(wiring.Component):
         m = Module()
         bus_bits = 8 * self.bus_bytes
         m.submodules.memory = memory = Memory(
-            shape=Packet(bus_bits),
+            shape=StoredWord(bus_bits),
             depth=self.depth,
             init=[],
             attrs=NEVER_READ_BEFORE_WRITTEN | NEVER_READ_WHILE_WRITTEN,
@@ -96,10 +100,16 @@ class PacketQueue(wiring.Component):
             Signal(pointer_bits, name=name) for name in ("start", "write", "committed", "read")
         )
         m.submodules.scanner = scanner = Scanner(bus_bits=bus_bits, tag_bits=pointer_bits, uplinks=self.uplinks)
+        # In the FIFO, `corrupt` is the parity of the scan's other bits.
         m.submodules.fifo = fifo = Fifo(Scan, depth=self.scans_depth, buffered=False)
         # The skid buffer keeps `scans.ready` away from the level of the FIFO.
         m.submodules.shown = shown = SkidBuffer(Scan)
-        connect(m, fifo.o, shown.i)
+        m.d.comb += [
+            shown.i.valid.eq(fifo.o.valid),
+            shown.i.payload.eq(fifo.o.payload),
+            shown.i.payload.corrupt.eq(fifo.o.payload.as_value().xor()),
+            fifo.o.ready.eq(shown.i.ready),
+        ]
         connect(m, shown.o, flipped(self.scans))
 
         # Entry: a frame begins at `start`, which moves behind the frame when the frame has ended well.
@@ -120,7 +130,7 @@ class PacketQueue(wiring.Component):
             taken.eq(self.i.valid & self.i.ready),
             frame_length.eq(length + word.count),
             writer.addr.eq(at[:-1]),
-            writer.data.eq(word),
+            writer.data.eq(stored_word(word, parity_of(word))),
             writer.en.eq(taken & ~oversize),
         ]
         with m.If(taken):
@@ -150,6 +160,7 @@ class PacketQueue(wiring.Component):
             scanner.tag.eq(following),
             fifo.i.valid.eq(scanner.done),
             fifo.i.payload.eq(scanner.scan),
+            fifo.i.payload.corrupt.eq(scanner.scan.as_value().xor()),
             self.stat_frame.eq(scanner.done),
         ]
         with m.If(scanner.done):
@@ -161,7 +172,10 @@ class PacketQueue(wiring.Component):
             moves.eq(~filled | self.o.ready),
             reader.addr.eq(read[:-1]),
             reader.en.eq(moves & (read != committed)),
-            self.o.payload.eq(reader.data),
+            self.o.payload.data.eq(reader.data.data),
+            self.o.payload.count.eq(reader.data.count),
+            self.o.payload.last.eq(majority(reader.data.last)),
+            self.o.payload.parity.eq(reader.data.mark),
             self.o.valid.eq(filled),
             self.busy.eq((start != read) | filled | ~first),
         ]

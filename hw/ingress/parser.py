@@ -8,7 +8,8 @@ from amaranth.lib.wiring import In, Out
 from hw.interface.headers import FRAME_LAYOUT, Arrival, Headers, type_of
 from hw.interface.layout import from_big_endian
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
-from hw.stream.packet import Packet, require_bus, word_of
+from hw.stream.packet import Packet, require_bus
+from hw.stream.stored_word import StoredWord, majority, parity_of, stored_word
 from iswitch.wire import (
     ETHERTYPE_IPV4,
     FRAME_BYTES,
@@ -27,7 +28,10 @@ class Parser(wiring.Component):
 
     A frame is `ours` if it is IPv4 without options, no fragment, and UDP to our port at `own_ip`; every other frame is
     an ordinary one. The item appears 2 cycles after the word with byte 64 was taken, for a control message or an
-    acknowledgement with byte 128; each word appears 2 cycles after it was taken.
+    acknowledgement with byte 128; each word appears 3 cycles after it was taken.
+
+    A word's `parity` is checked when the word enters, for the headers (`Headers.corrupt`), and once more before the
+    word leaves. `error` of `o` is 1 from the first word with a bit error to the end of its frame.
 
     One word per cycle, as long as `headers` are taken faster than frames enter and `o` is drained. `i` stalls when
     `depth` words wait, or an item waits and the next is complete.
@@ -41,7 +45,7 @@ class Parser(wiring.Component):
         self.depth = depth
         super().__init__(
             {
-                "i": In(stream.Signature(Packet(bus_bits, meta=Arrival))),
+                "i": In(stream.Signature(Packet(bus_bits, meta=Arrival, parity=True))),
                 "own_ip": In(32),
                 "headers": Out(stream.Signature(Headers)),
                 "o": Out(stream.Signature(Packet(bus_bits))),
@@ -58,6 +62,7 @@ class Parser(wiring.Component):
         gathered, arrival = Signal(FRAME_BYTES * 8 * 2, reset_less=True), Signal(Arrival, reset_less=True)
         item = Signal(Headers, reset_less=True)
         index = Signal(range(2 * header_words + 1))
+        corrupt, damaged = Signal(), Signal()
         head = data.View(FRAME_LAYOUT, gathered[: FRAME_BYTES * 8])
         ours = (
             (from_big_endian(head.eth_type) == ETHERTYPE_IPV4)
@@ -78,6 +83,7 @@ class Parser(wiring.Component):
             shows.eq(headed & (~control | ended) | bodied & waits),
             moves.eq(~(headed | bodied) | free),
             taken.eq(self.i.valid & self.i.ready),
+            corrupt.eq(damaged | arrival.scan.corrupt),
             self.headers.payload.eq(item),
             self.busy.eq(self._keep_words(m, taken, moves) | headed | bodied | self.headers.valid),
         ]
@@ -98,11 +104,16 @@ class Parser(wiring.Component):
             m.d.sync += [
                 item.frame.eq(head),
                 item.body.eq(gathered[FRAME_BYTES * 8 :]),
-                item.ours.eq(ours),
+                item.ours.eq(ours & ~corrupt),
+                item.corrupt.eq(corrupt),
                 item.arrival.eq(arrival),
             ]
         with m.If(taken):
-            m.d.sync += arrival.eq(self.i.payload.meta)
+            # `damaged`: of the words that were gathered, at least one has a bit error.
+            m.d.sync += [
+                arrival.eq(self.i.payload.meta),
+                damaged.eq((index != 0) & damaged | (parity_of(word) != word.parity)),
+            ]
             with m.If(word.last):
                 m.d.sync += index.eq(0)
             with m.Elif(index < 2 * header_words):
@@ -116,29 +127,42 @@ class Parser(wiring.Component):
     def _keep_words(self, m, taken, moves):
         """Keep the words while their headers are read. Return whether any word waits."""
         m.submodules.memory = memory = Memory(
-            shape=Packet(self.bus_bits),
+            shape=StoredWord(self.bus_bits),
             depth=self.depth,
             init=[],
             attrs=NEVER_READ_BEFORE_WRITTEN | NEVER_READ_WHILE_WRITTEN,
         )
         writer, reader = memory.write_port(), memory.read_port()
         write, read, level = (Signal(self.depth.bit_length()) for _ in range(3))
-        filled, reads, room = Signal(), Signal(), Signal(init=1)
-        # `room` is a cycle old, and a word may have entered since. The last place is the output register.
+        filled, held, reads, leaves, room = Signal(), Signal(), Signal(), Signal(), Signal(init=1)
+        # `room` is a cycle old, and a word may have entered since. The last two places are the output registers.
         m.d.sync += room.eq(level < self.depth - 1)
         m.d.comb += [
             level.eq(write - read),
             self.i.ready.eq(room & moves),
             writer.addr.eq(write[:-1]),
-            writer.data.eq(word_of(self.i.payload)),
+            writer.data.eq(stored_word(self.i.payload, self.i.payload.parity)),
             writer.en.eq(taken),
-            reads.eq(~filled | self.o.ready),
+            leaves.eq(~held | self.o.ready),
+            reads.eq(~filled | leaves),
             reader.addr.eq(read[:-1]),
             reader.en.eq(reads & (write != read)),
-            self.o.valid.eq(filled),
-            self.o.payload.eq(reader.data),
+            self.o.valid.eq(held),
         ]
         m.d.sync += [write.eq(write + taken), read.eq(read + reader.en)]
         with m.If(reads):
             m.d.sync += filled.eq(reader.en)
-        return (write != read) | filled
+
+        # The parity is checked between two registers: a block RAM's output is late in its cycle.
+        stored, shown, word = reader.data, self.o.payload, Signal(Packet(self.bus_bits))
+        m.d.comb += [
+            word.data.eq(stored.data),
+            word.count.eq(stored.count),
+            word.last.eq(majority(stored.last)),
+            word.error.eq((shown.error & ~shown.last) | (parity_of(word) != stored.mark)),
+        ]
+        with m.If(leaves):
+            m.d.sync += held.eq(filled)
+            with m.If(filled):
+                m.d.sync += shown.eq(word)
+        return (write != read) | filled | held

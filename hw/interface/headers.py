@@ -35,7 +35,8 @@ class Scan(data.Struct):
 
     `length` in bytes. `ip_good`, `udp_good`: the checksum is right (or absent, for UDP). `exponent`: the largest biased
     exponent of the payload's elements, as float32. `tainted`, `partial`: from an uplink's tail, valid if the payload
-    consists of complete elements. `ranks`: those of an uplink's tail. `identity`: that of a result's tail.
+    consists of complete elements. `ranks`: those of an uplink's tail. `identity`: that of a result's tail. `corrupt`: a
+    bit error was found in the scan while it waited.
     """
 
     length: LENGTH_BITS
@@ -46,6 +47,7 @@ class Scan(data.Struct):
     tainted: 32
     partial: 1
     identity: 16
+    corrupt: 1
 
 
 class Arrival(data.Struct):
@@ -63,12 +65,14 @@ CONTROL_LAYOUT = layout(CONTROL)
 
 class Headers(data.Struct):
     """The first 64 bytes of a frame, and for a control message or an acknowledgement the next 64 (`body`). `ours`: the
-    frame is one of our protocol, to this switch."""
+    frame is one of our protocol, to this switch. `corrupt`: a bit error was found in these bytes or in the scan, and no
+    other field has a meaning; `ours` is 0."""
 
     frame: FRAME_LAYOUT
     body: CONTROL_LAYOUT
     arrival: Arrival
     ours: 1
+    corrupt: 1
 
 
 def contribution_of(frame: data.View) -> data.View:

@@ -26,6 +26,8 @@ class Packet(data.StructLayout):
         Record that is constant from a packet's first word to its last.
     first : bool
         Whether words carry `first`. A consumer of words without it uses `first_of`, which costs one register.
+    parity : bool
+        Whether words carry `parity`.
 
     Members
     -------
@@ -40,10 +42,13 @@ class Packet(data.StructLayout):
         The packet is damaged (a bad FCS) or truncated. Valid only with `last`.
     first : 1
         This is the packet's first word.
+    parity : 1
+        Even parity of data, `count` and `last`, from before the word was stored. If it is wrong, a memory had a bit
+        error.
     meta : meta
     """
 
-    def __init__(self, bus_bits: int, meta=None, *, first: bool = False):
+    def __init__(self, bus_bits: int, meta=None, *, first: bool = False, parity: bool = False):
         require_bus("Packet", bus_bits)
         self.bus_bits = bus_bits
         super().__init__(
@@ -53,13 +58,15 @@ class Packet(data.StructLayout):
                 "last": 1,
                 "error": 1,
                 **({"first": 1} if first else {}),
+                **({"parity": 1} if parity else {}),
                 **({"meta": meta} if meta is not None else {}),
             }
         )
 
 
 def word_of(payload: data.View) -> data.View:
-    """Return the part of a packet's payload that every packet has, without `first` and `meta`. It can be assigned."""
+    """Return the part of a packet's payload that every packet has, without `first`, `parity` and `meta`. It can be
+    assigned."""
     word = Packet(payload.shape().bus_bits)
     return data.View(word, payload.as_value()[: word.size])
 

@@ -51,7 +51,14 @@ def unpack(shape, bits: int):
 
 
 def to_words(
-    frame: bytes, bus_bits: int, *, error: bool = False, truncated: bool = False, first: bool = False, meta: Any = None
+    frame: bytes,
+    bus_bits: int,
+    *,
+    error: bool = False,
+    truncated: bool = False,
+    first: bool = False,
+    parity: bool = False,
+    meta: Any = None,
 ) -> list[dict[str, Any]]:
     """Return the words of a frame as items for a stream of `hw.stream.packet.Packet`.
 
@@ -67,12 +74,14 @@ def to_words(
         Whether the last word says that a port had no room for the whole frame.
     first : bool
         Whether the words of the stream have `first`.
+    parity : bool
+        Whether the words of the stream have `parity`, which is right here.
     meta : item, optional
         Value of `meta`, for a stream whose words have it.
     """
     size = bus_bits // 8
     parts = [frame[at : at + size] for at in range(0, len(frame), size)]
-    return [
+    words = [
         {
             "data": int.from_bytes(part.ljust(size, JUNK), "little"),
             "count": 0 if truncated and k == len(parts) - 1 else len(part),
@@ -83,6 +92,10 @@ def to_words(
         }
         for k, part in enumerate(parts)
     ]
+    if parity:
+        for word in words:
+            word["parity"] = sum(word[name].bit_count() for name in ("data", "count", "last")) % 2
+    return words
 
 
 def from_words(words: Iterable[Any], bus_bits: int) -> list[bytes]:

@@ -302,8 +302,9 @@ COUNTERS: dict[str, Counter] = {
     ),
     "CORRUPT": Counter(
         Severity.FAULT,
-        "frames for a job about which the switch's memory had a bit error; they were dropped, and the job was ended",
-        "start the workers of the job again; if it happens again, replace the board",
+        "frames with a bit error of the switch's memory in their headers, or for a job about which it had one; they "
+        "were dropped, and the job was ended",
+        "if CORRUPT_JOBS is not 0, start the workers of the job again; if it happens again, replace the board",
     ),
     "CORRUPT_JOBS": Counter(
         Severity.FAULT,
@@ -312,9 +313,10 @@ COUNTERS: dict[str, Counter] = {
     ),
     "CORRUPT_SUMS": Counter(
         Severity.FAULT,
-        "words of sums with a bit error in the switch's memory; their results leave with a wrong checksum, so that no "
-        "worker takes them",
-        "the collective ends with Timeout: reset the job and repeat it; if it happens again, replace the board",
+        "words of sums and contributions with a bit error in the switch's memory; their results leave with a wrong "
+        "checksum, so that no worker takes them",
+        "the collective ends with CollectiveTimeoutError: reset the job and repeat it; if it happens again, replace "
+        "the board",
     ),
     "CORRUPT_PRIORITIES": Counter(
         Severity.FAULT,

@@ -8,6 +8,7 @@ from amaranth.lib.memory import Memory
 
 import hw.aggregate.accumulator
 import hw.aggregate.aggregator
+import hw.aggregate.sequencer
 from hw.aggregate.aggregator import Aggregator
 from hw.aggregate.result import ResultComposer
 from hw.numeric.lane import Lane
@@ -225,13 +226,78 @@ def test_a_bit_error_in_the_last_word_is_found(monkeypatch):
     check_upset(monkeypatch, 20, word=15)
 
 
+def corrupt_payload(contribution: int, word: int) -> tuple[list[bool], int]:
+    """Report a bit error in a word of the payload of one of two contributions. The result of another slot follows, a
+    retransmission, and the next lap.
+
+    Return whether the frames that leave have a right checksum, and the number of corrupt words.
+    """
+    made, rng = Works(), np.random.default_rng(7)
+    numbers = [adverse_numbers(rng, 32, 0) for _ in range(4)]
+    made.operate(Operation.CONTRIBUTE, 1, numbers=numbers[0], first=True, emit=False)
+    for k in (1, 2):
+        made.operate(Operation.CONTRIBUTE, 0, numbers=numbers[k], first=k == 1, emit=k == 2)
+        made.operate(Operation.RESEND, 1)
+    made.operate(Operation.RESEND, 0)
+    made.operate(Operation.CONTRIBUTE, 0, numbers=numbers[3], first=True)
+    words = [to_words(one, 64) for one in made.payloads]
+    words[contribution][word]["error"] = True
+    dut = Aggregator(config())
+    bench, corrupted = Bench(dut), []
+    bench.source(dut.works, made.works)
+    bench.source(dut.contributions, [part for one in words for part in one], stalls=0.6)
+    sink = bench.sink(dut.results)
+
+    async def count(ctx):
+        async for _, _, corrupt in ctx.tick().sample(dut.corrupted):
+            corrupted.append(corrupt)
+
+    bench.process(count)
+    bench.run()
+    frames = [frame[ADDRESS_BYTES:] for frame in from_words(sink.items, 64)]
+    right = [ones_complement_sum(frame) == 0xFFFF for frame in frames]
+    assert all(frame == model for frame, model, one in zip(frames, made.frames, right, strict=True) if one)
+    return right, sum(corrupted)
+
+
+@pytest.mark.parametrize("word", [0, 9, 15])
+@pytest.mark.parametrize("contribution", [1, 2])
+def test_no_result_with_a_corrupt_payload_has_a_right_checksum_until_the_slots_next_lap(contribution, word):
+    """The first contribution to a slot replaces the sum. The results of another slot are right."""
+    right, corrupted = corrupt_payload(contribution, word)
+    assert right == [True, False, True, False, True]
+    assert corrupted == 4 - contribution  # by each operation on the slot from this contribution on
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("part", "sound", "wrong"),
+    [
+        ("sequencer", "work.takes & word.error", "word.error"),
+        ("sequencer", "work.takes & word.error", "0"),
+        ("sequencer", "word.error.eq(self.contributions.payload.error)", "word.error.eq(0)"),
+        ("accumulator", "sum_read.xor() & added | damaged", "sum_read.xor() & added | damaged & added"),
+        ("accumulator", "delayed(beat.valid & beat.corrupt, Lane.READ_AT)", "delayed(beat.corrupt, Lane.READ_AT)"),
+        ("accumulator", "delayed(beat.valid & beat.corrupt, Lane.READ_AT)", "Const(0)"),
+    ],
+)
+def test_a_mutant_of_the_payloads_mark_is_noticed(part, sound, wrong, monkeypatch):
+    broken = mutant(getattr(hw.aggregate, part), sound, wrong)
+    name = part.capitalize()
+    monkeypatch.setattr(hw.aggregate.aggregator, name, getattr(broken, name))
+    found = [corrupt_payload(contribution, word) for contribution in (1, 2) for word in (0, 15)]
+    assert found != [
+        ([True, False, True, False, True], 4 - contribution) for contribution in (1, 2) for word in (0, 15)
+    ]
+
+
 @pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
         ("lane.sum.xor() ^ corrupt[k]", "lane.sum.xor()"),
-        ("sum_read.xor() & added", "0"),
-        ("sum_read.xor() & added", "sum_read.xor()"),
+        ("sum_read.xor() & added | damaged", "damaged"),
+        ("sum_read.xor() & added | damaged", "sum_read.xor() | damaged"),
         ("Cat(*corrupt).any()", "corrupt[0]"),
         ("Lane.WRITE_AT - Lane.READ_AT - 1", "Lane.WRITE_AT - Lane.READ_AT"),
     ],

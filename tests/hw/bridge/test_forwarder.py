@@ -10,7 +10,7 @@ from iswitch.wire import Outcome, ones_complement_sum
 from sim.bench.hosts import Hosts, arp_request, echo_request
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench
-from sim.frames.client import SWITCH_IP, SWITCH_MAC, ordinary
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, ordinary
 from sim.model.switch import Switch
 
 CONFIG = Config(ports=3, bus_bits=64, members=4, window=2, elements=16, queue_bytes=4096, mac_entries=64)
@@ -131,6 +131,67 @@ def test_check_notices_a_mutant_in_the_limit(sound, wrong):
         check_storm(broken)
 
 
+def check_corrupt(component) -> None:
+    """A frame from station A, with a bit error or without, then one to A, from B."""
+    a, b = (bytes([2, 0, 0, 0, 0, number]) for number in (8, 9))
+    for corrupt in (True, False):
+        dut, found = component(CONFIG), []
+
+        async def bench(ctx):
+            ctx.set(dut.own_mac, int.from_bytes(SWITCH_MAC, "little"))
+            ctx.set(dut.own_ip, int.from_bytes(SWITCH_IP, "little"))
+            while not ctx.get(dut.wiped):
+                await ctx.tick()
+            host = Client.numbered(7)
+            for port, frame, damaged in (
+                (1, ordinary(b"\xff" * 6, a), corrupt),
+                (1, arp_request(host, SWITCH_IP), corrupt),
+                (1, SWITCH_MAC * 2 + bytes(48), corrupt),
+                (2, ordinary(a, b), False),
+            ):
+                ctx.set(dut.headers.frame.as_value(), int.from_bytes(frame[:64], "little"))
+                ctx.set(dut.headers.arrival.port, port)
+                ctx.set(dut.headers.arrival.scan.length, len(frame))
+                ctx.set(dut.headers.corrupt, damaged)
+                ctx.set(dut.lookup, 1)
+                await ctx.tick()
+                ctx.set(dut.lookup, 0)
+                await ctx.tick().repeat(4)
+                route = ctx.get(dut.route)
+                found.append((route.outcome, route.ports, route.host_reply.valid))
+
+        Bench(dut).drive(bench)
+        if corrupt:
+            assert found == [(Outcome.CORRUPT, 0, 0)] * 3 + [(Outcome.ORDINARY, 0b011, 0)]
+        else:
+            assert [outcome for outcome, *_ in found] == [
+                Outcome.ORDINARY,
+                Outcome.ANSWERED,
+                Outcome.SPOOFED,
+                Outcome.ORDINARY,
+            ]
+            assert found[3] == (Outcome.ORDINARY, 0b010, 0)
+
+
+def test_a_frame_whose_headers_have_a_bit_error_is_dropped_and_its_sender_not_learnt():
+    check_corrupt(Forwarder)
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("table.learn.eq(~self.headers.corrupt)", "table.learn.eq(1)"),
+        ("m.If(corrupt)", "m.If(0)"),
+        ("corrupt.eq(self.headers.corrupt)", "corrupt.eq(1)"),
+        ("Outcome.CORRUPT), route.host_reply.valid.eq(0)", "Outcome.CORRUPT)"),
+    ],
+)
+def test_check_notices_a_mutant_of_the_bit_errors(sound, wrong):
+    with pytest.raises(AssertionError):
+        check_corrupt(mutant(hw.bridge.forwarder, sound, wrong).Forwarder)
+
+
 MUTANTS = [
     ("destination[:40] == RESERVED", "destination[8:40] == RESERVED >> 8"),
     (" & (destination[44:] == 0)", ""),
@@ -145,8 +206,8 @@ MUTANTS = [
     ("table.up & ~(1 << ingress)", "table.up"),
     ("[ingress.eq(port), ", "["),
     ("m.Elif(table.known)", "m.Elif(0)"),
-    ("m.If(self.spoofed)", "m.If(0)"),
-    (", route.host_reply.valid.eq(0)", ""),
+    ("m.Elif(self.spoofed)", "m.Elif(0)"),
+    ("Outcome.SPOOFED), route.host_reply.valid.eq(0)", "Outcome.SPOOFED)"),
 ]
 
 

@@ -1,11 +1,14 @@
 """The ports of stations against the golden model: over full sets, moves, and time stamps that wrap."""
 
+import itertools
 import random
 
 import pytest
+from amaranth.hdl import Value
+from amaranth.lib.memory import Memory
 
 import hw.bridge.mac_table
-from hw.bridge.mac_table import MacTable
+from hw.bridge.mac_table import WAYS, MacTable
 from iswitch.config import Config
 from sim.bench.hosts import crowd
 from sim.bench.mutant import mutant
@@ -415,6 +418,55 @@ NARROW_MUTANTS = [
     ("Mux(reads, address, sweep_at)", "Mux(reads_row, sweep_at + 1, address)"),
     ("reads | reads_row if shares_port", "reads if shares_port"),
 ]
+
+
+def check_bit_errors(monkeypatch, table=MacTable, *, every: int = 1) -> None:
+    """Flip bits of the tag and the state of a station's entry: it is absent until the station sends again, and from
+    then on there is one entry for it."""
+    memories, elaborate = [], Memory.elaborate
+    monkeypatch.setattr(Memory, "elaborate", lambda self, platform: memories.append(self) or elaborate(self, platform))
+    station, other = STATIONS[:2]
+
+    async def scenario(talk):
+        ctx, tables = talk.ctx, [[Value.cast(memory.data[row]) for row in range(SETS)] for memory in memories]
+        for rows in tables:
+            way_bits = len(rows[0]) // WAYS
+            for bit in range(0, way_bits, every):
+                for row in itertools.chain(*tables):
+                    ctx.set(row, 0)
+                await talk.ask(other, station, 5, pause=4)
+                assert await talk.ask(station, OWN, 6) == 5
+                row = next(row for row in rows if ctx.get(row))
+                way = next(way for way in range(WAYS) if ctx.get(row) >> way * way_bits & (1 << way_bits) - 1)
+                ctx.set(row, ctx.get(row) ^ 1 << way * way_bits + bit)
+                talk.model.flush(5)
+                assert await talk.ask(station, OWN, 6) is None, (way_bits, bit)
+                for port in (5, 4):
+                    await talk.ask(other, station, port, pause=4)
+                    assert await talk.ask(station, OWN, 6) == port, (way_bits, bit)
+                talk.model.flush(4)
+
+    play(scenario, table)
+
+
+def test_an_entry_with_a_bit_error_is_absent_until_its_station_sends_again(monkeypatch):
+    check_bit_errors(monkeypatch)
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("~Cat(entry, tag).xor()", "1"),
+        ("~Cat(entry, tag).xor()", "~entry.as_value().xor()"),
+        ("~Cat(entry, tag).xor()", "~tag.xor()"),
+        ("Cat(written_tag, written.port, written.stamp, 1).xor()", "0"),
+    ],
+)
+def test_the_check_of_bit_errors_notices_a_mutant(sound, wrong, monkeypatch):
+    table = mutant(hw.bridge.mac_table, sound, wrong).MacTable
+    with pytest.raises(AssertionError):
+        check_bit_errors(monkeypatch, table, every=5)
 
 
 @pytest.mark.mutant

@@ -22,7 +22,9 @@ def run(frames, *, bus_bits=256, stalls=0, starts=None):
     bench = Bench(dut, stalls=stalls)
     for port, own in enumerate(frames):
         start = starts[port] if starts else 0
-        bench.source(dut.frames[port], [word for one in own for word in to_words(one, bus_bits)], start=start)
+        bench.source(
+            dut.frames[port], [word for one in own for word in to_words(one, bus_bits, parity=True)], start=start
+        )
         bench.source(dut.scans[port], [{"length": len(one), "exponent": one[1]} for one in own], start=start)
     sink = bench.sink(dut.o)
     bench.run()
@@ -52,7 +54,7 @@ def test_ports_take_turns_while_all_have_frames(stalls):
     dut = Arbiter(ports=4, bus_bits=256, cycles_max=60)
     bench = Bench(dut)
     for port, own in enumerate(frames):
-        bench.source(dut.frames[port], [word for one in own for word in to_words(one, 256)])
+        bench.source(dut.frames[port], [word for one in own for word in to_words(one, 256, parity=True)])
         bench.source(dut.scans[port], [{"length": len(one)} for one in own])
     sink = bench.sink(dut.o, stalls=stalls)
     bench.run()
@@ -73,7 +75,7 @@ def test_offer_is_held_when_a_nearer_port_comes():
     dut = Arbiter(ports=3, bus_bits=256, cycles_max=60)
     bench = Bench(dut)
     for port, start in ((2, 2), (1, 5)):
-        bench.source(dut.frames[port], to_words(frame(port, 0, 100), 256), start=start)
+        bench.source(dut.frames[port], to_words(frame(port, 0, 100), 256, parity=True), start=start)
         bench.source(dut.scans[port], [{"length": 100}], start=start)
     sink = bench.sink(dut.o, start=10)
     bench.run()

@@ -58,7 +58,9 @@ def laned(frames, bus_bits):
     return [
         word
         for k, frame in enumerate(frames)
-        for word in to_words(frame, bus_bits, meta={"port": k % 16, "scan": {"length": len(frame), "exponent": k}})
+        for word in to_words(
+            frame, bus_bits, parity=True, meta={"port": k % 16, "scan": {"length": len(frame), "exponent": k}}
+        )
     ]
 
 
@@ -111,7 +113,7 @@ def test_headers_come_2_cycles_after_the_word_that_completes_them(bus_bits, name
     headers, out = bench.sink(dut.headers), bench.sink(dut.o)
     bench.run()
     assert headers.times == [source.times[-(-shown_at * 8 // bus_bits) - 1] + 2]
-    assert out.times == [taken + 2 for taken in source.times]
+    assert out.times == [taken + 3 for taken in source.times]
 
 
 @pytest.mark.parametrize("bus_bits", BUSES)

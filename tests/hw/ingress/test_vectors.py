@@ -38,7 +38,7 @@ def scans_of(frames: list[bytes], bus_bits: int, stalls: float = 0.0):
 def headers_of(frames: list[bytes], bus_bits: int, stalls: float = 0.0):
     dut = Parser(bus_bits=bus_bits)
     bench = Bench(dut, inputs=[(dut.own_ip, int.from_bytes(frames[0][30:34], "little"))], stalls=stalls)
-    bench.source(dut.i, [word for frame in frames for word in to_words(frame, bus_bits, meta={})])
+    bench.source(dut.i, [word for frame in frames for word in to_words(frame, bus_bits, parity=True, meta={})])
     headers = bench.sink(dut.headers)
     bench.sink(dut.o)
     bench.run()
