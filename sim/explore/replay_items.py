@@ -1,8 +1,9 @@
 """The limit on samples of an item under every order of requests. The table is `sim/model/replay/table.py` itself.
 
-One item is in the table. SAMPLE, UPDATE and LIMIT come in any order, with any limit of `times` up to `largest`. Checked
-at each step: an item that was sampled as often as its table allowed is never sampled again, whatever limit follows, and
-an item whose count has reached a lower limit is sampled at most once more under that limit.
+One item is in the table. SAMPLE, UPDATE and LIMIT come in any order, with any limit of `times` up to `largest`, and at
+any time the item's count may become wrong by a bit error. Checked at each step: an item that was sampled as often as
+its table allowed is never sampled again, whatever limit follows, and an item whose count has reached a lower limit is
+sampled at most once more under that limit.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from iswitch.config import Replay
 from sim.explore.search import Event, Explorer, Scenario, Violation
 from sim.model.replay.table import Limits, Table
 
-__all__ = ["ItemExplorer", "ItemScenario", "ItemState", "LimitComes", "SampleComes", "UpdateComes"]
+__all__ = ["CountFlips", "ItemExplorer", "ItemScenario", "ItemState", "LimitComes", "SampleComes", "UpdateComes"]
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,12 @@ class ItemScenario(Scenario):
 
 
 class ItemState(NamedTuple):
-    """The item's `priority` and `samples`, the count, and the limit of `times`.
+    """The item's `priority` and `samples`, what its count says, and the limit of `times`.
 
-    `retired`: the item was sampled as often as its table allowed then. `sampled`: how often it was sampled under the
-    present limit, up to the limit. `reached`: its count had reached this limit when the limit came.
+    `right`: what the count would say without bit errors. `damaged`: it has a bit error; `flipped`: it has had one.
+    `limited`: a LIMIT has set `times`. `retired`: the item was sampled as often as its table allowed then. `sampled`:
+    how often it was sampled under the present limit, up to the limit. `reached`: its count had reached this limit when
+    the limit came.
     """
 
     priority: int = 1
@@ -37,6 +40,16 @@ class ItemState(NamedTuple):
     retired: bool = False
     sampled: int = 0
     reached: bool = False
+    right: int = 0
+    limited: bool = False
+    damaged: bool = False
+    flipped: bool = False
+
+
+class CountFlips(NamedTuple):
+    """A bit error after which the count says `samples`."""
+
+    samples: int
 
 
 class SampleComes(NamedTuple):
@@ -67,17 +80,22 @@ class ItemExplorer(Explorer[ItemState]):
         if state.priority:
             yield SampleComes()
         yield from map(LimitComes, range(self.scenario.largest + 1))
+        if not state.flipped:
+            yield from (CountFlips(state.samples ^ bit) for bit in (1, 2))
 
     def after(self, state: ItemState, event: Event) -> ItemState:
         table = self.scenario.table(Replay(capacity=16, sample_count_bits=2))
         table.add([state.priority])
-        table.limits, table.times[0] = Limits(times=state.times), state.samples
-        retired, sampled, reached = state.retired, state.sampled, state.reached
+        table.limits, table.times[0], table.limited = Limits(times=state.times), state.samples, state.limited
+        table.damaged_counts = {0} if state.damaged else set()
+        retired, sampled, reached, right = state.retired, state.sampled, state.reached, state.right
         match event:
+            case CountFlips(samples):
+                return state._replace(samples=samples, damaged=True, flipped=True)
             case UpdateComes():
                 table.update(table.capacity, 1)
             case LimitComes(times):
-                reached = bool(times) and state.samples >= times
+                reached = bool(times) and right >= times
                 table.limit(Limits(times=times))
                 sampled = 0
             case SampleComes():
@@ -87,9 +105,20 @@ class ItemExplorer(Explorer[ItemState]):
                     raise Violation("an item is sampled more often than the limit allows")
                 table.count_samples(table.sample(0, 1, 0))
                 sampled = min(sampled + 1, state.times)
-                retired = bool(state.times) and (reached or state.samples + 1 >= state.times)
-        priority = table.slots.tree.priorities[0]
-        return ItemState(priority, table.times[0], table.limits.times, retired, sampled, reached)
+                retired = bool(state.times) and (reached or right + 1 >= state.times)
+                right = table.retired if retired else min(right + bool(state.times), table.retired)
+        return ItemState(
+            table.slots.tree.priorities[0],
+            table.times[0],
+            table.limits.times,
+            retired,
+            sampled,
+            reached,
+            right,
+            table.limited,
+            bool(table.damaged_counts),
+            state.flipped,
+        )
 
     def check(self, state: ItemState) -> None:
         """Check that no retired item has a priority."""

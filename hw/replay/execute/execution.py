@@ -46,11 +46,10 @@ class Execution(wiring.Component):
     gives the sum of all priorities.
 
     The streams and memories around it: `body` with the request's rows until `ended`; `index` while `needs_session`, for
-    `session_row` 1 cycle later, and `session_corrupt` 2 cycles later (`found_corrupt` is 1 for one cycle for each row
-    of a recipient that has a bit error); `commands` and `results` of the table's sampler, where `pending` says that a
-    result is awaited; rows of lists, read and written, where `sending` and `sending_list` say which list an answer is
-    being sent from; addresses and beats of units in memory; and `heads` and `rows` of DATA frames. All may stall but
-    `results`.
+    `session_row` 1 cycle later, and `session_corrupt` 2 cycles later; `commands` and `results` of the table's sampler,
+    where `pending` says that a result is awaited; rows of lists, read and written, where `sending` and `sending_list`
+    say which list an answer is being sent from; addresses and beats of units in memory; and `heads` and `rows` of DATA
+    frames. All may stall but `results`.
     """
 
     def __init__(self, replay: Replay):
@@ -145,9 +144,11 @@ class Execution(wiring.Component):
         self._share_body(m)
         self._share_sessions(m)
         self._share_commands(m)
+        errors = [self.broadcast.found_corrupt]
         if self.retire is not None:
             m.submodules.retire = self.retire
-            self._count_samples(m)
+            errors.append(self._count_samples(m))
+        m.d.comb += self.found_corrupt.eq(any_of(errors))
         self._share_memory(m)
         self._send(m)
         return m
@@ -234,7 +235,6 @@ class Execution(wiring.Component):
             self.open_session.corrupt.eq(self.session_corrupt),
             self.broadcast.row.eq(self.session_row),
             self.broadcast.row_corrupt.eq(self.session_corrupt),
-            self.found_corrupt.eq(self.broadcast.found_corrupt),
             self.broadcast.requester.eq(self.request.session),
         ]
 
@@ -293,8 +293,10 @@ class Execution(wiring.Component):
         ]
 
     def _count_samples(self, m):
-        """How often items were sampled, counted by `retire`, looked up by `update`, and set to 0 by `add_items`."""
+        """How often items were sampled, counted by `retire`, looked up by `update`, and set to 0 by `add_items`. Return
+        whether a count is used that has a bit error."""
         m.submodules.counts = counts = SampleCounts(self.replay)
+        updated, found = self.update.commands.valid & self.update.commands.ready, Signal(name="count_corrupt")
         updates, slot_bits = kind_of(self.request.frame) == Kind.UPDATE, exact_log2(self.replay.capacity)
         m.d.comb += [
             counts.table.eq(self.request.table),
@@ -305,6 +307,8 @@ class Execution(wiring.Component):
             counts.clear_slot.eq(self.table.adds),
             self.update.limited.eq(self.table.limited),
             counts.limited.eq(self.table.limited),
+            counts.filled.eq(self.filled),
+            found.eq(counts.corrupt & (self.retire.count | updated & self.table.limited)),
             self.update.exhausted.eq(counts.exhausted),
             self.retire.times.eq(self.table.times),
             self.retire.items.eq(self.request.frame.count),
@@ -313,6 +317,7 @@ class Execution(wiring.Component):
             self.retire.list_in_use.eq(self.sending),
             self.row_address.eq(self.list + self.retire.position),
         ]
+        return found
 
     def _share_memory(self, m):
         """Addresses of the active executor's units, and their beats."""

@@ -10,6 +10,7 @@ from hw.interface.layout import layout
 from hw.replay.execute.commands import ItemCommand
 from hw.replay.sampling.slots import CommandKind
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
+from hw.stream.parity import with_parity
 from iswitch.config import Replay
 from iswitch.wire.replay import SAMPLED_ROW
 
@@ -23,6 +24,9 @@ class SampleCounts(wiring.Component):
     `times`, and `last` is 1 if the count will reach it with one more. With `times` 0 no count reaches it. While
     `limited` is 0, nothing is exhausted. `count` adds 1 to the count that `slot` chose 2 cycles before, or retires the
     item if this is its `last`. `clear` sets the count of `clear_slot` to 0; it may be chosen again 2 cycles later.
+
+    Each count has a parity bit. A count with a bit error is that of a retired item: `exhausted` (if `limited`) and
+    `last` are 1, and so is `corrupt`, if the slot is below `filled`. (The counts of other slots were never written.)
     """
 
     def __init__(self, replay: Replay):
@@ -39,6 +43,8 @@ class SampleCounts(wiring.Component):
                 "count": In(1),
                 "clear": In(1),
                 "clear_slot": In(slots),
+                "filled": In(range(replay.capacity + 1)),
+                "corrupt": Out(1),
             }
         )
 
@@ -46,23 +52,27 @@ class SampleCounts(wiring.Component):
         m = Module()
         replay = self.replay
         m.submodules.memory = memory = Memory(
-            shape=replay.sample_count_bits,
+            shape=replay.sample_count_bits + 1,
             depth=replay.tables * replay.capacity,
             init=[],
             attrs=NEVER_READ_BEFORE_WRITTEN,
         )
         write, read = memory.write_port(), memory.read_port()
+        count, wrong = read.data[:-1], read.data.xor()
         counted, times_less_1 = Signal(replay.sample_count_bits), Signal.like(self.times)
+        written = Signal.like(counted)
         m.d.comb += [
             read.addr.eq(Cat(self.slot, self.table)),
-            counted.eq(Mux(read.data.all() | self.last, -1, read.data + 1)),
+            counted.eq(Mux(count.all() | self.last, -1, count + 1)),
+            write.data.eq(with_parity(written)),
         ]
         m.d.sync += [
             times_less_1.eq(self.times - 1),
-            self.exhausted.eq(self.limited & (read.data.all() | (self.times != 0) & (read.data >= self.times))),
-            self.last.eq(read.data >= times_less_1),
+            self.exhausted.eq(self.limited & (wrong | count.all() | (self.times != 0) & (count >= self.times))),
+            self.last.eq(wrong | (count >= times_less_1)),
+            self.corrupt.eq(wrong & (self.slot < self.filled)),
             write.en.eq(self.clear | self.count),
-            write.data.eq(Mux(self.clear, 0, counted)),
+            written.eq(Mux(self.clear, 0, counted)),
             write.addr.eq(Cat(Mux(self.clear, self.clear_slot, self.slot), self.table)),
         ]
         return m

@@ -52,7 +52,8 @@ class Table:
 
     `adds` does not wrap: a SAMPLE asks whether so many items were *ever* added, also after 2^32 adds. `sums` says
     whether the sum tree is right. A model has no bit errors: a test sets `sums` where the switch would find one, and
-    puts the slots whose priorities have a bit error into `damaged`.
+    puts the slots whose priorities have a bit error into `damaged`, and those whose counts of samples have one into
+    `damaged_counts`. `limited`: a LIMIT has set `times`.
     """
 
     def __init__(self, config: Replay) -> None:
@@ -70,7 +71,9 @@ class Table:
         self.ticket = 1
         self.limits, self.published = Limits(), Published()
         self.sums = SumState(restored=config.capacity)
+        self.limited = False
         self.damaged: set[int] = set()
+        self.damaged_counts: set[int] = set()
 
     @property
     def is_intact(self) -> bool:
@@ -165,6 +168,7 @@ class Table:
             self.slots.add(min(priority, self.top))
             self.times[slot] = 0
             self.damaged.discard(slot)
+            self.damaged_counts.discard(slot)
             slots.append(slot)
         self.adds += len(priorities)
         return slots
@@ -172,13 +176,15 @@ class Table:
     def update(self, item: int, priority: int) -> bool:
         """Set a priority, and return whether the item was there.
 
-        An item that was sampled as often as its table allowed then stays at 0, whatever the table allows now.
+        An item that was sampled as often as its table allowed then stays at 0, whatever the table allows now. So does
+        one whose count has a bit error.
         """
         slot = self.slot(item)
         if slot is None:
             return False
         most = min(self.limits.times or self.retired, self.retired)
-        spent = self.retired and self.times[slot] >= most
+        is_lost = self.limited and slot in self.damaged_counts
+        spent = self.retired and (is_lost or self.times[slot] >= most)
         self.set_priority(slot, 0 if spent else min(priority, self.top))
         return True
 
@@ -194,11 +200,15 @@ class Table:
         return rows
 
     def count_samples(self, rows: Sequence[Row]) -> None:
-        """Count samples. An item that was sampled `times` times is never sampled again; 0 counts nothing."""
+        """Count samples. An item that was sampled `times` times is never sampled again; 0 counts nothing.
+
+        An item whose count has a bit error is never sampled again, either.
+        """
         for item, _ in rows if self.limits.times else ():
             slot = item % self.capacity
             self.times[slot] = min(self.times[slot] + 1, self.retired)
-            if self.times[slot] >= self.limits.times:
+            if self.times[slot] >= self.limits.times or slot in self.damaged_counts:
+                self.damaged_counts.discard(slot)
                 self.times[slot] = self.retired
                 self.set_priority(slot, 0)
 
@@ -216,5 +226,5 @@ class Table:
         """Set limits, and the credit to 0. The counts of samples stay, and so do the items that are retired."""
         if limits.times >> self.sample_count_bits:
             return ReplayOutcome.RANGE
-        self.limits, self.credit = limits, 0
+        self.limits, self.credit, self.limited = limits, 0, self.limited or limits.times != 0
         return ReplayOutcome.DONE

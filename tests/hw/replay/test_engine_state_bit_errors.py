@@ -6,10 +6,12 @@ import pytest
 from amaranth.hdl import Value
 
 import hw.replay.engine
+import hw.replay.execute.execution
+import hw.replay.execute.sample_limit
 import hw.replay.request.sessions
 from hw.replay.engine import Engine
 from iswitch.wire.replay import ReplayOutcome
-from sim.bench.bit_errors import keep_memories
+from sim.bench.bit_errors import flip, keep_memories
 from sim.bench.engine import Scenario
 from sim.bench.engine_bench import EngineBench
 from sim.bench.mutant import mutant
@@ -103,6 +105,76 @@ def check_session(monkeypatch, *, field="next", bit=0, module=hw.replay.request.
 )
 def test_a_session_whose_row_has_a_bit_error_is_lost_and_its_log_until_it_is_given_anew(field, bit, monkeypatch):
     check_session(monkeypatch, field=field, bit=bit)
+
+
+def check_counts(monkeypatch, *, executor=hw.replay.execute.execution, module=hw.replay.execute.sample_limit):
+    """Flip bits of counts of samples. The next UPDATE of the item, or the next SAMPLE that selects it, retires it."""
+    memories = keep_memories(monkeypatch, module)
+    monkeypatch.setattr(executor, "SampleCounts", module.SampleCounts)
+    monkeypatch.setattr(hw.replay.engine, "Execution", executor.Execution)
+    test = Clients()
+    (client, *_), table = test.all, test.service.tables[1]
+    client.table = 1
+    capacity = table.capacity
+
+    async def run(ctx):
+        async def answered(*frames):
+            counted = test.corrupted
+            for frame in frames:
+                await test.answered(ctx, (client, frame))
+            return test.corrupted - counted
+
+        def break_count(slot, bit):
+            flip(ctx, memories[0], capacity + slot, bit)
+            table.damaged_counts.add(slot)
+
+        def update(slot):
+            return client.update(test.next(client), [(capacity + slot, 9)])
+
+        await test.bench.quiet(ctx)
+        await test.open(ctx, client)
+        for k in range(2):
+            await answered(client.add(test.next(client), [(5 + k, bytes(64))] * 16))
+        break_count(3, 0)
+        # No LIMIT has set `times` yet. A slot that was never filled has no count.
+        assert await answered(update(3), update(33)) == 0
+        await answered(client.limit(test.next(client), times=3))
+        assert await answered(update(33), update(4)) == 0
+        break_count(7, 3)  # the parity
+        assert await answered(update(7), client.list(0, 32)) == 1
+        assert table.slots.tree.priorities[7] == 0
+        found = 0
+        for seed in range(4):
+            found += await answered(client.sample(test.next(client), 40, seed), client.list(0, 32))
+        assert found == 1 and table.damaged_counts == {7} and table.slots.tree.priorities[3] == 0
+        assert await answered(update(3), client.list(0, 32)) == 0
+        await answered(client.add(test.next(client), [(9, bytes(64))] * 16))
+        await answered(client.add(test.next(client), [(9, bytes(64))] * 16))
+        await answered(client.add(test.next(client), [(9, bytes(64))] * 8))  # slot 7 has a new item
+        assert await answered(client.update(test.next(client), [(2 * capacity + 7, 4)]), client.list(0, 64)) == 0
+
+    test.bench.bench.drive(run)
+
+
+def test_an_item_whose_count_of_samples_has_a_bit_error_is_sampled_no_more_often_than_without(monkeypatch):
+    check_counts(monkeypatch)
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("counts.filled.eq(self.filled)", "counts.filled.eq(0)"),
+        ("self.retire.count | updated & self.table.limited", "self.retire.count"),
+        ("self.retire.count | updated & self.table.limited", "self.retire.count | updated"),
+        ("self.retire.count | updated & self.table.limited", "updated & self.table.limited"),
+        ("errors.append(self._count_samples(m))", "self._count_samples(m)"),
+    ],
+)
+def test_a_mutant_of_the_counts_parity_is_noticed(sound, wrong, monkeypatch):
+    broken = mutant(hw.replay.execute.execution, sound, wrong)
+    with pytest.raises(AssertionError):
+        check_counts(monkeypatch, executor=broken)
 
 
 @pytest.mark.mutant

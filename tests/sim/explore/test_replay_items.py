@@ -51,7 +51,31 @@ class ForgetsCounts(Table):
         return super().limit(limits)
 
 
-@pytest.mark.parametrize("table", [ForgetsRetirement, UpdatesAll, LooksAtTheLimitOnly, ForgetsCounts])
+class TrustsCounts(Table):
+    """A count with a bit error is used as it is."""
+
+    def update(self, item, priority):
+        self.damaged_counts.clear()
+        return super().update(item, priority)
+
+    def count_samples(self, rows):
+        self.damaged_counts.clear()
+        super().count_samples(rows)
+
+
+class RepairsCounts(Table):
+    """A count with a bit error is set to 0, and the item may be sampled as often as a new one."""
+
+    def count_samples(self, rows):
+        for slot in self.damaged_counts:
+            self.times[slot] = 0
+        self.damaged_counts.clear()
+        super().count_samples(rows)
+
+
+@pytest.mark.parametrize(
+    "table", [ForgetsRetirement, UpdatesAll, LooksAtTheLimitOnly, ForgetsCounts, TrustsCounts, RepairsCounts]
+)
 def test_a_wrong_rule_is_found(table):
     with pytest.raises(Violation, match=AGAIN):
         explore(ItemScenario(table=table))

@@ -4,11 +4,13 @@ killed."""
 import random
 
 import pytest
+from amaranth.hdl import Value
 
 import hw.replay.execute.sample_limit
 from hw.replay.execute.sample_limit import RetireItems, SampleCounts
 from hw.replay.sampling.slots import CommandKind
 from iswitch.config import Replay
+from sim.bench.bit_errors import flip, keep_memories
 from sim.bench.mutant import mutant
 from sim.bench.replay_executor import ExecutorBench
 from sim.bench.stream import STALLS, Bench
@@ -16,9 +18,10 @@ from sim.bench.stream import STALLS, Bench
 REPLAY = Replay(tables=2, capacity=16, sessions=2, cached_answers=2, log_bytes=4096, sample_count_bits=2)
 
 
-def check_counts(component=SampleCounts, *, steps=1500):
-    """Look a count up, and count or clear it; counts are 0 only after they were cleared."""
-    rng, dut, model = random.Random(1), component(REPLAY), {}
+def check_counts(component=SampleCounts, *, steps=1500, memories=None):
+    """Look a count up, and count or clear it; counts are 0 only after they were cleared. If the list of `memories` is
+    given, bits of the counts flip."""
+    rng, dut, model, damaged = random.Random(1), component(REPLAY), {}, set()
 
     async def drive(ctx):
         for table in range(2):
@@ -32,15 +35,24 @@ def check_counts(component=SampleCounts, *, steps=1500):
         await ctx.tick()
         for _ in range(steps):
             table, slot, times = rng.randrange(2), rng.randrange(16), rng.randrange(4)
+            if memories and rng.random() < 0.2:
+                flip(ctx, memories[0], table << 4 | slot, rng.randrange(3))
+                damaged.symmetric_difference_update({(table, slot)})  # two errors in a word are not found
+                if (table, slot) not in damaged:
+                    model[table, slot] = ctx.get(Value.cast(memories[0].data[table << 4 | slot])) % 4
+            filled = rng.randrange(17)
+            ctx.set(dut.filled, filled)
             ctx.set(dut.table, table)
             ctx.set(dut.slot, slot)
             limited = rng.random() < 0.8
             ctx.set(dut.times, times)
             ctx.set(dut.limited, limited)
             await ctx.tick().repeat(2)
-            count = model[table, slot]
+            count = 3 if (table, slot) in damaged else model[table, slot]
+            assert ctx.get(dut.corrupt) == ((table, slot) in damaged and slot < filled)
             assert ctx.get(dut.exhausted) == (limited and (count == 3 or times != 0 and count >= times))
-            assert times == 0 or ctx.get(dut.last) == (count + 1 >= times)
+            last = ctx.get(dut.last)
+            assert last == ((table, slot) in damaged or times != 0 and count + 1 >= times)
             action = rng.choice(["count", "count", "clear"])
             if action == "clear":
                 slot = rng.randrange(16)
@@ -49,7 +61,8 @@ def check_counts(component=SampleCounts, *, steps=1500):
                 model[table, slot] = 0
             else:
                 ctx.set(dut.count, 1)
-                model[table, slot] = 3 if times and count + 1 >= times else min(count + 1, 3)
+                model[table, slot] = 3 if last else min(count + 1, 3)
+            damaged.discard((table, slot))
             await ctx.tick()
             ctx.set(dut.clear, 0)
             ctx.set(dut.count, 0)
@@ -95,6 +108,10 @@ def test_counts_stop_at_their_largest_value_which_a_retired_item_has():
     check_counts()
 
 
+def test_an_item_whose_count_has_a_bit_error_is_retired(monkeypatch):
+    check_counts(memories=keep_memories(monkeypatch, hw.replay.execute.sample_limit))
+
+
 @pytest.mark.parametrize("stalls", STALLS)
 @pytest.mark.parametrize(("times", "items"), [(2, 9), (1, 1), (0, 9)])
 def test_each_item_is_counted_and_some_are_retired(stalls, times, items):
@@ -105,13 +122,13 @@ def test_each_item_is_counted_and_some_are_retired(stalls, times, items):
 @pytest.mark.parametrize(
     ("check", "name", "sound", "wrong"),
     [
-        (check_counts, "SampleCounts", "read.data.all() | self.last", "read.data.all()"),
-        (check_counts, "SampleCounts", "self.limited & (", "("),
-        (check_counts, "SampleCounts", "(read.data.all() | (self.times", "((self.times"),
+        (check_counts, "SampleCounts", "count.all() | self.last", "count.all()"),
+        (check_counts, "SampleCounts", "self.limited & (wrong", "(wrong"),
+        (check_counts, "SampleCounts", "| count.all() | (self.times", "| (self.times"),
         (check_counts, "SampleCounts", "(self.times != 0) & ", ""),
-        (check_counts, "SampleCounts", "read.data >= self.times", "read.data > self.times"),
-        (check_counts, "SampleCounts", "read.data >= times_less_1", "read.data > times_less_1"),
-        (check_counts, "SampleCounts", "read.data.all() | self.last", "self.last"),
+        (check_counts, "SampleCounts", "count >= self.times", "count > self.times"),
+        (check_counts, "SampleCounts", "count >= times_less_1", "count > times_less_1"),
+        (check_counts, "SampleCounts", "count.all() | self.last", "self.last"),
         (check_counts, "SampleCounts", "Mux(self.clear, 0, counted)", "counted"),
         (check_counts, "SampleCounts", "Mux(self.clear, self.clear_slot, self.slot)", "self.slot"),
         (check_counts, "SampleCounts", "read.addr.eq(Cat(self.slot, self.table))", "read.addr.eq(self.slot)"),
@@ -129,3 +146,23 @@ def test_a_mutant_is_noticed(check, name, sound, wrong):
         if check is check_retire:
             check(broken, stalls=0.5)
             check(broken, times=0)
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("read.data.xor()", "0"),
+        ("read.data.xor()", "read.data[:-1].xor()"),
+        ("self.limited & (wrong |", "self.limited & ("),
+        ("self.last.eq(wrong |", "self.last.eq("),
+        ("wrong & (self.slot < self.filled)", "wrong"),
+        ("wrong & (self.slot < self.filled)", "wrong & (self.slot <= self.filled)"),
+        ("wrong & (self.slot < self.filled)", "0"),
+        ("with_parity(written)", "written"),
+    ],
+)
+def test_a_mutant_of_the_parity_is_noticed(sound, wrong, monkeypatch):
+    broken = mutant(hw.replay.execute.sample_limit, sound, wrong)
+    with pytest.raises(AssertionError):
+        check_counts(broken.SampleCounts, memories=keep_memories(monkeypatch, broken))
