@@ -407,7 +407,7 @@ def test_docs_first_registers():
 
 
 def test_docs_reasons():
-    rows = re.findall(r"^\| (\d+) \| ([A-Za-z]+)", table("| reason | name | sent in |"), re.MULTILINE)
+    rows = re.findall(r"^\| (\d+) \| ([A-Za-z_]+)", table("| reason | name | sent in |"), re.MULTILINE)
     assert [(name.upper(), int(number)) for number, name in rows] == sorted(
         values(Reason).items(), key=lambda reason: reason[1]
     )

@@ -469,6 +469,7 @@ class Core(wiring.Component):
                 held,
                 reply,
                 job=rows.job_row,
+                operator_key=self.operator_key,
                 leaves=membership.requests_leave,
                 requests_parent=fsm.ongoing("REQUEST_PARENT"),
                 reports=~fault & decision.reports & fsm.ongoing("ISSUE"),

@@ -55,10 +55,11 @@ def build_reply(m, held: HeldFrame, reply, outcome, *, rows, membership, control
                 m.d.comb += reply.header.count.eq(reason)
 
 
-def build_parent_request(m, held: HeldFrame, reply, *, job, leaves, requests_parent, reports):
+def build_parent_request(m, held: HeldFrame, reply, *, job, operator_key, leaves, requests_parent, reports):
     """Address the reply to the parent, if `requests_parent` or `reports` is 1.
 
-    `requests_parent`: the reply is a Leave if the switch `leaves`, otherwise a Join. `reports`: the reply is a receipt.
+    `requests_parent`: the reply is a Leave if the switch `leaves`, otherwise a Join, with the switch's `operator_key`.
+    No other frame has that key. `reports`: the reply is a receipt.
     """
     parent, report = held.parent, held.decision.report
     request_body = Signal(layout(CONTROL))
@@ -76,6 +77,7 @@ def build_parent_request(m, held: HeldFrame, reply, *, job, leaves, requests_par
         request_body.nonce.eq(job.up_nonce),
         request_body.job_token.eq(job.job_token),
         request_body.challenge.eq(job.up_challenge if held.config.uplinks else 0),
+        request_body.operator_key.eq(Mux(leaves, 0, operator_key)),
     ]
     with m.If(requests_parent | reports):
         m.d.comb += [

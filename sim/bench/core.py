@@ -36,6 +36,7 @@ from sim.bench.stream import Bench, Sink, Source, pack
 from sim.frames.client import SWITCH_IP, SWITCH_MAC
 from sim.model.decide import tree
 from sim.model.decide.claims import Answer
+from sim.model.decide.job import Job
 from sim.model.decide.slot import Contributors, Work
 from sim.model.egress import compose
 from sim.model.ingress.parse import is_ours
@@ -80,9 +81,16 @@ class Recorder(TreeSwitch):
     """The model, with a record of its operations."""
 
     def __init__(
-        self, config: Config, *, mac: bytes, ip: bytes, seed: int, parents: dict[int, Parent] | None = None
+        self,
+        config: Config,
+        *,
+        mac: bytes,
+        ip: bytes,
+        seed: int,
+        operator_key: int = 0,
+        parents: dict[int, Parent] | None = None,
     ) -> None:
-        super().__init__(config, mac=mac, ip=ip, seed=seed, parents=parents)
+        super().__init__(config, mac=mac, ip=ip, seed=seed, operator_key=operator_key, parents=parents)
         self.fates: list[Outcome] = []
         self.works: list[Done] = []
         self.replies: list[tuple[int, bytes]] = []
@@ -201,11 +209,17 @@ class CoreBench:
         mac: bytes = SWITCH_MAC,
         ip: bytes = SWITCH_IP,
         seed: int = 1,
+        operator_key: int = 0,
         parents: dict[int, Parent] | None = None,
     ) -> None:
         self.config, self.seed = config, seed
-        self.model = Recorder(config, mac=mac, ip=ip, seed=seed, parents=parents)
+        self.model = Recorder(config, mac=mac, ip=ip, seed=seed, operator_key=operator_key, parents=parents)
         self.headers: list[dict[str, Any]] = []
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The model's jobs."""
+        return self.model.jobs
 
     def exchange(self, port: int, frame: bytes, error: bool = False) -> list[bytes]:
         return [answer for _, answer in self.receive(port, frame, error=error)]
@@ -263,6 +277,7 @@ class CoreBench:
             stalls=stalls,
             inputs=[
                 (dut.seed, self.seed),
+                (dut.operator_key, self.model.operator_key),
                 (dut.own_mac, int.from_bytes(own.mac, "little")),
                 (dut.own_ip, int.from_bytes(own.ip, "little")),
                 *parents,

@@ -2,6 +2,7 @@
 counters."""
 
 from collections import defaultdict
+from typing import Any
 
 from iswitch.config import Config
 from iswitch.wire import (
@@ -23,9 +24,22 @@ from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client
 from sim.model.decide.job import Job
 from sim.model.tree_switch import Parent, TreeSwitch
 
-__all__ = ["DivergenceError", "Pair"]
+__all__ = ["DivergenceError", "Pair", "registers_of"]
 
 UDP = 17
+
+
+def registers_of(config: Config) -> list[int]:
+    """Return the addresses at which READs return every register of a switch, with jobs, members and slots."""
+    rows = [*range(0, port_counter_register(config.ports, PortCounter(0)), REGISTERS_PER_READ)]
+    for job in range(config.jobs):
+        rows += [
+            *range(job_view_register(job), job_view_register(job + 1), REGISTERS_PER_READ),
+            *(have_view_register(job, member) for member in range(0, config.members, REGISTERS_PER_READ)),
+            *(member_view_register(job, member) for member in range(config.members)),
+            *(slot_view_register(job, slot) for slot in range(config.slots)),
+        ]
+    return rows
 
 
 class DivergenceError(AssertionError):
@@ -61,14 +75,16 @@ class Pair:
         mac: bytes = SWITCH_MAC,
         ip: bytes = SWITCH_IP,
         seed: int = 1,
+        operator_key: int = 0,
         parents: dict[int, Parent] | None = None,
         design: Design | None = None,
     ):
-        self.config, self.mac, self.ip, self.seed, self.parents = config, mac, ip, seed, parents or {}
-        self.board = Board(config, engine=engine, mac=mac, ip=ip, seed=seed, watch=True, trace=True, design=design)
+        self.config, self.mac, self.parents = config, mac, parents or {}
+        self.settings: dict[str, Any] = {"mac": mac, "ip": ip, "seed": seed, "operator_key": operator_key}
+        self.board = Board(config, engine=engine, **self.settings, watch=True, trace=True, design=design)
         for job, parent in self.parents.items():
             self.board.parent(job, **parent._asdict())
-        self.model = TreeSwitch(config, mac=mac, ip=ip, seed=seed, parents=self.parents)
+        self.model = TreeSwitch(config, **self.settings, parents=self.parents)
         self.now_us = 0
         self.frames = 0
 
@@ -142,22 +158,13 @@ class Pair:
     def reset(self) -> None:
         """Reset the switch, and start a new model with empty tables."""
         self.board.reset()
-        self.model = TreeSwitch(self.config, mac=self.mac, ip=self.ip, seed=self.seed, parents=self.parents)
+        self.model = TreeSwitch(self.config, **self.settings, parents=self.parents)
 
     def counters_agree(self) -> None:
         """Compare every register of both, with jobs, members and slots. READ itself is counted, so the comparison goes
         page by page."""
         reader = Client.numbered(99, port=0)
-        c = self.config
-        rows = [*range(0, port_counter_register(c.ports, PortCounter(0)), REGISTERS_PER_READ)]
-        for job in range(c.jobs):
-            rows += [
-                *range(job_view_register(job), job_view_register(job + 1), REGISTERS_PER_READ),
-                *(have_view_register(job, member) for member in range(0, c.members, REGISTERS_PER_READ)),
-                *(member_view_register(job, member) for member in range(c.members)),
-                *(slot_view_register(job, slot) for slot in range(c.slots)),
-            ]
-        for address in rows:
+        for address in registers_of(self.config):
             self.exchange(0, reader.read(address))
         if sum(self.model.outcomes) != sum(seen[PortCounter.RX_FRAMES] for seen in self.model.port_counters):
             raise DivergenceError(

@@ -19,7 +19,7 @@ __all__ = ["Outcome", "ProcedureBench", "address"]
 ROW_OF = {"sender": "member", "entry": "member", "slot": "slot", "claims": "claims"}
 """The row that a record is part of, if it is not the job's."""
 
-CHALLENGE_AT = CONTROL.fields["challenge"][1]
+CHALLENGE_AT, OPERATOR_KEY_AT = (CONTROL.fields[name][1] for name in ("challenge", "operator_key"))
 
 
 class Outcome(NamedTuple):
@@ -73,8 +73,9 @@ class ProcedureBench:
         self.heard = [[0] * config.members for _ in range(config.jobs)]
         self.pending: tuple[dict[str, int], dict[str, dict[str, int]], dict[str, int]] | None = None
 
-    def request(self, frame: bytes, *, port: int = 0, **others: Any) -> dict[str, Any]:
-        """Return the Request that a frame makes."""
+    def request(self, frame: bytes, *, port: int = 0, operator_key: int = 0, **others: Any) -> dict[str, Any]:
+        """Return the Request that a frame makes, at a switch with an operator key."""
+        same = int.from_bytes(frame[FRAME_BYTES + OPERATOR_KEY_AT :][:8], "little") == operator_key
         action = frame[FRAME_BYTES] if len(frame) > FRAME_BYTES else 0
         return {
             "headers": {
@@ -85,6 +86,8 @@ class ProcedureBench:
             "action": action if action <= max(Action) else 0,
             "job_in_range": frame[43] < self.config.jobs,
             "challenge": int.from_bytes(frame[FRAME_BYTES + CHALLENGE_AT :][:4], "little"),
+            "operator_key_same": same,
+            "from_operator": same and operator_key != 0,
         } | others
 
     def run(

@@ -74,7 +74,7 @@ class Control(Packet):
         LEIntField("segments", 0),
         XLEIntField("job_token", 0),
         XLEIntField("challenge", 0),
-        StrFixedLenField("rest", bytes(8), 8),
+        LELongField("operator_key", 0),
     ]
 
 

@@ -68,7 +68,7 @@ class Job(ABC):
         self.workers = [
             Worker(Client.numbered(8 * number + k, port=port, job=number, key=key)) for k, port in enumerate(ports)
         ]
-        self.operator = Client.numbered(140 + number, port=ports[-1], job=number, key=operator_key)
+        self.operator, self.operator_key = Client.numbered(140 + number, port=ports[-1], job=number), operator_key
         self.phase, self.squatted, self.complete = "forming", False, 0
         self.control: tuple[Worker, bytes] | None = None
         """The sender of the RESET that is to be executed, with its frame."""
@@ -97,7 +97,7 @@ class Job(ABC):
     def frames(self) -> Iterator[tuple[Client, bytes]]:
         """Yield the frames that the job sends in a round, with their senders."""
         if self.squatted:
-            yield self.operator, self.operator.end_job()
+            yield self.operator, self.operator.end_job(operator_key=self.operator_key)
         if self.phase == "ending":
             sender = self.workers[0].client
             yield sender, sender.end_job()

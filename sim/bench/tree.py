@@ -1,6 +1,6 @@
 """Trees of switches with their workers, for tests: golden switches, or compiled ones beside them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from iswitch.wire import (
     ADDRESSES,
     FRAME_BYTES,
     HEADER,
+    NO_MEMBER,
     UDP_PORT,
     AckRegister,
     JobState,
@@ -22,7 +23,19 @@ from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, Reply, udp_frame
 from sim.model.network import Network
 from sim.model.tree_switch import Parent, TreeSwitch
 
-__all__ = ["BAD", "CONFIG", "FLAT", "TREES", "Tree", "address", "facts", "spoilt", "with_fields"]
+__all__ = [
+    "BAD",
+    "CONFIG",
+    "FLAT",
+    "OPERATOR_KEY",
+    "TREES",
+    "Tree",
+    "address",
+    "facts",
+    "joins_as_leaf",
+    "spoilt",
+    "with_fields",
+]
 
 CONFIG = Config(ports=8, members=8, window=2, elements=16)
 BAD = {"loss": 0.05, "duplicate": 0.05, "reorder": 0.05}
@@ -35,6 +48,7 @@ TREES = {
 }
 """Parents of the switches and homes of the workers, as in `sim/explore/tree.py`."""
 TWO = TREES["two leaves"]
+OPERATOR_KEY = 0x6F70657261746F72
 
 Shape = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -47,7 +61,8 @@ def address(switch: int) -> tuple[bytes, bytes]:
 class Tree:
     """Switches, links and workers. Uplinks leave by port 0, to the parent's highest ports; workers share ports 1 and 2.
 
-    `switch` makes one, as `TreeSwitch` does. `rates` are the links' faults. `held`: each worker's results by seq.
+    `switch` makes one, as `TreeSwitch` does. All have the operator key `operator_key`; only if that is 0, the workers
+    may name their ranks, and do. `rates` are the links' faults. `held`: each worker's results by seq.
     `log`: all frames to a worker. `gone`: workers that take no further part.
     """
 
@@ -57,10 +72,11 @@ class Tree:
         config: Config = CONFIG,
         seed: int = 7,
         switch: Callable[..., Any] = TreeSwitch,
+        operator_key: int = 0,
         **rates: float,
     ):
         parents, homes = shape
-        self._made, self._config = switch, config
+        self._made, self._config, self._operator_key = switch, config, operator_key
         below = [
             sum(1 << r for r, home in enumerate(homes) if self.under(parents, home, k)) for k in range(len(parents))
         ]
@@ -69,9 +85,8 @@ class Tree:
         self._parents: list[dict[int, Parent]] = []
         for k, parent in enumerate(parents):
             port = config.ports - 1 - [c for c, p in enumerate(parents) if p == parent].index(k)
-            mac, ip = address(k)
             self._parents.append({0: Parent(0, *address(parent), below[k])} if k else {})
-            self.switches.append(switch(config, mac=mac, ip=ip, seed=seed + k, parents=self._parents[k]))
+            self.switches.append(self._new_switch(k, seed=seed + k))
             links += [((k, 0), (parent, port))] if k else []
         self.network = Network(self.switches, links, seed=seed, **rates)
         self.clients = [Client.numbered(rank, port=1 + rank % 2) for rank in range(len(homes))]
@@ -81,7 +96,10 @@ class Tree:
         self.gone: set[int] = set()
         for rank, client in enumerate(self.clients):
             client.switch_mac, client.switch_ip = address(homes[rank])
-            client.ranks = 1 << rank
+            if operator_key:
+                client.member = rank
+            else:
+                client.ranks = 1 << rank
         for end in {(home, client.port) for home, client in zip(homes, self.clients)}:
             self.network.hosts[end] = self.take
 
@@ -90,6 +108,12 @@ class Tree:
         while home not in (switch, -1):
             home = parents[home]
         return home == switch
+
+    def _new_switch(self, number: int, *, seed: int) -> Any:
+        mac, ip = address(number)
+        return self._made(
+            self._config, mac=mac, ip=ip, seed=seed, operator_key=self._operator_key, parents=self._parents[number]
+        )
 
     def take(self, frame: bytes) -> None:
         (rank,) = [rank for rank, client in enumerate(self.clients) if client.mac == frame[:6]]
@@ -166,8 +190,8 @@ class Tree:
 
     def restart(self, number: int) -> Any:
         """Put a switch without memory in the place of one. Return the old one."""
-        (mac, ip), old = address(number), self.switches[number]
-        self.switches[number] = self._made(self._config, mac=mac, ip=ip, seed=4711, parents=self._parents[number])
+        old = self.switches[number]
+        self.switches[number] = self._new_switch(number, seed=4711)
         return old
 
     def come_back(self, old: int, turns: int = 40) -> int:
@@ -205,6 +229,27 @@ class Tree:
         for seq in set().union(*self.held):
             first, *others = facts([held[seq] for held in self.held if seq in held])
             assert others == [first] * len(others)
+
+
+def joins_as_leaf(tree: Tree, rank: int) -> Iterator[bytes]:
+    """Yield the Joins with which a worker below a leaf can try to take the place of the leaf at the root.
+
+    The worker's Join created the job at the leaf, so it knows the leaf's nonce and token. It learns the root's present
+    challenge, and does not know the operator key. It names the leaf's ranks, its own, or none; with the leaf's nonce or
+    with another one.
+    """
+    root = tree.switches[0]
+    leaf = next(entry for entry in root.jobs[0].entries if entry.ranks >> rank & 1)
+    attacker = Client.numbered(rank)
+    attacker.switch_mac, attacker.switch_ip = address(0)
+    attacker.token, attacker.settings = leaf.token, tree.clients[rank].settings
+    lowest = (leaf.ranks & -leaf.ranks).bit_length() - 1
+    forms = root.jobs[0].state == JobState.FORMING  # then anyone may have a free rank
+    for ranks in (leaf.ranks, 1 << rank, 0):
+        for nonce in (leaf.nonce, leaf.nonce + 1):
+            for member in (lowest,) if forms else (lowest, NO_MEMBER):
+                attacker.ranks, attacker.challenge = ranks, root.jobs[0].challenge
+                yield attacker.join(nonce=nonce, member=member)
 
 
 def facts(replies: Sequence[Reply]) -> list[tuple[Any, ...]]:

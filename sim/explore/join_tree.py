@@ -5,10 +5,13 @@ the running job, at the root or at a leaf. The root may evict a leaf, and a leaf
 join anew, with other nonces. A leaf learns of these things by a NOTICE to an uplink, while older answers remain in the
 network.
 
+A worker below a leaf may attack: it knows key, nonce and token of each leaf at the root and the root's present
+challenge, but not the operator key, and sends Joins of its own to the root.
+
 Checked at each step: a worker that receives *running* receives an epoch and the first seq of the root, where all ranks
 have joined; if that is not the job's first epoch, the worker is told so. A leaf empties its slots at most once in an
 epoch, also if it has lost its memory meanwhile, and never returns to an earlier one: so no member of the root sends two
-different sums to a slot.
+different sums to a slot. A Join of the attacker changes nothing while all ranks have an owner at the root.
 
 Checked in each state: if everything in flight is lost, Joins of the workers, and the notices to their uplinks, make the
 job run everywhere in one epoch.
@@ -16,6 +19,7 @@ job run everywhere in one epoch.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +28,7 @@ from iswitch.config import Config
 from iswitch.wire import ACK, FRAME_BYTES, NO_MEMBER, UDP_PORT, AckRegister, Action, Format, JobState, Reason, Type
 from sim.explore.search import Event, Explorer, Scenario, Violation
 from sim.model.decide.command import remove_member
-from sim.model.decide.job import EntryState, Job
+from sim.model.decide.job import EntryState, Job, live_ranks
 from sim.model.egress import compose
 from sim.model.interface.message import Source, SwitchAddress
 from sim.model.interface.tuples import replace_at
@@ -33,6 +37,7 @@ from sim.model.tree_switch import Parent, ParentMembership, TreeSwitch
 __all__ = ["TreeJoinExplorer", "TreeJoinScenario", "TreeJoinState"]
 
 CONFIG = Config(members=4, window=1, elements=8, ports=8)
+OPERATOR_KEY = 7
 SWITCH_MAC, WORKER_MAC = 2, 4
 """First byte of the MAC addresses of switches and of workers; the second is the number, plus 1."""
 
@@ -55,6 +60,8 @@ class TreeJoinScenario(Scenario):
         Whether the job runs at the start, and nothing is in flight.
     epochs : int
         States in which the job has begun anew more often are not covered.
+    attacks : bool
+        Whether a worker attacks. Then the switches have an operator key, and it starts with `starts_running`.
     states_ranks : bool
         Whether workers state their ranks in `members`; otherwise they request them as indices, as if there was no tree.
     switch : type
@@ -68,6 +75,7 @@ class TreeJoinScenario(Scenario):
     restarts: bool = False
     starts_running: bool = False
     epochs: int = 2
+    attacks: bool = False
     states_ranks: bool = True
     switch: type[TreeSwitch] = TreeSwitch
 
@@ -111,6 +119,17 @@ class Evicts(NamedTuple):
 
 class Restarts(NamedTuple):
     """Switch 1 loses its memory, and its workers join anew."""
+
+
+class Attacks(NamedTuple):
+    """The attacker sends the root a Join with the token of switch 1 there.
+
+    It names the ranks of switch 1 or none, has its nonce or another one, and requests its index or any.
+    """
+
+    names_ranks: bool
+    has_nonce: bool
+    requests_index: bool
 
 
 class FrameArrives(NamedTuple):
@@ -168,7 +187,12 @@ class TreeJoinExplorer(Explorer[TreeJoinState]):
         if k:
             above[0] = Parent(0, bytes([SWITCH_MAC, number] * 3), bytes([10, 0, 0, number]), self.below[k])
         return self.scenario.switch(
-            CONFIG, mac=bytes([SWITCH_MAC, k + 1] * 3), ip=bytes([10, 0, 0, k + 1]), seed=seed, parents=above
+            CONFIG,
+            mac=bytes([SWITCH_MAC, k + 1] * 3),
+            ip=bytes([10, 0, 0, k + 1]),
+            seed=seed,
+            operator_key=OPERATOR_KEY * self.scenario.attacks,
+            parents=above,
         )
 
     def start(self) -> TreeJoinState:
@@ -201,6 +225,8 @@ class TreeJoinExplorer(Explorer[TreeJoinState]):
             yield Evicts()
         if self.scenario.restarts and Restarts not in state.done:
             yield Restarts()
+        if self.scenario.attacks and live_ranks(root) == (1 << len(self.homes)) - 1:
+            yield from (Attacks(*how) for how in product((True, False), (True, False), (True, False)))
         yield from map(FrameArrives, state.sent)
 
     # What it does
@@ -224,6 +250,8 @@ class TreeJoinExplorer(Explorer[TreeJoinState]):
                 return self._having(state, event)._replace(switches=replace_at(state.switches, 0, without))
             case Restarts():
                 return self._restarted(self._having(state, event))
+            case Attacks():
+                return self._attacked(state, event)
         return self._arrive(state, event)[0]
 
     @staticmethod
@@ -243,6 +271,30 @@ class TreeJoinExplorer(Explorer[TreeJoinState]):
         )
         memory = SwitchMemory(new.jobs[0], None, new.random)
         return state._replace(switches=replace_at(state.switches, 1, memory), workers=workers)
+
+    def _attacked(self, state: TreeJoinState, event: Attacks) -> TreeJoinState:
+        """Return the state after a Join of the attacker has reached the root by the port of switch 1."""
+        root = state.switches[0].job
+        leaf = next(entry for entry in root.entries if entry.ranks == self.below[1])
+        attacker = SwitchAddress(bytes([WORKER_MAC, 9] * 3), bytes([10, 0, 1, 9]))
+        own = self.switches[0].own
+        payload = compose.control(
+            job=0,
+            seq=0,
+            member=root.entries.index(leaf) if event.requests_index else NO_MEMBER,
+            token=leaf.token,
+            ranks=leaf.ranks if event.names_ranks else 0,
+            action=Action.JOIN,
+            nonce=leaf.nonce + (not event.has_nonce),
+            challenge=root.challenge,
+            key=root.key,
+            **root.settings._asdict(),
+        )
+        to = Source(1, own.mac, int.from_bytes(own.ip, "big"), UDP_PORT)
+        memory, _ = self._answer(0, state.switches[0], compose.frame(attacker, to, payload), port=2)
+        if memory != state.switches[0]:
+            raise Violation("a worker that does not know the operator key changes a tree that has all its members")
+        return state
 
     def _join(self, state: TreeJoinState, rank: int) -> bytes:
         return self._control(rank, state.workers[rank], Action.JOIN)
@@ -316,14 +368,16 @@ class TreeJoinExplorer(Explorer[TreeJoinState]):
         first = job.epoch if not k and state.first_epoch is None else state.first_epoch
         return state._replace(adopted=replace_at(state.adopted, k, job.epoch), first_epoch=first)
 
-    def _answer(self, k: int, memory: SwitchMemory, frame: bytes) -> tuple[SwitchMemory, list[bytes]]:
-        """Return what a switch remembers after a frame, and what it sends."""
+    def _answer(
+        self, k: int, memory: SwitchMemory, frame: bytes, port: int | None = None
+    ) -> tuple[SwitchMemory, list[bytes]]:
+        """Return what a switch remembers after a frame, and what it sends. `port`: if not that of the sender."""
         key = k, memory, frame
         if key not in self._answers:
             switch = self.switches[k]
             switch.jobs[0], switch.random, switch.noticed_us = memory.job, memory.random, {}
             switch.above = {0: memory.above} if memory.above else {}
-            sent = [out for _, out in switch.receive(self._port(k, frame), frame, 0)]
+            sent = [out for _, out in switch.receive(self._port(k, frame) if port is None else port, frame, 0)]
             self._answers[key] = SwitchMemory(switch.jobs[0], switch.above.get(0), switch.random), sent
         return self._answers[key]
 

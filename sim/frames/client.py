@@ -269,7 +269,7 @@ class Client:
 
         The first call names the job's settings: `world`, `elements`, and if they differ from the defaults `threshold`
         (world), `format` (window64), `fraction` (44), `mode` (quarantine), `deadline_us`, `evict_us`, `staleness`,
-        `segments`, `key`. Later calls repeat them, with the challenge that an answer has said.
+        `segments`, `key`, `operator_key`. Later calls repeat them, with the challenge that an answer has said.
         """
         if settings:
             world = settings["world"]
@@ -309,16 +309,18 @@ class Client:
         return self.rising(Action.RESET, **fields)
 
     def end_job(self, key: int | None = None, challenge: int | None = None, **fields: Any) -> bytes:
-        """Return the END of the job by its key. The sender need not be a member."""
+        """Return the END of the job by its key, or with `operator_key=`. The sender need not be a member."""
         return self.by_key(Action.END, key, challenge, **fields)
 
     def resume(self, key: int | None = None, challenge: int | None = None, **fields: Any) -> bytes:
-        """Return the RESUME of the job by its key. The sender need not be a member."""
+        """Return the RESUME of the job by its key, or with `operator_key=`. The sender need not be a member."""
         return self.by_key(Action.RESUME, key, challenge, **fields)
 
-    def by_key(self, action: Action, key: int | None, challenge: int | None, **fields: Any) -> bytes:
+    def by_key(
+        self, action: Action, key: int | None, challenge: int | None, *, operator_key: int = 0, **fields: Any
+    ) -> bytes:
         """Return an END or a RESUME; by default with the job's key and the last challenge."""
-        body = {"key": self.key if key is None else key, "nonce": self.nonce}
+        body = {"key": self.key if key is None else key, "nonce": self.nonce, "operator_key": operator_key}
         return self.control(
             action,
             body | {"challenge": self.challenge if challenge is None else challenge},

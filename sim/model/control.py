@@ -19,8 +19,8 @@ __all__ = ["ControlPlane"]
 class ControlPlane(JobTable):
     """A switch that handles control messages. Parameters as of `JobTable`."""
 
-    def __init__(self, config: Config, *, mac: bytes, ip: bytes, seed: int) -> None:
-        super().__init__(config, mac=mac, ip=ip, seed=seed)
+    def __init__(self, config: Config, *, mac: bytes, ip: bytes, seed: int, operator_key: int = 0) -> None:
+        super().__init__(config, mac=mac, ip=ip, seed=seed, operator_key=operator_key)
         self.service = Service(config.replay) if config.replay else None
 
     def handle_control(self, message: Message, now_us: int) -> tuple[Outcome, Frames]:

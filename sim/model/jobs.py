@@ -32,11 +32,12 @@ class JobTable:
         The switch's own addresses.
     seed : int
         Where epochs, first seqs and the first challenge come from.
+    operator_key : int
+        A key that ends any job, and that a Join of a switch must carry; 0 for none.
     """
 
-    def __init__(self, config: Config, *, mac: bytes, ip: bytes, seed: int) -> None:
-        self.operator_key = 0
-        """A key that ends any job; 0 for none."""
+    def __init__(self, config: Config, *, mac: bytes, ip: bytes, seed: int, operator_key: int = 0) -> None:
+        self.operator_key = operator_key
         self.config, self.own = config, SwitchAddress(mac, ip)
         self.random = random.initial(seed)
         self.jobs: list[Job] = [NO_JOB._replace(challenge=random.first_challenge(seed))] * config.jobs

@@ -52,8 +52,8 @@ class Switch(ControlPlane):
     types: tuple[Type, ...] = FLAT
     """The messages that it handles, besides the replay service's."""
 
-    def __init__(self, config: Config, *, mac: bytes, ip: bytes, seed: int) -> None:
-        super().__init__(config, mac=mac, ip=ip, seed=seed)
+    def __init__(self, config: Config, *, mac: bytes, ip: bytes, seed: int, operator_key: int = 0) -> None:
+        super().__init__(config, mac=mac, ip=ip, seed=seed, operator_key=operator_key)
         self.macs = MacTable(config.mac_entries)
         self.flood_limit = FloodLimit(config.ports, config.flood_interval_us)
         self.linked = set(range(config.ports))

@@ -84,16 +84,23 @@ class TreeMember(Switch):
 
     Parameters
     ----------
-    config, mac, ip, seed
+    config, mac, ip, seed, operator_key
         As of `JobTable`.
     parents : dict of int to Parent, optional
         The parents of the jobs in which this switch is a leaf.
     """
 
     def __init__(
-        self, config: Config, *, mac: bytes, ip: bytes, seed: int, parents: dict[int, Parent] | None = None
+        self,
+        config: Config,
+        *,
+        mac: bytes,
+        ip: bytes,
+        seed: int,
+        operator_key: int = 0,
+        parents: dict[int, Parent] | None = None,
     ) -> None:
-        super().__init__(config, mac=mac, ip=ip, seed=seed)
+        super().__init__(config, mac=mac, ip=ip, seed=seed, operator_key=operator_key)
         self.parents = parents or {}
         self.above: dict[int, ParentMembership] = {}
 
@@ -157,6 +164,7 @@ class TreeMember(Switch):
                 nonce=above.nonce,
                 job_token=job.token,
                 challenge=above.challenge,
+                operator_key=self.operator_key if action == Action.JOIN else 0,
                 **job.settings._asdict(),
             ),
         )
@@ -198,11 +206,14 @@ class TreeMember(Switch):
     def tree_objection(self, request: Request, job: Job, leaf: bool) -> Reason:
         """Return why a tree forbids a request; DONE if it does not.
 
-        A tree has no asynchronous jobs, no sums of fewer than all workers, no segments whose uplink fits no frame, and
-        no HALT. FBCAST belongs to the root, because it must happen everywhere at once.
+        A Join that names ranks is that of a switch, whose sums are added unchecked. So it proves by the operator key
+        that it is one of this tree. A tree has no asynchronous jobs, no sums of fewer than all workers, no segments
+        whose uplink fits no frame, and no HALT. FBCAST belongs to the root, because it must happen everywhere at once.
         """
         settings, action = request.settings, request.action
         in_tree = leaf or job.tree
+        if action == Action.JOIN and request.ranks and request.operator_key != self.operator_key:
+            return Reason.OPERATOR_KEY
         if action == Action.JOIN and settings.segments and (leaf or request.ranks):
             return Reason.SEGMENTS
         if action == Action.JOIN and (leaf or has_several(request.ranks)):

@@ -64,9 +64,16 @@ class TreeSwitch(TreeMember):
     types: tuple[Type, ...] = (*FLAT, Type.UPLINK, *FROM_PARENT)
 
     def __init__(
-        self, config: Config, *, mac: bytes, ip: bytes, seed: int, parents: dict[int, Parent] | None = None
+        self,
+        config: Config,
+        *,
+        mac: bytes,
+        ip: bytes,
+        seed: int,
+        operator_key: int = 0,
+        parents: dict[int, Parent] | None = None,
     ) -> None:
-        super().__init__(config, mac=mac, ip=ip, seed=seed, parents=parents)
+        super().__init__(config, mac=mac, ip=ip, seed=seed, operator_key=operator_key, parents=parents)
         if not config.uplinks:
             self.types = FLAT
 

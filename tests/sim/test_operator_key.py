@@ -18,8 +18,9 @@ def test_the_operators_key_ends_any_job_and_a_copy_of_its_end_none(operator_key)
         for _ in range(2):
             reply = exchange(board, member, member.join(world=1, elements=16))[-1]
         assert reply.ack["state"] == JobState.RUNNING
-        assert exchange(board, operator, operator.end_job(OPERATOR_KEY))[-1].reason == Reason.CHALLENGE
-        captured = operator.end_job(OPERATOR_KEY)
+        end = operator.end_job(key=0, operator_key=OPERATOR_KEY)
+        assert exchange(board, operator, end)[-1].reason == Reason.CHALLENGE
+        captured = operator.end_job(key=0, operator_key=OPERATOR_KEY)
         reply = exchange(board, operator, captured)[-1]
         if not operator_key:
             assert (reply.reason, reply.ack["state"]) == (Reason.KEY, JobState.RUNNING)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from iswitch.config import Config
-from iswitch.wire import SILENCE_TICK_US, Action, Format, JobState, Mode, Outcome, Stat, Type
-from sim.bench.cosimulation import Pair
+from iswitch.wire import FRAME_BYTES, SILENCE_TICK_US, Action, Format, JobState, Mode, Outcome, Reason, Stat, Type
+from sim.bench.cosimulation import Pair, registers_of
 from sim.bench.designs import TREE
 from sim.bench.traffic import adverse_numbers
-from sim.bench.tree import BAD, FLAT, TREES, Tree, address, facts, spoilt
+from sim.bench.tree import BAD, FLAT, OPERATOR_KEY, TREES, Tree, address, facts, joins_as_leaf, spoilt
 from sim.emulator.endpoint import FrameEnd
 from sim.emulator.engine import Board
 from sim.emulator.fabric import Fabric
@@ -145,6 +145,62 @@ def test_a_leaf_that_restarts_or_whose_link_was_down_gets_its_workers_back_in(ra
         assert 0 < (tree.come_back(epoch) - epoch) % 2**16 <= most
         assert facts(tree.reduce(numbers)) == flat
         tree.agree()
+
+
+def test_no_worker_passes_for_a_switch_of_a_tree_with_an_operator_key():
+    """Worker 3, at the root, names its rank; worker 0 knows nonce and token of its leaf."""
+    payloads_of_all = payloads(4)
+    with compiled(TREES["uneven, a worker at the root"], SMALL, operator_key=OPERATOR_KEY) as tree:
+        worker, root = tree.clients[3], tree.switches[0]
+        worker.ranks = 1 << 3
+        for key in (0, OPERATOR_KEY ^ 1):
+            tree.send(3, worker.join(world=8, elements=16, operator_key=key))
+        assert {reply.reason for reply in tree.log[3]} == {Reason.OPERATOR_KEY}
+        worker.ranks = 0
+        tree.join(operator_key=0)
+        uplink = worker.frame(Type.UPLINK, bytes(8 * 16 + 12), seq=worker.first_seq, format_flags=Format.FIXED64)
+        tree.send(3, uplink)
+        assert root.model.outcomes[Outcome.TYPE] == 1
+        leaf = next(end[1] for end, far in tree.network.peers.items() if end[0] == 0 and far[0] == tree.homes[0])
+        before = root.jobs[0]
+        for frame in joins_as_leaf(tree, 0):
+            root.receive(leaf, frame, tree.network.now_us)
+            assert root.jobs[0] == before
+        found = tree.reduce(payloads_of_all)
+        tree.agree()
+    assert facts(found) == facts(Tree(FLAT, config=SMALL).join().reduce(payloads_of_all))
+
+
+def test_the_operator_key_goes_to_the_parent_only():
+    key = OPERATOR_KEY.to_bytes(8, "little")
+    with compiled(TREES["three levels"], SMALL, operator_key=OPERATOR_KEY) as tree:
+        sent: list[tuple[int, int, bytes]] = []
+
+        def listening(number, receive):
+            def receive_and_note(port, frame, *time):
+                answers = receive(port, frame, *time)
+                sent.extend((number, leaves, answer) for leaves, answer in answers)
+                return answers
+
+            return receive_and_note
+
+        for number, pair in enumerate(tree.switches):
+            pair.receive = listening(number, pair.receive)
+        tree.join().reduce(payloads(4))
+        reader = Client.numbered(99, port=3)
+        for number, pair in enumerate(tree.switches):
+            reader.switch_mac, reader.switch_ip = address(number)
+            for row in registers_of(SMALL):
+                pair.receive(3, reader.read(row), tree.network.now_us)
+            pair.receive(3, reader.end_job(key=1), tree.network.now_us)
+        for rank, client in enumerate(tree.clients):
+            tree.send(rank, client.reset())
+            for _ in range(4):
+                tree.send(rank, client.leave(seq=client.number + 1))
+    found = [(number, port, frame) for number, port, frame in sent if key in frame or key[:4] in frame[FRAME_BYTES:]]
+    assert {number for number, _, _ in found} == {1, 2, 3}
+    for _, port, frame in found:
+        assert (port, frame[42] & 0xF, frame[FRAME_BYTES]) == (0, Type.CONTROL, Action.JOIN)
 
 
 @pytest.mark.parametrize("rates", [{}, BAD], ids=["perfect", "bad"])

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from iswitch.control.exchange import Answer
-from iswitch.control.refusals import REFUSALS
+from iswitch.control.refusals import REFUSALS, REFUSED_OPERATOR, Refusal
 from iswitch.control.registers import RegisterReader
 from iswitch.driver.membership import Membership
 from iswitch.driver.transport import Transport
@@ -413,7 +413,7 @@ class Control(RegisterReader):
 
     # Commands by key
 
-    def end_job(self, job: int, key: int) -> None:
+    def end_job(self, job: int, key: int = 0, *, operator_key: int = 0) -> None:
         """End a job with all its members, and free its number. The caller need not be a member.
 
         Parameters
@@ -421,42 +421,47 @@ class Control(RegisterReader):
         job : int
             Number of the job.
         key : int
-            The job's key, or the operator key of the switch.
+            The job's key.
+        operator_key : int
+            The operator key of the switch, which ends any job. Then the job's key may be anything.
         """
-        answer, asked = self._command_by_key(Action.END, job, key)
+        answer, asked = self._command_by_key(Action.END, job, key, operator_key)
         if answer.reason == Reason.JOB and asked:
             return  # the job has ended meanwhile: by this message, whose answer was lost, or otherwise
-        self._require_done(answer, f"end job {job}")
+        self._require_done(answer, f"end job {job}", REFUSED_OPERATOR if operator_key else None)
 
-    def resume_job(self, job: int, key: int) -> None:
+    def resume_job(self, job: int, key: int = 0, *, operator_key: int = 0) -> None:
         """Let a halted job go on. The caller need not be a member.
 
         Parameters
         ----------
         job : int
             Number of the job.
-        key : int
-            The job's key, or the operator key of the switch.
+        key, operator_key : int
+            As of `end_job`.
         """
-        answer, _ = self._command_by_key(Action.RESUME, job, key)
-        self._require_done(answer, f"resume job {job}")
+        answer, _ = self._command_by_key(Action.RESUME, job, key, operator_key)
+        self._require_done(answer, f"resume job {job}", REFUSED_OPERATOR if operator_key else None)
 
-    def _command_by_key(self, action: Action, job: int, key: int) -> tuple[Answer, bool]:
+    def _command_by_key(self, action: Action, job: int, key: int, operator_key: int) -> tuple[Answer, bool]:
         """Send a command by key. Return the answer, and whether the switch had another challenge than the first one."""
         asked = False
         for _ in range(_CHALLENGES):
-            answer = self.request(action, job=job, key=key, challenge=self._challenge(job))
+            answer = self.request(action, job=job, key=key, operator_key=operator_key, challenge=self._challenge(job))
             self._record_challenge(job, answer)
             if answer.reason != Reason.CHALLENGE:
                 break
             asked = True
         return answer, asked
 
-    def _require_done(self, answer: Answer, request: str) -> None:
-        """Raise RefusedError if an answer is a refusal, where `request` completes "the switch refused to"."""
+    def _require_done(self, answer: Answer, request: str, refused_key: Refusal | None = None) -> None:
+        """Raise RefusedError if an answer is a refusal.
+
+        `request` completes "the switch refused to". `refused_key` says what KEY means, if not that of a job.
+        """
         if answer.reason == Reason.DONE:
             return
-        meaning, remedy = REFUSALS[answer.reason]
+        meaning, remedy = refused_key if refused_key and answer.reason == Reason.KEY else REFUSALS[answer.reason]
         body = answer.body
         job = (
             f" (the job: world {body['world']}, {body['live']} of them joined, threshold {body['threshold']}, "

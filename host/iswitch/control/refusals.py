@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from iswitch.wire import Reason
 
-__all__ = ["REFUSALS", "RESUME", "Refusal"]
+__all__ = ["REFUSALS", "REFUSED_OPERATOR", "RESUME", "Refusal"]
 
 RESUME = "call `resume` in one of its workers, or run `iswitch resume`"
 """The remedy for a halted job."""
@@ -52,6 +52,11 @@ REFUSALS: dict[Reason, Refusal] = {
     Reason.NUMBER: Refusal("this member has sent a newer control message", "send it again"),
     Reason.KEY: Refusal(
         "the key is not the job's", "use the key of its workers; another program may have this job number"
+    ),
+    Reason.OPERATOR_KEY: Refusal(
+        "in its tree of switches, a switch has another operator key than the switch above it: this one, or one "
+        "between this one and the root",
+        "set the operator key of both to the same number",
     ),
     Reason.WORLD: Refusal(
         "`world` is not the job's, or more than the switch can hold",
@@ -103,3 +108,9 @@ REFUSALS: dict[Reason, Refusal] = {
         "otherwise use a driver of the switch's version",
     ),
 }
+"""What each refusal means. KEY is a refusal of a job's key."""
+REFUSED_OPERATOR = Refusal(
+    "the operator key is not the switch's, or the switch has none",
+    "use the number with which the switch was built or started, or the key of the job",
+)
+"""What KEY means to an operator."""

@@ -95,13 +95,8 @@ def _fail(error: Exception | str) -> NoReturn:
     raise typer.Exit(1) from (error if isinstance(error, Exception) else None)
 
 
-def _key_of(key: int | None, operator_key: int | None = None) -> int:
-    """Return the key of a command by key. Raises ValueError if an option is wrong or missing."""
-    if operator_key is not None:
-        if key is not None:
-            raise ValueError("give one key only: --key or --operator-key")
-        require_int("--operator-key", operator_key, 1, 2**64 - 1)
-        return operator_key
+def _key_of(key: int | None) -> int:
+    """Return the key of a job. Raises ValueError if the option is wrong or missing."""
     key = default_key() if key is None else key
     if key is None:
         raise ValueError(
@@ -111,6 +106,16 @@ def _key_of(key: int | None, operator_key: int | None = None) -> int:
         )
     require_int("--key", key, 0, 2**64 - 1)
     return key
+
+
+def _keys_of(key: int | None, operator_key: int | None) -> dict[str, int]:
+    """Return the key of a command by key, as `Control` takes it. Raises ValueError if an option is wrong or missing."""
+    if operator_key is None:
+        return {"key": _key_of(key)}
+    if key is not None:
+        raise ValueError("give one key only: --key or --operator-key")
+    require_int("--operator-key", operator_key, 1, 2**64 - 1)
+    return {"operator_key": operator_key}
 
 
 @app.command()
@@ -227,7 +232,7 @@ def end_job(
     one of them instead.
     """
     with _connected(switch, timeout) as control:
-        control.end_job(job, _key_of(key, operator_key))
+        control.end_job(job, **_keys_of(key, operator_key))
     out.print(f"job {job} at {switch} is free", highlight=False)
 
 
@@ -241,7 +246,7 @@ def resume(
 ) -> None:
     """Let a halted job go on, as `resume` does in one of its workers."""
     with _connected(switch, timeout) as control:
-        control.resume_job(job, _key_of(key, operator_key))
+        control.resume_job(job, **_keys_of(key, operator_key))
     out.print(f"job {job} at {switch} goes on", highlight=False)
 
 

@@ -90,6 +90,7 @@ class Reason(IntEnum):
     CHALLENGE = 21
     PORT = 22
     ADDRESS = 23
+    OPERATOR_KEY = 24
 
 
 CONTROL = np.dtype(
@@ -111,7 +112,7 @@ CONTROL = np.dtype(
         ("segments", "<u4"),
         ("job_token", "<u4"),
         ("challenge", "<u4"),
-        ("reserved", "u1", 8),
+        ("operator_key", "<u8"),
     ]
 )
 """Body of a control message, behind the header; the same record for every action."""

@@ -80,9 +80,7 @@ class Command(wiring.Component):
             is_repeat.eq(frame.seq == row.number),
             token_matches.eq(frame.token == row.token),
             challenge_matches.eq(request.challenge == job.challenge),
-            key_matches.eq(
-                (settings.key == job.key) | (request.operator_key.any() & (settings.key == request.operator_key))
-            ),
+            key_matches.eq((settings.key == job.key) | request.from_operator),
             epoch_matches.eq(frame.epoch == job.epoch),
             sender_matches.eq(port_same & address_same),
             no_job.eq(~exists),

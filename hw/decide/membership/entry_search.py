@@ -27,8 +27,9 @@ class EntrySearch(wiring.Component):
     With `done` and the reason DONE, `entry` is the index that the Join gets. `own`: the sender is that member already;
     `moves`: it was, at another port or address. `replaces`: the Join takes the place of a member. While the job forms,
     and `in_tree`, the entry of a `stale` member yields; `in_tree`, so does an entry with the token of the Join, or with
-    its port and addresses. In a tree a rank belongs to one member. If an entry that yields has a rank that the Join
-    brings, the entry is cleared, and the search begins again.
+    its port and addresses, if both are of switches or both of workers. A Join that names ranks is that of a switch,
+    must carry the operator key, and is never that of a worker's entry. In a tree a rank belongs to one member. If an
+    entry that yields has a rank that the Join brings, the entry is cleared, and the search begins again.
 
     If all live members are stale, a Join of no member that carries the challenge can be refused with CHALLENGE. The end
     of the job has to follow if the key or a setting differs; in a tree, if the job runs or the Join is refused. If a
@@ -135,9 +136,11 @@ class EntrySearch(wiring.Component):
                     taken = row.live
                     # In a job that runs, a silent member is evicted when another one waits for it; a tree begins anew.
                     is_stale, token_same = self.stale.bit_select(previous, 1), row.token == frame.token
-                    has_restarted = self.in_tree & (token_same | port_same & address_same)
+                    # A leaf has the token of one of its workers, so a Join of a worker is never that of a switch.
+                    same_kind = row.sends_uplinks == frame.members.any() if uplinks else 1
+                    has_restarted = self.in_tree & same_kind & (token_same | port_same & address_same)
                     yields = row.live & ((~admits_later | abandoned) & is_stale | has_restarted)
-                    is_own = taken & (row.nonce == settings.nonce) & token_same
+                    is_own = taken & same_kind & (row.nonce == settings.nonce) & token_same
                     with m.If(is_own & ~own_found):
                         m.d.sync += [own_found.eq(1), own.eq(previous), own_moves.eq(~(port_same & address_same))]
                     with m.If(previous < settings.world):

@@ -243,6 +243,7 @@ class Membership(wiring.Component):
         before a procedure starts."""
         request, frame, action = Signal(Request(self.config)), self.headers.frame, self.headers.body.action
         known, job_in_range = Signal(request.action.shape(), reset_less=True), Signal()
+        operator_key_same, has_operator_key = Signal(), Signal()
         # After a reset all challenges begin at a number that follows from the time of the first request.
         started, first_challenge, challenge = Signal(), Signal(CHALLENGE_BITS), Signal(CHALLENGE_BITS)
         with m.If(self.active & ~started):
@@ -251,13 +252,16 @@ class Membership(wiring.Component):
             known.eq(Mux(reaches(action, max(Action) + 1), 0, action)),
             job_in_range.eq(~reaches(frame.job, self.config.jobs)),
             challenge.eq(self.headers.body.challenge - first_challenge),
+            operator_key_same.eq(self.headers.body.operator_key == self.operator_key),
+            has_operator_key.eq(self.operator_key.any()),
         ]
         m.d.comb += [
             request.headers.eq(self.headers),
             request.action.eq(known),
             request.job_in_range.eq(job_in_range),
             request.challenge.eq(challenge),
-            request.operator_key.eq(self.operator_key),
+            request.operator_key_same.eq(operator_key_same),
+            request.from_operator.eq(operator_key_same & has_operator_key),
         ]
         if self.config.uplinks:
             from_parent = Signal()

@@ -24,9 +24,9 @@ class Request(data.StructLayout):
     """A frame that membership handles, with what its headers alone say.
 
     `action` is 0 if the switch knows no action of that number. `job_in_range`: the switch has a job of that number.
-    `challenge`: that of the frame, as the job rows count it. `operator_key`: ends any job, 0 is none. In trees,
-    `is_leaf`: the job has a parent here, `parent`; `from_parent`: the frame is an acknowledgement or a notice, not a
-    control message.
+    `challenge`: that of the frame, as the job rows count it. `operator_key_same`: the frame has the operator key of the
+    switch, which is 0 if there is none; `from_operator`: and there is one. In trees, `is_leaf`: the job has a parent
+    here, `parent`; `from_parent`: the frame is an acknowledgement or a notice, not a control message.
     """
 
     def __init__(self, config: Config):
@@ -35,7 +35,8 @@ class Request(data.StructLayout):
                 "headers": Headers,
                 "action": unsigned(max(Action).bit_length()),
                 "job_in_range": 1,
-                "operator_key": 64,
+                "operator_key_same": 1,
+                "from_operator": 1,
                 "challenge": CHALLENGE_BITS,
                 **({"is_leaf": 1, "from_parent": 1, "parent": Parent} if config.uplinks else {}),
             }

@@ -22,11 +22,12 @@ __all__ = ["agreement", "limits", "limits_in_tree"]
 
 
 def limits_in_tree(config: Config, request) -> list[tuple[Value, Reason]]:
-    """Return the rules for a tree: every member contributes, no job is asynchronous, and an uplink fits into a
-    frame."""
+    """Return the rules for a tree: a switch proves that it is one of the tree, every member contributes, no job is
+    asynchronous, and an uplink fits into a frame."""
     members, settings = request.headers.frame.members, request.headers.body
     in_tree = request.is_leaf | (members & (members - 1)).any()
     return [
+        ((members == 0) | request.operator_key_same, Reason.OPERATOR_KEY),
         ((settings.segments == 0) | (~request.is_leaf & (members == 0)), Reason.SEGMENTS),
         (~in_tree | (settings.threshold == settings.world), Reason.THRESHOLD),
         (~in_tree | (settings.elements <= config.uplink_elements), Reason.ELEMENTS),

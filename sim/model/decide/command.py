@@ -40,6 +40,8 @@ def execute(config: Config, job: Job, request: Request, source: Source, *, is_le
 def execute_by_key(job: Job, request: Request, operator_key: int) -> Verdict:
     """Execute an END or a RESUME. Its sender need not be a member, but knows the job's or the operator's key.
 
+    `operator_key` is that of the switch; 0 if it has none.
+
     Invariant: it changes something only if it carries the job's present challenge, so a captured one is worthless.
     """
     verdict = Verdict(job, Reason.DONE, request.member, request.token)
@@ -47,7 +49,7 @@ def execute_by_key(job: Job, request: Request, operator_key: int) -> Verdict:
         return verdict._replace(reason=Reason.JOB)
     if request.challenge != job.challenge:
         return verdict._replace(reason=Reason.CHALLENGE)
-    if request.key != job.key and not (operator_key and request.key == operator_key):
+    if request.key != job.key and not (operator_key and request.operator_key == operator_key):
         return verdict._replace(reason=Reason.KEY)
     if request.action == Action.END:
         return verdict._replace(job=ended(job))

@@ -99,9 +99,18 @@ def own_index(job: Job, request: Request) -> int | None:
             index
             for index, entry in enumerate(job.entries)
             if (entry.state, entry.nonce, entry.token) == (EntryState.LIVE, request.nonce, request.token)
+            and is_same_kind(entry, request)
         ),
         None,
     )
+
+
+def is_same_kind(entry: Entry, request: Request) -> bool:
+    """Return whether a Join and a member are both of switches, or both of workers.
+
+    A leaf has nonce and token of one of its workers, so they do not tell the two apart.
+    """
+    return entry.sends_uplinks == bool(request.ranks)
 
 
 def rejoin(job: Job, index: int, request: Request, source: Source, now_us: int) -> Verdict:
@@ -216,12 +225,13 @@ def yields(job: Job, index: int, request: Request, source: Source, now_us: int, 
 
     While the job forms, and in a tree, the entry of a silent member yields, because a worker that died must not keep
     the others waiting. In another running job silent members are evicted when others wait for them. In a tree, a member
-    also yields to itself after a restart: the Join has its token, or comes from its port and addresses.
+    also yields to itself after a restart: the Join is of the same kind, and has its token or comes from its port and
+    addresses.
     """
     entry = job.entries[index]
     if entry.state != EntryState.LIVE or not (in_tree or job.state == JobState.FORMING):
         return False
-    has_restarted = entry.token == request.token or entry.source == source
+    has_restarted = is_same_kind(entry, request) and (entry.token == request.token or entry.source == source)
     return is_stale(job, index, now_us) or in_tree and has_restarted
 
 

@@ -117,4 +117,5 @@ def parse_control(message: Message) -> Request:
         int(body["address"]),
         job_token=int(body["job_token"]),
         challenge=int(body["challenge"]),
+        operator_key=int(body["operator_key"]),
     )

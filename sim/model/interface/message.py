@@ -90,7 +90,7 @@ class Request(NamedTuple):
 
     `number`: the header's `seq`. `ranks`: the header's `members`, the global ranks of a Join; 0 if its index is its
     only rank. `job_token`: the token that a Join proposes for the job. `challenge`: the state of the job number that
-    the sender has seen.
+    the sender has seen. `operator_key`: the sender's claim to act for the operator of the switch; 0 if it has none.
     """
 
     action: int
@@ -106,3 +106,4 @@ class Request(NamedTuple):
     ranks: int = 0
     job_token: int = 0
     challenge: int = 0
+    operator_key: int = 0

@@ -5,7 +5,7 @@ import pytest
 from iswitch.config import Config
 from iswitch.control.client import Control
 from iswitch.driver.membership import Membership
-from iswitch.errors import SwitchUnreachableError
+from iswitch.errors import RefusedError, SwitchUnreachableError
 from iswitch.wire import ADDRESSES, Format, JobState, Mode
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client
 from sim.model.network import Network
@@ -20,8 +20,8 @@ UP = 3
 class Tree:
     """A root, a leaf with two workers, and the link between them. `lost`: how many of the next frames it loses."""
 
-    def __init__(self):
-        self.root = TreeSwitch(CONFIG, mac=ROOT[0], ip=ROOT[1], seed=5)
+    def __init__(self, *, operator_key=0):
+        self.root = TreeSwitch(CONFIG, mac=ROOT[0], ip=ROOT[1], seed=5, operator_key=operator_key)
         self.lost, self.number = 0, 1
         self.switches = [self.root, self.new_leaf(1)]
         self.network = Network(self.switches, [((0, 0), (1, UP))])
@@ -120,6 +120,20 @@ def test_a_reset_at_a_leaf_says_that_the_switch_above_does_not_answer():
         tree.controls[0].reset(members[0])
     tree.lost = 0
     assert tree.controls[0].reset(members[0]).epoch == tree.root.jobs[0].epoch != members[0].epoch
+
+
+def test_a_leaf_with_another_operator_key_says_which_setting_is_wrong_at_which_switch():
+    tree = Tree(operator_key=5)
+
+    def other_joins():
+        tree.wires[0].meanwhile = lambda: None
+        with pytest.raises(RefusedError):
+            tree.join(1)
+
+    tree.wires[0].meanwhile = other_joins
+    with pytest.raises(RefusedError, match="a switch has another operator key than the switch above it: this one"):
+        tree.join(0)
+    assert tree.root.jobs[0].state == JobState.NONE
 
 
 def test_workers_of_a_leaf_that_has_restarted_are_told_that_the_others_have_a_state():

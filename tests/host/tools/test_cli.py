@@ -70,6 +70,22 @@ def test_end_job_frees_the_number_of_a_job(model):
         pass
 
 
+def test_the_operator_ends_a_job_whose_key_it_does_not_know(model):
+    with Worker(model.address(), world=1, key=7):
+        refused = call(model, "end-job", "--job", "0", "--operator-key", "5")
+        assert refused.exit_code == 1 and "the operator key is not the switch's, or the switch has none" in " ".join(
+            refused.stderr.split()
+        )
+        with model.lock:
+            model.switch.operator_key = 5
+        refused = call(model, "end-job", "--job", "0", "--key", "5")
+        assert refused.exit_code == 1 and "the key is not the job's" in refused.stderr
+        done = call(model, "end-job", "--job", "0", "--operator-key", "5")
+        assert done.exit_code == 0 and "is free" in done.output
+    with model.lock:
+        model.switch.operator_key = 0
+
+
 def test_resume_lets_a_halted_job_go_on(model):
     with Worker(model.address(), world=1, key=7, timeout_s=10) as worker:
         worker.halt()

@@ -15,6 +15,7 @@ from hw.decide.membership import (
     join,
     membership,
     parent_reply,
+    settings,
     slot_completion,
 )
 from hw.decide.rules import renewal
@@ -33,7 +34,7 @@ from iswitch.wire import (
 )
 from sim.bench.core import CoreBench
 from sim.bench.traffic import adverse_numbers
-from sim.bench.tree import BAD, TREES, Tree, address, rebuilt, spoilt, with_fields
+from sim.bench.tree import BAD, OPERATOR_KEY, TREES, Tree, address, joins_as_leaf, rebuilt, spoilt, with_fields
 from sim.frames.client import Client
 from sim.model.egress import compose
 from sim.model.interface.message import Source, SwitchAddress
@@ -61,8 +62,8 @@ def lives(shape="three levels", format=Format.WINDOW64):
             receive(port, frame),
         )[1]
     client, root = tree.clients, tree.homes.index(0) if 0 in tree.homes else None
-    for settings in ({"threshold": 7}, {"elements": 400}, {"fraction": 500}):
-        tree.send(0, client[0].join(**{"world": 8, "elements": 16} | settings))
+    for changed in ({"threshold": 7}, {"elements": 400}, {"fraction": 500}):
+        tree.send(0, client[0].join(**{"world": 8, "elements": 16} | changed))
     other = Client.numbered(50, port=1)
     other.switch_mac, other.switch_ip = address(0)
     other.challenge = tree.switches[0].model.jobs[0].challenge
@@ -258,6 +259,28 @@ def test_what_goes_up_after_a_departure_says_what_the_others_lack():
     assert [done.up[2] for done in bench.model.works if done.up][-1] == 0
 
 
+@cache
+def guarded():
+    """The benches of a root and a leaf with an operator key. A worker of the leaf tries to take the leaf's place, and
+    another one to be a switch."""
+    tree = Tree(((-1, 0), (1, 1)), CONFIG, switch=CoreBench, operator_key=OPERATOR_KEY).join()
+    for frame in joins_as_leaf(tree, 0):
+        tree.switches[0].receive(CONFIG.ports - 1, frame)
+    numbers = np.ones((2, 4, 16), np.float32).view(np.uint32)
+    tree.reduce(numbers)
+    tree.clients[1].ranks = 1 << 1
+    tree.send(1, tree.clients[1].join(operator_key=OPERATOR_KEY ^ 1 << 63, world=2, elements=16))
+    assert tree.log[1][-1].reason == Reason.OPERATOR_KEY
+    tree.send(0, tree.clients[0].leave())
+    tree.send(1, tree.clients[1].leave())
+    return tree.switches
+
+
+@pytest.mark.parametrize("switch", range(2))
+def test_a_worker_below_a_leaf_takes_no_place_of_a_switch(switch):
+    guarded()[switch].check()
+
+
 @pytest.mark.parametrize("stalls", [0, 0.4])
 @pytest.mark.parametrize("switch", range(4))
 def test_a_switch_in_a_tree_has_the_models_outcomes_operations_and_replies(switch, stalls):
@@ -356,6 +379,15 @@ MUTANTS = {
     "fewer than all in a tree": (command, "sets & in_tree & ", "0 & "),
     "an FBCAST at a leaf": (command, "halts & in_tree | forces & is_leaf", "halts & in_tree"),
     "a refusal by the parent is kept to oneself": (acknowledgement, "joins & request.is_leaf & exists", "joins & 0"),
+    "a leaf keeps the operator key to itself": (reply, "Mux(leaves, 0, operator_key)", "0"),
+    "a Leave has the operator key": (reply, "Mux(leaves, 0, operator_key)", "operator_key"),
+    "any member may name ranks": (settings, "(members == 0) | request.operator_key_same", "1"),
+    "a bit of the operator key is not compared": (
+        membership,
+        "self.headers.body.operator_key == self.operator_key",
+        "self.headers.body.operator_key[:63] == self.operator_key[:63]",
+    ),
+    "a worker takes the place of a switch": (entry_search, "row.sends_uplinks == frame.members.any()", "1"),
     "no time for the lowest": (
         departure,
         'm.next = "SWEEP"',
@@ -369,6 +401,7 @@ MUTANTS = {
 def test_mutant_is_killed(name, mutated_core):
     wrong = mutated_core(*MUTANTS[name])
     benches = [
+        *guarded(),
         departed(),
         yielding(),
         any_rank(),

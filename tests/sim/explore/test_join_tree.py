@@ -59,6 +59,44 @@ def test_after_a_fault_all_come_to_a_later_epoch_and_are_told(name):
     assert len({job.epoch for job in leaf if job.state == JobState.RUNNING}) >= 2
 
 
+ATTACKED = {
+    "nothing else happens": {"homes": (1, 0)},
+    "a reset at the root": {"homes": (0, 1), "resets": True},
+    "a leaf restarts": {"homes": (0, 1), "restarts": True},
+    "two leaves": {"parents": (-1, 0, 0), "homes": (1, 2)},
+}
+
+
+def attacked(name, **options):
+    settings = {"parents": (-1, 0), "starts_running": True, "attacks": True, "states_ranks": False}
+    return TreeJoinExplorer(TreeJoinScenario(**settings | ATTACKED[name] | options)).run()
+
+
+@pytest.mark.parametrize("name", ATTACKED)
+def test_no_worker_takes_the_place_of_a_leaf(name):
+    assert attacked(name).states
+
+
+class Trusting(TreeSwitch):
+    """A switch that lets any host name ranks."""
+
+    def tree_objection(self, request, job, leaf):
+        return super().tree_objection(request._replace(operator_key=self.operator_key), job, leaf)
+
+
+@pytest.mark.mutant
+def test_a_root_that_lets_any_host_name_ranks_gives_it_the_place_of_a_leaf():
+    with pytest.raises(Violation, match="does not know the operator key"):
+        attacked("nothing else happens", switch=Trusting)
+
+
+@pytest.mark.mutant
+def test_a_root_that_knows_a_leaf_by_nonce_and_token_alone_gives_its_place_to_a_worker(monkeypatch):
+    monkeypatch.setattr(join, "is_same_kind", lambda *a: True)
+    with pytest.raises(Violation, match="does not know the operator key"):
+        attacked("nothing else happens")
+
+
 class Hasty(TreeSwitch):
     """A leaf that tells its members that the job runs once all below are live."""
 

@@ -332,8 +332,9 @@ def test_a_key_and_the_present_challenge_end_a_job(operator_key):
     bench.clients.append(unknown_host)
     bench.log[unknown_host.mac] = []
     bench.send(unknown_host, unknown_host.end_job())
-    for key in (1, 0, operator_key or unknown_host.key):
-        bench.send(unknown_host, end := unknown_host.end_job(key=key))
+    right = {"key": 0, "operator_key": operator_key} if operator_key else {"key": unknown_host.key}
+    for keys in ({"key": operator_key}, {"key": 0, "operator_key": 1}, right):
+        bench.send(unknown_host, end := unknown_host.end_job(**keys))
     assert bench.switch.jobs[0].state == JobState.NONE
     bench.send(unknown_host, end)
     assert [r.reason for r in bench.replies(unknown_host)] == [

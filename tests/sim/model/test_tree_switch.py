@@ -29,7 +29,7 @@ from iswitch.wire import (
     ones_complement_sum,
 )
 from sim.bench.oracle import NAN, patterns, window64_sum
-from sim.bench.tree import BAD, FLAT, TREES, Tree, address, facts
+from sim.bench.tree import BAD, FLAT, OPERATOR_KEY, TREES, Tree, address, facts, joins_as_leaf
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, udp_frame
 from sim.frames.client import parse as parse_reply
 from sim.model.decide.random import seed_for_first_seq
@@ -443,6 +443,44 @@ def test_an_uplink_is_checked(slip, outcome):
     assert root.counters()[f"outcome.{outcome.name}"] == before[f"outcome.{outcome.name}"] + 1
     root.receive(7, sent_up, 10**6)
     assert root.counters()["outcome.ADDED"] == before["outcome.ADDED"] + 1
+
+
+@pytest.mark.parametrize("told", [0, OPERATOR_KEY ^ 1])
+def test_a_worker_that_names_ranks_passes_for_no_switch(told):
+    """The numbers of uplinks are not checked, so their sender must be a switch of the operator."""
+    tree = Tree(TREES["uneven, a worker at the root"], operator_key=OPERATOR_KEY)
+    worker, root = tree.clients[3], tree.switches[0]
+    worker.ranks = 1 << 3
+    worker.challenge = root.jobs[0].challenge
+    for _ in range(2):
+        tree.send(3, worker.join(world=8, elements=16, operator_key=told))
+    assert {reply.reason for reply in tree.log[3]} == {Reason.OPERATOR_KEY}
+    assert root.jobs[0].state == JobState.NONE
+    worker.ranks = 0
+    worker.settings.pop("operator_key")
+    tree.join()
+    uplink = worker.frame(Type.UPLINK, bytes(8 * 16 + 12), seq=worker.first_seq, format_flags=Format.FIXED64)
+    tree.send(3, uplink)
+    assert root.outcomes[Outcome.TYPE] == 1
+    payloads = adverse(np.random.default_rng(3), 8, 2)
+    assert facts(tree.reduce(payloads)) == facts(Tree(FLAT).join().reduce(payloads))
+
+
+@pytest.mark.parametrize("state", ["running", "forming"])
+def test_a_worker_that_knows_its_leafs_nonce_and_token_does_not_take_the_leafs_place(state):
+    tree = Tree(operator_key=OPERATOR_KEY)
+    for _ in range(4):
+        for rank in range(4 if state == "forming" else 8):
+            tree.send(rank, tree.clients[rank].join(world=8, elements=16))
+    root = tree.switches[0]
+    before = root.jobs[0]
+    assert before.state == (JobState.RUNNING if state == "running" else JobState.FORMING)
+    for frame in joins_as_leaf(tree, 0):
+        root.receive(7, frame, tree.network.now_us)
+        assert root.jobs[0] == before
+    tree.join()
+    payloads = adverse(np.random.default_rng(4), 8, 2)
+    assert facts(tree.reduce(payloads)) == facts(Tree(FLAT).join().reduce(payloads))
 
 
 def successor(tree, rank):

@@ -79,20 +79,24 @@ def test_others_write_nothing_and_say_what_has_to_follow(command, follow_up):
 
 
 @pytest.mark.parametrize(
-    ("key", "operator_key", "challenge", "reason"),
+    ("key", "sent", "operator_key", "challenge", "reason"),
     [
-        (None, 0, 5, Reason.DONE),
-        (77, 77, 5, Reason.DONE),
-        (77, 0, 5, Reason.KEY),
-        (0, 0, 5, Reason.KEY),
-        (None, 0, 4, Reason.CHALLENGE),
-        (77, 77, 6, Reason.CHALLENGE),
+        (None, 0, 0, 5, Reason.DONE),
+        (None, 0, 77, 5, Reason.DONE),
+        (0, 77, 77, 5, Reason.DONE),
+        (77, 0, 77, 5, Reason.KEY),
+        (0, 77, 78, 5, Reason.KEY),
+        (0, 77, 0, 5, Reason.KEY),
+        (0, 0, 0, 5, Reason.KEY),
+        (None, 0, 0, 4, Reason.CHALLENGE),
+        (0, 77, 77, 6, Reason.CHALLENGE),
     ],
 )
-def test_an_end_needs_a_key_and_the_present_challenge(key, operator_key, challenge, reason):
+def test_an_end_needs_a_key_and_the_present_challenge(key, sent, operator_key, challenge, reason):
     bench, client = joined()
     bench.jobs[1]["challenge"] = 5
-    outcome = answer(bench, client, client.end_job(key, challenge), operator_key=operator_key)
+    frame = client.end_job(key, challenge, operator_key=sent)
+    outcome = answer(bench, client, frame, operator_key=operator_key)
     assert outcome[:2] == (reason, FollowUp.NONE if reason else FollowUp.ERASE_JOB)
 
 

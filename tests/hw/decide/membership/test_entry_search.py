@@ -3,6 +3,7 @@
 import pytest
 
 import hw.decide.membership.entry_search
+import hw.decide.membership.settings
 from hw.decide.membership.entry_search import EntrySearch
 from hw.decide.membership.procedure import FollowUp
 from iswitch.config import Config
@@ -31,9 +32,10 @@ class Search(ProcedureBench):
             "ranks": 1 << index,
         } | entry
 
-    def find(self, client, *, stale=0, in_tree=0, **options):
-        frame = client.join(**SETTINGS | options)
-        [self.outcome] = self.run(self.request(frame, port=client.port), inputs={"stale": stale, "in_tree": in_tree})
+    def find(self, client, *, stale=0, in_tree=0, operator_key=0, sent_key=0, **options):
+        frame = client.join(**SETTINGS | {"operator_key": sent_key} | options)
+        request = self.request(frame, port=client.port, operator_key=operator_key)
+        [self.outcome] = self.run(request, inputs={"stale": stale, "in_tree": in_tree})
         strobes = self.outcome.strobes
         return self.outcome.reason, strobes["entry"][-1], strobes["own"][-1]
 
@@ -184,6 +186,59 @@ def test_in_a_tree_that_runs_a_member_yields_to_itself_after_a_restart_and_if_it
     bench.seat(0, client, nonce=5, **entry)
     assert (bench.find(client, member=0, stale=stale, in_tree=1)[0] == Reason.DONE) == found
     assert bench.outcome.strobes["replaces"][-1] == found
+
+
+OPERATOR = {
+    "a switch of a tree with an operator key": (0b11, 77, 77, Reason.DONE),
+    "a switch of a tree without one": (0b11, 0, 0, Reason.DONE),
+    "a member that does not know it": (0b11, 0, 77, Reason.OPERATOR_KEY),
+    "a member that guesses": (0b10, 76, 77, Reason.OPERATOR_KEY),
+    "a switch of another operator": (0b11, 77, 0, Reason.OPERATOR_KEY),
+    "a worker": (0, 0, 77, Reason.DONE),
+    "a worker that is told of it": (0, 77, 77, Reason.DONE),
+}
+
+
+@pytest.mark.parametrize(("ranks", "sent_key", "operator_key", "reason"), OPERATOR.values(), ids=OPERATOR)
+def test_a_join_that_names_ranks_needs_the_operator_key(ranks, sent_key, operator_key, reason):
+    client = Client.numbered(2)
+    client.ranks = ranks
+    assert Search().find(client, in_tree=1, sent_key=sent_key, operator_key=operator_key)[0] == reason
+
+
+@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize("ranks", [0, 0b01])
+@pytest.mark.parametrize("sends_uplinks", [0, 1])
+def test_a_join_of_a_worker_is_never_that_of_a_switch(sends_uplinks, ranks, moved):
+    """A leaf has the nonce and the token of one of its workers."""
+    bench, client = with_job(live=0b01, ranks=0b01, state=JobState.RUNNING), sharing_key(2)
+    bench.seat(0, client, sends_uplinks=sends_uplinks, port=client.port ^ moved)
+    client.ranks = ranks
+    same_kind = bool(ranks) == sends_uplinks
+    reason, _, own = bench.find(client, member=0, in_tree=1)
+    assert (reason, own) == (Reason.DONE if same_kind else Reason.MEMBER, same_kind)
+    reason, _, own = bench.find(client, member=0, in_tree=1, nonce=7)
+    assert (reason, own) == (Reason.DONE if same_kind else Reason.MEMBER, 0)
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize("sound", ["taken & same_kind", "self.in_tree & same_kind"])
+def test_a_mutant_for_which_a_worker_may_be_a_switch_is_killed(monkeypatch, sound):
+    changed = mutant(hw.decide.membership.entry_search, sound, sound.removesuffix(" & same_kind"))
+    monkeypatch.setitem(globals(), "EntrySearch", changed.EntrySearch)
+    with pytest.raises(AssertionError):
+        for moved in (False, True):
+            test_a_join_of_a_worker_is_never_that_of_a_switch(1, 0, moved)
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize("wrong", ["1", "request.operator_key_same", "(members == 0) | request.from_operator"])
+def test_a_mutant_that_asks_for_another_operator_key_is_killed(monkeypatch, wrong):
+    changed = mutant(hw.decide.membership.settings, "(members == 0) | request.operator_key_same", wrong)
+    monkeypatch.setattr(hw.decide.membership.entry_search, "limits_in_tree", changed.limits_in_tree)
+    with pytest.raises(AssertionError):
+        for case in OPERATOR.values():
+            test_a_join_that_names_ranks_needs_the_operator_key(*case)
 
 
 @pytest.mark.mutant
