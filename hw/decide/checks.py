@@ -62,7 +62,8 @@ class Checks(wiring.Component):
     cycle, without stalls. With `fault`, `outcome` names the first check that fails. A valid control message goes on to
     membership. `payload` is the length of the elements in bytes, at four an element. `from_member`: the frame carries
     the token of a member, present or evicted, and comes from its port and address. `spoofed`: the frame's source is the
-    switch itself or a group.
+    switch itself or a group. `corrupt`, which comes 1 cycle after the rows: one of them has a bit error. No check that
+    needs a row counts then.
     """
 
     def __init__(self, config: Config):
@@ -73,6 +74,7 @@ class Checks(wiring.Component):
                 "spoofed": In(1),
                 "job": In(job_row(config)),
                 "member": In(member_row(config)),
+                "corrupt": In(1),
                 "fault": Out(1),
                 "outcome": Out(Outcome),
                 "kind": Out(FrameKind),
@@ -151,7 +153,7 @@ class Checks(wiring.Component):
         m.d.sync += self.from_member.eq(
             job_in_range & member_in_range & token_good & (frame.token != 0) & port_good & address_good
         )
-        checks = [
+        frame_checks = [
             (~self.spoofed, Outcome.SPOOFED),
             (version_of(frame) == VERSION, Outcome.VERSION),
             (lengths, Outcome.LENGTH),
@@ -160,19 +162,22 @@ class Checks(wiring.Component):
             (types, Outcome.TYPE),
             *sizes,
         ]
-        ring_checks = [
-            (job_in_range & (job.state != JobState.NONE), Outcome.JOB),
-            (frame.epoch == job.epoch, Outcome.EPOCH),
-            (member_in_range & member.live, Outcome.MEMBER),
-            (token_good, Outcome.TOKEN),
-            (port_good, Outcome.PORT),
-            (address_good, Outcome.ADDRESS),
-            ((job.state != JobState.FORMING) & job.live.bit_select(frame.member, 1), Outcome.FORMING),
-            ((~kind.claim | job.segments.any()) & (~kind.uplink | sends_uplinks), Outcome.TYPE),
-            (has_no_payload | (job.state != JobState.HALTED), Outcome.HALTED),
-            (format_good, Outcome.FORMAT),
-            (payload_good, Outcome.LENGTH),
-        ]
+        row_checks, ring_checks = (
+            [],
+            [
+                (job_in_range & (job.state != JobState.NONE), Outcome.JOB),
+                (frame.epoch == job.epoch, Outcome.EPOCH),
+                (member_in_range & member.live, Outcome.MEMBER),
+                (token_good, Outcome.TOKEN),
+                (port_good, Outcome.PORT),
+                (address_good, Outcome.ADDRESS),
+                ((job.state != JobState.FORMING) & job.live.bit_select(frame.member, 1), Outcome.FORMING),
+                ((~kind.claim | job.segments.any()) & (~kind.uplink | sends_uplinks), Outcome.TYPE),
+                (has_no_payload | (job.state != JobState.HALTED), Outcome.HALTED),
+                (format_good, Outcome.FORMAT),
+                (payload_good, Outcome.LENGTH),
+            ],
+        )
         if self.config.uplinks:
             # A sender with several ranks sends uplinks only, and an uplink names only its sender's ranks. A frame from
             # the parent must have the configured address.
@@ -189,7 +194,7 @@ class Checks(wiring.Component):
                 & (frame.ip_src.as_value() == self.parent.ip)
                 & (from_big_endian(frame.udp_src) == UDP_PORT)
             )
-            checks += [
+            row_checks += [
                 (~above | good, outcome)
                 for good, outcome in (
                     (kind.is_leaf, Outcome.TYPE),
@@ -198,7 +203,7 @@ class Checks(wiring.Component):
                     (from_parent_address, Outcome.ADDRESS),
                 )
             ]
-            checks += [
+            row_checks += [
                 (~kind.parent_result | good, outcome)
                 for good, outcome in (
                     (job.state != JobState.FORMING, Outcome.FORMING),
@@ -208,16 +213,25 @@ class Checks(wiring.Component):
                     (payload_good, Outcome.LENGTH),
                 )
             ]
-            checks += [
+            row_checks += [
                 (~kind.parent_conflict | good, outcome)
                 for good, outcome in (
                     ((job.state != JobState.FORMING) & (frame.token == job.up_token), Outcome.TOKEN),
                     (frame.epoch == job.epoch, Outcome.EPOCH),
                 )
             ]
-        checks += [(kind.control | kind.replay_request | above | good, outcome) for good, outcome in ring_checks]
-        good = Signal(len(checks))
-        m.d.sync += good.eq(Cat(holds for holds, _ in checks))
-        fault, outcome = first_failing(zip(good, (name for _, name in checks), strict=True))
-        m.d.comb += [self.fault.eq(fault), self.outcome.eq(outcome)]
+        row_checks += [(kind.control | kind.replay_request | above | good, outcome) for good, outcome in ring_checks]
+        frame_good, row_good, about_job = Signal(len(frame_checks)), Signal(len(row_checks)), Signal()
+        m.d.sync += [
+            frame_good.eq(Cat(holds for holds, _ in frame_checks)),
+            row_good.eq(Cat(holds for holds, _ in row_checks)),
+            about_job.eq(job_in_range & ~kind.replay_request),
+        ]
+        frame_fault, frame_outcome = first_failing(zip(frame_good, (name for _, name in frame_checks), strict=True))
+        row_fault, row_outcome = first_failing(zip(row_good, (name for _, name in row_checks), strict=True))
+        corrupt = self.corrupt & about_job
+        m.d.comb += [
+            self.fault.eq(frame_fault | corrupt | row_fault),
+            self.outcome.eq(Mux(frame_fault, frame_outcome, Mux(corrupt, Outcome.CORRUPT, row_outcome))),
+        ]
         return m

@@ -15,7 +15,8 @@ from hw.decide.reply import NOTICES, build_parent_request, build_refusal, build_
 from hw.decide.ring import Ring
 from hw.decide.rule_inputs import connect_inputs
 from hw.decide.rules.completion import admit_joining
-from hw.decide.tables.tables import REGISTERS_MAX, Tables
+from hw.decide.tables.checked_memory import REGISTERS_MAX
+from hw.decide.tables.tables import Tables
 from hw.decide.work import build_work
 from hw.decide.xorshift import DEFAULT_SEED, Xorshift64
 from hw.interface.address import Binding, Parent
@@ -66,6 +67,10 @@ class Core(wiring.Component):
     in the same cycle, each only while the other's receiver is ready. So a receiver that is ready must stay ready until
     it accepts an item, as `SkidBuffer` and `ReplyComposer` do. A Join or Leave for the parent in `parents` follows the
     frame that caused it. After a reset the core accepts no headers until the tables and the `MacTable` are erased.
+
+    If a row of the frame's job has a bit error, the frame has the outcome CORRUPT and no other effect, and the job is
+    wiped. Wiping takes a cycle for each member or slot of a job, whichever are more, and 5. If a procedure finds the
+    error, its answer and the slots that it completes do not leave.
 
     `expense`: what the frame costs of the pipeline's time. That is its words, the cycles of a decision on a frame with
     fewer words (those on a longer frame pass beside its words), for each cycle of a procedure `PROCEDURE_COST`, and for
@@ -133,6 +138,8 @@ class Core(wiring.Component):
             ring.tick.eq(held.now_us >> exact_log2(SILENCE_TICK_US)),
             tables.tick.eq(ring.tick),
             membership.tick.eq(ring.tick),
+            checks.corrupt.eq(tables.corrupt),
+            membership.row_corrupt.eq(tables.corrupt),
         ]
         goes_up = verdict.work.result.up if config.uplinks else Const(0)
         verdict_taken, operation = Signal(), verdict.work.operation
@@ -166,7 +173,7 @@ class Core(wiring.Component):
             forwarder.link.eq(self.link),
             checks.spoofed.eq(forwarder.spoofed | forwarder.group_source),
         ]
-        completed = membership.completed.valid & membership.completed.ready
+        completed = membership.completed.valid & membership.completed.ready & ~membership.corrupt
         fault, outcome, ordinary = Signal(), Signal(Outcome), Signal()
         victim = Signal(range(config.members))
         m.d.comb += [membership.victim.eq(victim), membership.stale.eq(ring.stale)]
@@ -204,8 +211,12 @@ class Core(wiring.Component):
             claim.eq(kind.claim & ~fault if config.staleness else 0),
             has_joining.eq(rows.job_row.segments.any() & rows.job_row.joining.any()),
             late_members.eq(Mux(join_waiting, claims.behind & ring.silent, silent_awaited)),
-            rows.claims_next.eq(claims.row_next),
         ]
+        if config.staleness:
+            # The row is ready a cycle before ISSUE. It is long, and its parity stands behind it.
+            claims_next = Signal.like(claims.row_next, reset_less=True)
+            m.d.sync += claims_next.eq(claims.row_next)
+            m.d.comb += rows.claims_next.eq(claims_next)
         m.d.sync += victim.eq(lowest_set(late_members))
         silent_claimants = claimed.waits & ~(1 << frame.member) & ring.silent
 
@@ -272,11 +283,17 @@ class Core(wiring.Component):
                     m.next = "READ_SILENCES"
             with m.State("READ_SILENCES"):
                 m.d.comb += rows.job.eq(swept_job)
+                m.next = "CHECK_SILENCES"
+            with m.State("CHECK_SILENCES"):
+                m.d.comb += rows.job.eq(swept_job)
                 m.next = "PIN_SILENCES"
             with m.State("PIN_SILENCES"):
                 m.d.comb += [
                     rows.job.eq(swept_job),
-                    tables.pins.eq(Cat(reaches(silence, SILENCE_TICKS_MAX) for silence in ring.silences)),
+                    # A row with a bit error stays as it is, for the next frame to find it.
+                    tables.pins.eq(
+                        Cat(reaches(silence, SILENCE_TICKS_MAX) & ~tables.heard_corrupt for silence in ring.silences)
+                    ),
                 ]
                 m.d.sync += swept_job.eq(swept_job + 1)
                 m.next = "IDLE"
@@ -362,7 +379,9 @@ class Core(wiring.Component):
                         m.d.comb += notice_time.en.eq(1)
                         m.d.sync += noticed.bit_select(port, 1).eq(1)
                     m.next = "IDLE"
-                    with m.If(evicts):
+                    with m.If(fault & (outcome == Outcome.CORRUPT)):
+                        m.next = "END_JOB"
+                    with m.Elif(evicts):
                         m.next = "EVICT"
                     if config.staleness:
                         with m.Elif(~fault & has_joining):
@@ -374,15 +393,17 @@ class Core(wiring.Component):
                     membership.evicts.eq(1),
                     verdict.frame.eq(0),
                     verdict.works.eq(1),
-                    self.verdicts.valid.eq(membership.completed.valid),
-                    membership.completed.ready.eq(self.verdicts.ready),
+                    self.verdicts.valid.eq(membership.completed.valid & ~membership.corrupt),
+                    membership.completed.ready.eq(self.verdicts.ready | membership.corrupt),
                 ]
                 m.d.sync += self.stats[Stat.ADMITTED].eq(completed & membership.admitted.any())
                 with m.If(membership.done):
                     m.d.sync += join_waiting.eq(0)
                     m.next = "IDLE"
+                    with m.If(membership.corrupt):
+                        m.next = "END_JOB"
                     if config.staleness:
-                        with m.If(has_joining):
+                        with m.Elif(has_joining):
                             m.next = "READ_ACKNOWLEDGED"
             if config.staleness:
                 with m.State("READ_ACKNOWLEDGED"):
@@ -417,16 +438,18 @@ class Core(wiring.Component):
                         m.d.sync += self.stats[Stat.ADMITTED].eq(1)
             with m.State("MEMBERSHIP"):
                 # `Membership` uses the tables until it answers; departures emit operations meanwhile.
+                answers = membership.answers & ~membership.corrupt
                 m.d.comb += [
                     tables.control.eq(1),
                     membership.active.eq(1),
                     self.verdicts.valid.eq(
-                        membership.completed.valid | (membership.done & (self.replies.ready | ~membership.answers))
+                        membership.completed.valid & ~membership.corrupt
+                        | (membership.done & (self.replies.ready | ~answers))
                     ),
                     verdict.frame.eq(~membership.completed.valid),
                     verdict.works.eq(membership.completed.valid),
-                    membership.completed.ready.eq(self.verdicts.ready),
-                    self.replies.valid.eq(membership.done & self.verdicts.ready & membership.answers),
+                    membership.completed.ready.eq(self.verdicts.ready | membership.corrupt),
+                    self.replies.valid.eq(membership.done & self.verdicts.ready & answers),
                 ]
                 m.d.sync += [
                     self.stats[Stat.ADMITTED].eq(completed & membership.admitted.any()),
@@ -434,10 +457,14 @@ class Core(wiring.Component):
                 ]
                 with m.If(~membership.answers):
                     m.d.sync += self.trace.outcome.eq(Mux(membership.unknown, Outcome.TOKEN, Outcome.CONTROL))
-                with m.If(membership.done & self.verdicts.ready & (self.replies.ready | ~membership.answers)):
+                with m.If(membership.corrupt):
+                    m.d.sync += self.trace.outcome.eq(Outcome.CORRUPT)
+                with m.If(membership.done & self.verdicts.ready & (self.replies.ready | ~answers)):
                     m.d.sync += self.decided.eq(1)
                     m.next = "IDLE"
-                    with m.If(membership.requests_parent):
+                    with m.If(membership.corrupt):
+                        m.next = "END_JOB"
+                    with m.Elif(membership.requests_parent):
                         m.next = "REQUEST_PARENT"
                     if config.staleness:
                         with m.Elif(has_joining):
@@ -449,6 +476,14 @@ class Core(wiring.Component):
             with m.State("REQUEST_PARENT"):
                 m.d.comb += [tables.control.eq(1), membership.active.eq(1), self.replies.valid.eq(1)]
                 with m.If(self.replies.ready):
+                    m.next = "IDLE"
+            with m.State("END_JOB"):
+                # `Membership` leaves its last request.
+                m.next = "WIPE_JOB"
+            with m.State("WIPE_JOB"):
+                m.d.comb += [tables.control.eq(1), membership.active.eq(1), membership.wipes.eq(1)]
+                with m.If(membership.done):
+                    m.d.sync += self.stats[Stat.CORRUPT_JOBS].eq(1)
                     m.next = "IDLE"
         with m.If((fsm.ongoing("MEMBERSHIP") | fsm.ongoing("EVICT")) & ~membership.done):
             m.d.comb += self.expense.cycles.eq(PROCEDURE_COST)

@@ -153,11 +153,12 @@ class ProcedureBench:
             if record == name or not ctx.get(getattr(tables, name)):
                 continue
             assert active, f"{name} while the procedure has no tables"
+            has_value = f"{record}_next" in tables.signature.members  # else any value will do
             if record in BY_MEMBER:
                 by_member[record] = ctx.get(getattr(tables, name))
-                if record != "heard":
+                if has_value:
                     by_member[f"{record}_next"] = ctx.get(getattr(tables, f"{record}_next"))
-            else:
+            elif has_value:
                 port = getattr(tables, f"{record}_next")
                 written[record] = fields(port.shape(), ctx.get(Value.cast(port)))
         self.pending = ({"job": job, "member": member, "slot": slot}, written, by_member)
@@ -181,7 +182,7 @@ class ProcedureBench:
                 self.heard[job][member] += 1
             for record in ("acknowledged", "admitted_seq"):
                 if by_member.get(record, 0) >> member & 1:
-                    self.acknowledged[job][member] = by_member[f"{record}_next"]
+                    self.acknowledged[job][member] = by_member.get(f"{record}_next", 0)
 
 
 def address(client: Any) -> int:

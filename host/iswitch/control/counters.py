@@ -302,8 +302,8 @@ COUNTERS: dict[str, Counter] = {
     ),
     "CORRUPT": Counter(
         Severity.FAULT,
-        "frames with a bit error of the switch's memory in their headers, or for a job about which it had one; they "
-        "were dropped, and the job was ended",
+        "frames dropped because of a bit error in the switch's memory: in their headers while they waited, or in a row "
+        "about their job, which was ended then",
         "if CORRUPT_JOBS is not 0, start the workers of the job again; if it happens again, replace the board",
     ),
     "CORRUPT_JOBS": Counter(

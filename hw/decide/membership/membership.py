@@ -37,8 +37,13 @@ class Membership(wiring.Component):
     """Carries out one request while `active`, then shows `done` with the answer until `active` falls.
 
     The request is the control message, or the parent's reply, in `headers`; with `evicts` it is the departure of
-    `victim`. Membership has the tables meanwhile, and after a reset until it has `erased` all jobs. `completed` offers
-    each slot that completes without a frame, which the tables point at then, and with it `admitted` joins.
+    `victim`; with `wipes` it is the end of the frame's job, for which all of the job's rows are written. Membership has
+    the tables meanwhile, and after a reset until it has `erased` all jobs. `completed` offers each slot that completes
+    without a frame, which the tables point at then, and with it `admitted` joins.
+
+    `row_corrupt`: a row that the tables showed in the last cycle has a bit error. If a procedure has read such a row of
+    the frame's job, `corrupt` is 1 from before anything is offered at `completed`, and with `done`: then neither may
+    leave. A Read shows what it reads.
 
     The answer: `member` for the header of an acknowledgement, its `body`, and the `reason` in that. In a
     tree a leaf sends no acknowledgement if not `answers`. `unknown`: the parent's reply changed nothing.
@@ -57,6 +62,9 @@ class Membership(wiring.Component):
             {
                 "active": In(1),
                 "evicts": In(1),
+                "wipes": In(1),
+                "row_corrupt": In(1),
+                "corrupt": Out(1),
                 "victim": In(range(config.members)),
                 "stale": In(config.members),
                 "operator_key": In(64),
@@ -119,6 +127,7 @@ class Membership(wiring.Component):
             register_read.tick.eq(self.tick),
             register_read.read_value.eq(self.read_value),
             self.read_address.eq(register_read.read_address),
+            job_erasure.wipes.eq(self.wipes),
         ]
         connect(m, join.binding, flipped(self.binding))
         connect(m, slot_completion.completed, flipped(self.completed))
@@ -128,6 +137,10 @@ class Membership(wiring.Component):
             m.d.comb += [procedure.request.eq(request), procedure.member.eq(self.member)]
 
         reason, requests_parent, suppresses_ack = Signal(Reason), Signal(), Signal()
+        # Only a Read points at the rows of other jobs.
+        points_at_job = Signal()
+        with m.If(self.row_corrupt & points_at_job):
+            m.d.sync += self.corrupt.eq(1)
 
         def start(state):
             m.d.comb += procedures[state].start.eq(1)
@@ -151,8 +164,12 @@ class Membership(wiring.Component):
                     requests_parent.eq(0),
                     self.requests_leave.eq(0),
                     self.unknown.eq(0),
+                    self.corrupt.eq(0),
+                    points_at_job.eq(request.job_in_range),
                 ]
-                with m.If(self.active & self.evicts):
+                with m.If(self.active & self.wipes):
+                    start("JOB_ERASURE")
+                with m.Elif(self.active & self.evicts):
                     m.d.sync += self.member.eq(self.victim)
                     m.next = "READ_VICTIM"
                 if config.uplinks:
@@ -163,6 +180,7 @@ class Membership(wiring.Component):
                         with m.Case(Action.JOIN):
                             start("JOIN")
                         with m.Case(Action.READ):
+                            m.d.sync += points_at_job.eq(0)
                             start("REGISTER_READ")
                         with m.Case(*COMMANDS):
                             start("COMMAND")

@@ -54,7 +54,9 @@ class FollowUp(IntEnum):
     ERASE_JOB = 5
 
 
-def procedure_ports(config: Config, *, writes: Mapping[str, tuple[str, ...]] | Iterable[str] = ()) -> dict:
+def procedure_ports(
+    config: Config, *, writes: Mapping[str, tuple[str, ...]] | Iterable[str] = (), overwrites: Iterable[str] = ()
+) -> dict:
     """Return the ports of every procedure, for its signature.
 
     In the cycle of `start` the procedure is idle, and the tables may point anywhere. It has the port `tables` from the
@@ -68,7 +70,7 @@ def procedure_ports(config: Config, *, writes: Mapping[str, tuple[str, ...]] | I
         "follow_up": Out(FollowUp),
         "request": In(Request(config)),
         "member": In(range(config.members + 1)),
-        "tables": Out(Access(config, writes=writes)),
+        "tables": Out(Access(config, writes=writes, overwrites=overwrites)),
     }
 
 

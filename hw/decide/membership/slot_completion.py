@@ -25,7 +25,7 @@ class SlotCompletion(wiring.Component):
     slot that completes is offered at `completed`, as it will be, while the tables point at it. It is written, and
     `admitted` joins, in the cycle in which the offer is accepted; `completed` may stall.
 
-    A sweep takes 1 cycle and one for each slot, and 5 more for each slot that collects; an FBCAST takes 3; without
+    A sweep takes 1 cycle and one for each slot, and 5 more for each slot that collects; an FBCAST takes 4; without
     stalls of `completed`. Procedure: see
     `procedure_ports`. Source: `leave` and `force` of `sim/model/decide/ring.py`.
     """
@@ -87,7 +87,8 @@ class SlotCompletion(wiring.Component):
                     m.next = "SCAN_SLOTS"
                     with m.If(self.forces_one):
                         m.next = "READ_NAMED_SLOT"
-            wait_row(m, "READ_NAMED_SLOT", then="CHECK_SLOT", cycles=1)
+            # A cycle more than the row takes: nothing is offered before its parity is checked.
+            wait_row(m, "READ_NAMED_SLOT", then="CHECK_SLOT", cycles=2)
             with m.State("CHECK_SLOT"):
                 is_segment = slot.seq == segment
                 m.d.sync += [

@@ -74,6 +74,8 @@ class Access(wiring.Signature):
         What the switch is built for.
     writes : mapping of str to tuple of str, or iterable of str
         The records that the user writes, and of each the fields that it changes; without a mapping, all of them.
+    overwrites : iterable of str
+        Further records that the user writes, with any value.
 
     Raises
     ------
@@ -81,8 +83,15 @@ class Access(wiring.Signature):
         If a record has no such field.
     """
 
-    def __init__(self, config: Config, *, writes: Mapping[str, tuple[str, ...]] | Iterable[str] = ()):
-        layouts, written = records(config), {}
+    def __init__(
+        self,
+        config: Config,
+        *,
+        writes: Mapping[str, tuple[str, ...]] | Iterable[str] = (),
+        overwrites: Iterable[str] = (),
+    ):
+        layouts = records(config)
+        written = {f"{name}_write": Out(config.members if name in BY_MEMBER else 1) for name in overwrites}
         for name in writes:
             written[f"{name}_write"] = Out(config.members if name in BY_MEMBER else 1)
             if name in BY_MEMBER:

@@ -1,16 +1,16 @@
 """The switch's tables in memories: jobs, members, slots, claims."""
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
-from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import In
+from amaranth.lib.wiring import In, Out
 
 from hw.decide.tables.access import BY_MEMBER, Access, records
+from hw.decide.tables.checked_memory import CheckedMemory
 from hw.interface.rows import SEQ_BITS, TICK_BITS
 from iswitch.config import Config
 from iswitch.wire import SILENCE_TICKS_MAX, SlotState
 
-__all__ = ["FRAME_WRITES", "MEMBERSHIP_WRITES", "REGISTERS_MAX", "SLOT_CHANGES", "Tables"]
+__all__ = ["FRAME_WRITES", "MEMBERSHIP_WRITES", "SLOT_CHANGES", "Tables"]
 
 FRAME_WRITES = ("roster", "slot", "claims", *BY_MEMBER)
 """What a data frame may change."""
@@ -24,10 +24,6 @@ MEMBERSHIP_WRITES: dict[str, tuple[str, ...]] = {
 }
 """What membership may change: everything, but of a slot only some fields."""
 
-REGISTERS_MAX = 2
-"""Up to so many rows, a memory consists of flip-flops. Four bits of LUT RAM take six LUTs of an ECP5, at any depth up
-to 16; two rows of flip-flops take one LUT a bit, which selects the row."""
-
 
 class Tables(wiring.Component):
     """Jobs, members, slots and claims, and for each member what it acknowledged and when (`tick`) it was last heard.
@@ -38,7 +34,12 @@ class Tables(wiring.Component):
     it, and in the cycle after `control` falls `frames` must write nothing. `pins`: members of the job that `frames`
     points at, which were last heard `SILENCE_TICKS_MAX` ago from now on, so that their silence does not wrap. `tick`
     counts in the cycle in which a memory is written. The state of a slot that belongs to another incarnation of its
-    job's ring reads as EMPTY, so a new incarnation empties a ring. Source: docs/protocol.md sections 3 and 4.
+    job's ring reads as EMPTY, so a new incarnation empties a ring.
+
+    Each record in a memory has a parity bit, and so has each member's part of the rows of `acknowledged` and `heard`.
+    `corrupt`: one of the rows that the port showed in the last cycle has the wrong parity. `heard_corrupt`: that row is
+    one of `heard`. The content of an empty slot has no meaning, so its parity does not count. Source: docs/protocol.md
+    sections 3 and 4.
     """
 
     def __init__(self, config: Config):
@@ -50,6 +51,8 @@ class Tables(wiring.Component):
                 "pins": In(config.members),
                 "frames": In(Access(config, writes=FRAME_WRITES)),
                 "membership": In(Access(config, writes=MEMBERSHIP_WRITES)),
+                "corrupt": Out(1),
+                "heard_corrupt": Out(1),
             }
         )
 
@@ -58,7 +61,11 @@ class Tables(wiring.Component):
         config, frames, membership, control = self.config, self.frames, self.membership, self.control
         depths = {"job": config.jobs, "member": config.jobs * config.members, "slot": config.jobs * config.slots}
         address = {name: Mux(control, getattr(membership, name), getattr(frames, name)) for name in ("job", "slot")}
-        address["member"] = address["job"] * config.members + Mux(control, membership.member, frames.member)
+        member = Mux(control, membership.member, frames.member)
+        address["member"] = address["job"] * config.members + member
+        # A scan of the entries may point behind the last one.
+        is_entry = Signal()
+        m.d.sync += is_entry.eq(member < config.members)
 
         # What membership writes, and where it pointed, one cycle later.
         late = Signal()
@@ -84,14 +91,25 @@ class Tables(wiring.Component):
                 return later(name)
             return Mux(late, later(name), Value.cast(getattr(frames, name)))
 
-        def memory(name, table, shape, granularity=None):
-            """Add a memory beside a table's pointer; return its write port and the data read."""
-            depth = depths[table]
-            attrs = {"ram_style": "registers"} if depth <= REGISTERS_MAX else {}
-            m.submodules[name] = words = Memory(shape=shape, depth=depth, init=[], attrs=attrs)
-            write, read = words.write_port(granularity=granularity), words.read_port()
-            m.d.comb += [write.addr.eq(Mux(late, pointed[table], address[table])), read.addr.eq(address[table])]
-            return write, read.data
+        def memory(name, table, shape, granules=1):
+            """Add a memory beside a table's pointer."""
+            m.submodules[name] = rows = CheckedMemory(shape, depths[table], granules=granules)
+            m.d.comb += [
+                rows.write_address.eq(Mux(late, pointed[table], address[table])),
+                rows.address.eq(address[table]),
+            ]
+            return rows
+
+        # The parity of each row read, a cycle later.
+        corrupt = []
+
+        def check(name, rows, matters=1):
+            """Let a row read with the wrong parity count if it `matters`. Return whether the last row read did."""
+            found = Signal(name=f"corrupt_{name}")
+            if not rows.is_registers:
+                m.d.sync += found.eq(rows.wrong & matters)
+                corrupt.append(found)
+            return found
 
         def show(row, fields, values):
             for access in (frames, membership):
@@ -107,31 +125,41 @@ class Tables(wiring.Component):
                 content = [name for name in layout.members if name not in SLOT_CHANGES]
                 row, late_slot = Signal(layout, name="slot_stored"), Signal(membership.slot_next.shape())
                 m.d.comb += late_slot.as_value().eq(later("slot_next"))
+                parts = {}
                 for name, kept in (("slot", SLOT_CHANGES), ("slot_content", content)):
-                    write, stored = memory(name, table, data.StructLayout({f: layout.members[f] for f in kept}))
-                    m.d.comb += write.en.eq(enable("slot") if name == "slot" else ~late & ~control & frames.slot_write)
+                    parts[name] = rows = memory(name, table, data.StructLayout({f: layout.members[f] for f in kept}))
+                    m.d.comb += rows.write.eq(
+                        enable("slot") if name == "slot" else ~late & ~control & frames.slot_write
+                    )
                     for field in kept:
                         put = Value.cast(frames.slot_next[field])
                         if name == "slot":
                             put = Mux(late, Value.cast(late_slot[field]), put)
-                        m.d.comb += [write.data[field].eq(put), row[field].eq(stored[field])]
+                        m.d.comb += [rows.written[0][field].eq(put), row[field].eq(rows.read[0][field])]
                 row = self._vacated(m, row)
+                check("slot", parts["slot"])
+                check("slot_content", parts["slot_content"], row.state != SlotState.EMPTY)
             else:
-                write, row = memory(record, table, layout)
-                m.d.comb += [write.data.as_value().eq(written(record)), write.en.eq(enable(record))]
+                rows = memory(record, table, layout)
+                m.d.comb += [rows.written[0].as_value().eq(written(record)), rows.write.eq(enable(record))]
+                row = rows.read[0]
+                check(record, rows, is_entry if table == "member" else 1)
             show("claims_row" if record == "claims" else f"{table}_row", layout.members, row)
 
         # A new member acknowledges everything before its first seq.
         members, admitted = range(config.members), enable("admitted_seq")
         acknowledged, admitted_seq = written("acknowledged"), written("admitted_seq")
-        write, row = memory("acknowledged", "job", data.ArrayLayout(SEQ_BITS, config.members), granularity=1)
-        m.d.comb += write.en.eq(enable("acknowledged") | admitted)
-        m.d.comb += [write.data[k].eq(Mux(admitted[k], admitted_seq, acknowledged)) for k in members]
-        show("acknowledged", members, row)
-        write, row = memory("heard", "job", data.ArrayLayout(TICK_BITS, config.members), granularity=1)
-        m.d.comb += write.en.eq(enable("heard") | self.pins)
-        m.d.comb += [write.data[k].eq(self.tick - Mux(self.pins[k], SILENCE_TICKS_MAX, 0)) for k in members]
-        show("heard", members, row)
+        rows = memory("acknowledged", "job", SEQ_BITS, config.members)
+        m.d.comb += rows.write.eq(enable("acknowledged") | admitted)
+        m.d.comb += [rows.written[k].eq(Mux(admitted[k], admitted_seq, acknowledged)) for k in members]
+        check("acknowledged", rows)
+        show("acknowledged", members, rows.read)
+        rows = memory("heard", "job", TICK_BITS, config.members)
+        m.d.comb += rows.write.eq(enable("heard") | self.pins)
+        m.d.comb += [rows.written[k].eq(self.tick - Mux(self.pins[k], SILENCE_TICKS_MAX, 0)) for k in members]
+        m.d.comb += self.heard_corrupt.eq(check("heard", rows))
+        show("heard", members, rows.read)
+        m.d.comb += self.corrupt.eq(Cat(corrupt).any())
         return m
 
     def _vacated(self, m, row):

@@ -1,10 +1,15 @@
 """The erasure of jobs alone."""
 
+from dataclasses import replace
+
+import pytest
+
 from hw.decide.membership.job_erasure import JobErasure
 from hw.decide.membership.procedure import FollowUp
+from hw.decide.tables.access import BY_MEMBER, records
 from hw.interface.rows import RING_FIELDS, SENDER_FIELDS, SETTINGS_FIELDS
 from iswitch.config import Config
-from iswitch.wire import Reason
+from iswitch.wire import Reason, SlotState
 from sim.bench.procedure import ProcedureBench
 from sim.bench.stream import Bench
 from sim.frames.client import Client
@@ -52,3 +57,29 @@ def test_a_job_ends_with_all_its_entries_and_no_other_does():
         assert bench.jobs[job]["challenge"] == (2 if job == 2 else 1)
         for entry in bench.entries[job]:
             assert {name for name, value in entry.items() if value} == (set(SENDER_FIELDS) if job == 2 else set(entry))
+
+
+@pytest.mark.parametrize("window", [1, 4])
+def test_a_job_that_is_wiped_has_every_row_written_and_every_slot_emptied(window):
+    """Also with more members than slots. The other jobs keep theirs."""
+    config = replace(CONFIG, window=window)
+    rows, names = max(config.members, config.slots), (*records(config), "acknowledged", "heard")
+    bench = ProcedureBench(
+        JobErasure(config), strobes=tuple(f"tables.{name}_write" for name in names), reset_cycles=config.jobs * rows
+    )
+    for job in range(config.jobs):
+        bench.jobs[job] = {name: 1 for name in bench.jobs[job]}
+        bench.slots[job] = [dict.fromkeys(slot, 1) for slot in bench.slots[job]]
+    [outcome] = bench.run(bench.request(Client.numbered(1, job=2).leave()), inputs={"wipes": 1})
+    assert outcome[:3] == (Reason.DONE, FollowUp.NONE, rows)
+    counts = {"sender": config.members, "entry": config.members, "slot": config.slots}
+    for name in names:
+        written = outcome.strobes[f"tables.{name}_write"]
+        if name in counts:
+            assert written == [int(k < counts[name]) for k in range(rows)]
+        else:
+            assert written[0] == ((1 << config.members) - 1 if name in BY_MEMBER else 1)
+    for job in range(config.jobs):
+        assert bench.jobs[job]["incarnation"] == (0 if job == 2 else 1)
+        assert bench.jobs[job]["challenge"] == (2 if job == 2 else 1)
+        assert {slot["state"] for slot in bench.slots[job]} == {SlotState.EMPTY if job == 2 else 1}

@@ -73,7 +73,7 @@ def force(bench, seq):
 def test_an_fbcast_completes_its_slot_and_uses_its_number_up():
     bench = with_slots({}, {"arrived": 0b001, "members": 0b001})
     outcome, number = force(bench, 1)
-    assert outcome[:3] == (Reason.DONE, FollowUp.NONE, 3)
+    assert outcome[:3] == (Reason.DONE, FollowUp.NONE, 4)
     assert [slot["state"] for slot in bench.slots[0][:2]] == [SlotState.COLLECTING, SlotState.COMPLETE]
     assert bench.entries[0][0]["number"] == number
 

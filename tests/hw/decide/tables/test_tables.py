@@ -14,7 +14,7 @@ from iswitch.config import Config
 from iswitch.wire import SlotState
 from sim.bench.stream import Bench
 
-CONFIG = Config(ports=2, bus_bits=64, members=3, jobs=2, window=1, elements=4, queue_bytes=4096)
+CONFIG = Config(ports=2, bus_bits=64, members=3, jobs=4, window=1, elements=4, queue_bytes=4096)
 ROWS = {"job": job_row(CONFIG), "member": member_row(CONFIG), "slot": slot_row(CONFIG), "claims": claims_row(CONFIG)}
 ROW_OF = {"sender": "member", "entry": "member", "slot": "slot", "claims": "claims"}
 """Which row a record is part of, if not the job's."""
@@ -104,6 +104,7 @@ def test_rows_are_what_was_last_written_there_by_whoever_had_control():
                 stored.write(dut.frames, chosen, tick)
             late = chosen if control else None
             await ctx.tick()
+            assert not ctx.get(dut.corrupt)
             for access, _ in users:
                 shown = {
                     row: fields(layout, ctx.get(Value.cast(getattr(access, f"{row}_row"))))
