@@ -168,9 +168,15 @@ class Engine(wiring.Component):
         request, kind = reader.request, kind_of(reader.request.frame)
         tables = [Signal(TableState, init={"ticket": 1}, name=f"table_{k}") for k in range(self.replay.tables)]
         counts, enough, product = Signal(), Signal(), Signal(48)
-        session_corrupted = Signal()
+        session_corrupted, answer_lost = Signal(), Signal()
         m.d.comb += [
-            self.corrupted_state.eq(session_corrupted | self.sessions.searched_corrupt | execution.found_corrupt),
+            self.corrupted_state.eq(
+                session_corrupted
+                | self.sessions.searched_corrupt
+                | execution.found_corrupt
+                | answer_lost
+                | self.answer_sender.spoil
+            ),
             admission.product.eq(product),
             bookkeeping.product.eq(product),
             bookkeeping.enough.eq(enough),
@@ -206,6 +212,7 @@ class Engine(wiring.Component):
                 m.next = "ADMIT"
             with m.State("ADMIT"):
                 m.d.comb += session_corrupted.eq(self.sessions.corrupt & admission.reads_log)
+                m.d.comb += answer_lost.eq(admission.answer_lost)
                 m.d.sync += [outcome.eq(admission.outcome), counts.eq(admission.counts), enough.eq(admission.enough)]
                 with m.If(admission.known):
                     m.d.sync += session.heard.eq(request.now_us)
@@ -254,7 +261,7 @@ class Engine(wiring.Component):
                     m.next = "READ"
         m.d.comb += [
             self.sessions.write.eq(acknowledgement.write_session),
-            self.cache.write.eq(acknowledgement.record & counts),
+            self.cache.write.eq(acknowledgement.write_answer),
         ]
 
     def _connect_entry(self, m):
@@ -370,6 +377,12 @@ class Engine(wiring.Component):
             acknowledgement.list.eq(list_begin),
             execution.list.eq(list_begin),
             execution.row.eq(cache.row),
+            execution.row_corrupt.eq(cache.row_corrupt),
+            self.admission.answer_corrupt.eq(cache.answer_corrupt),
+            sender.row_corrupt.eq(cache.row_corrupt),
+            cache.lost.eq(sender.spoil),
+            cache.lost_list.eq(sender.list),
+            self.framer.spoil.eq(sender.spoil),
             execution.sending.eq(sender.busy),
             execution.sending_list.eq(sender.list),
             sender.row.eq(cache.row),

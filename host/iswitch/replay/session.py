@@ -375,12 +375,14 @@ class Session:
         self._heard_at = now
         if outcome == ReplayOutcome.SESSION:
             self._lose(
-                "the switch has no record of it any more. Either the client was silent for more than 10 s and "
-                "another client "
-                "needed the session, or the switch restarted"
+                "the switch has no record of it any more. The client was silent for more than 10 s and another client "
+                "needed the session, or the switch restarted, or it found a bit error in its memory (CORRUPT_REPLAY)"
             )
-        elif outcome == ReplayOutcome.OLD:  # another client has used numbers that this client has not reached
-            self._lose("the client was silent for more than 10 s, and another client had the session since")
+        elif outcome == ReplayOutcome.OLD:  # another client has used the number, or the answer is lost
+            self._lose(
+                "the client was silent for more than 10 s and another client had the session since, or the switch "
+                "found a bit error in an answer that it kept (CORRUPT_REPLAY)"
+            )
         elif outcome in (ReplayOutcome.KIND, ReplayOutcome.TABLE, ReplayOutcome.LENGTH, ReplayOutcome.FULL):
             kind = Kind(header.kind).name
             self._lose(f"the switch refused a {kind} as {outcome.name}: use a driver of the switch's version")

@@ -46,8 +46,9 @@ class Acknowledgement(wiring.Component):
     """Ends a request, and reports its outcome: `concluded` is 1 for one cycle.
 
     RECORD takes two cycles after `start`. In the first, `settle` is 1: session and table must become `session_next` and
-    `table_next`. In the second, `record` and `write_session` are 1: `answer` is the request's answer, and the rows of
-    session and table, and the reply cache if the request `counts`, must be written. REPEAT takes one cycle, in which
+    `table_next`. In the second, `record` and `write_session` are 1: the rows of session and table must be written. In
+    the cycle after that, `write_answer` is 1 if the request `counts`: `answer` must be written to the reply cache.
+    REPEAT takes one cycle, in which
     `cached` must be the answer of the request's number and `write_session` is 1. FAULT takes one cycle and writes
     nothing.
 
@@ -80,6 +81,7 @@ class Acknowledgement(wiring.Component):
                 "table_next": Out(TableState),
                 "record": Out(1),
                 "write_session": Out(1),
+                "write_answer": Out(1),
                 "answer": Out(Answer),
                 "cached": In(Answer),
                 "list": In(range(list_rows(replay))),
@@ -93,13 +95,16 @@ class Acknowledgement(wiring.Component):
         m = Module()
         request, kind = self.request, kind_of(self.request.frame)
         now_us = request.now_us
-        offered, port = Signal(Answer), request.arrived.port
+        offered, composed, port = Signal(Answer), Signal(Answer), request.arrived.port
+        # The answer is written from a register, where its parity is found.
+        m.d.comb += self.answer.eq(offered)
+        m.d.sync += self.write_answer.eq(self.record & self.counts)
         # When each port had its last answer to a fault, and whether it has had one.
         m.submodules.noticed_us = memory = Memory(shape=32, depth=PORTS_MAX, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
         noticed, noticed_us, notice = Signal(PORTS_MAX), memory.read_port(domain="comb"), memory.write_port()
         m.d.comb += [noticed_us.addr.eq(port), notice.addr.eq(port), notice.data.eq(now_us)]
         self._advance(m, kind)
-        self._compose(m, kind)
+        self._compose(m, kind, composed)
         self._address(m, offered)
         with m.FSM():
             with m.State("IDLE"):
@@ -116,7 +121,7 @@ class Acknowledgement(wiring.Component):
                 m.next = "RECORD"
             with m.State("RECORD"):
                 m.d.comb += [self.record.eq(1), self.write_session.eq(1), self.concluded.eq(1)]
-                m.d.sync += offered.eq(self.answer)
+                m.d.sync += offered.eq(composed)
                 with m.If(kind.matches(Kind.FETCH, Kind.LOAD) | (self.outcome == ReplayOutcome.OVERWRITTEN)):
                     m.d.comb += self.done.eq(1)
                     m.next = "IDLE"
@@ -160,9 +165,9 @@ class Acknowledgement(wiring.Component):
             with m.If(kind.matches(*TICKETED) & (self.outcome == ReplayOutcome.DONE)):
                 m.d.comb += self.table_next.ticket.eq(Mux(table.ticket == LAST_TICKET, 1, table.ticket + 1))
 
-    def _compose(self, m, kind):
+    def _compose(self, m, kind, answer):
         """Assign the answer of a request that was decided on."""
-        table, session, answer = self.table, self.session, self.answer
+        table, session = self.table, self.session
         done, status = self.outcome == ReplayOutcome.DONE, layout(STATUS)
         sampled = done & (kind == Kind.SAMPLE)  # the status describes the priorities that were sampled from
         fields = {

@@ -82,10 +82,11 @@ class RetireItems(wiring.Component):
     """Executes the end of a SAMPLE: counts each item of its list, and sets the priority of an item to 0 when it was
     sampled as often as `times` says.
 
-    `position` chooses a row of the request's list, which comes as `row` 1 cycle later; waits while `list_in_use`, when
-    the list's memory is not ours. `slot` goes to the counts, and `count` with it. `active` from the cycle after `start`
-    through `done`. 4 cycles for each item, or 1 in all if `times` is 0; `done` is 1 for one cycle when no command is
-    `pending`.
+    `position` chooses a row of the request's list, which comes as `row` 1 cycle later, and `row_corrupt` 2 cycles
+    later; waits while `list_in_use`, when the list's memory is not ours. A row with a bit error names no item, so
+    nothing is counted (the list is not sent, either), and `found_corrupt` is 1 for one cycle. `slot` goes to the
+    counts, and `count` with it. `active` from the cycle after `start` through `done`. 4 cycles for each item, or 1 in
+    all if `times` is 0; `done` is 1 for one cycle when no command is `pending`.
     """
 
     def __init__(self, replay: Replay):
@@ -99,6 +100,8 @@ class RetireItems(wiring.Component):
                 "times": In(16),
                 "position": Out(16),
                 "row": In(layout(SAMPLED_ROW)),
+                "row_corrupt": In(1),
+                "found_corrupt": Out(1),
                 "list_in_use": In(1),
                 "slot": Out(range(replay.capacity)),
                 "last": In(1),
@@ -131,8 +134,12 @@ class RetireItems(wiring.Component):
             with m.State("WAIT_COUNT"):
                 m.next = "COUNT"
             with m.State("COUNT"):
-                m.d.comb += [self.commands.valid.eq(self.last), self.count.eq(self.commands.ready)]
-                with m.If(self.commands.ready):
+                m.d.comb += [
+                    self.commands.valid.eq(self.last & ~self.row_corrupt),
+                    self.count.eq(self.commands.ready & ~self.row_corrupt),
+                    self.found_corrupt.eq(self.row_corrupt),
+                ]
+                with m.If(self.commands.ready | self.row_corrupt):
                     m.d.sync += self.position.eq(self.position + 1)
                     m.next = "NEXT_ITEM"
             with m.State("WAIT_RESULTS"):

@@ -41,7 +41,9 @@ class AnswerSender(wiring.Component):
     """Sends one answer after another: for each fragment a head, and then the status and rows of the list as its body.
 
     While `busy`, `list` is the first row of the list that is being sent, which must not change, and `row_address` and
-    `row` own the reply cache's lists. A new answer is taken only while not `busy`.
+    `row` own the reply cache's lists. `row_corrupt` says that the `row` of 1 cycle before has a bit error; if that row
+    was sent, `spoil` is 1: the frame must not leave under a right checksum. A new answer is taken only while not
+    `busy`.
 
     Latency: a head is offered 1 cycle after its answer was taken. Then one row in each cycle, and 2 cycles between
     fragments; both outputs may stall.
@@ -54,6 +56,8 @@ class AnswerSender(wiring.Component):
                 "answers": In(stream.Signature(OutgoingAnswer(replay))),
                 "row_address": Out(range(list_rows(replay))),
                 "row": In(layout(SAMPLED_ROW)),
+                "row_corrupt": In(1),
+                "spoil": Out(1),
                 "heads": Out(stream.Signature(FrameHead)),
                 "rows": Out(stream.Signature(ROW_BITS)),
                 "list": Out(range(list_rows(replay))),
@@ -91,7 +95,10 @@ class AnswerSender(wiring.Component):
             header.token.eq(outgoing.token),
             header.ticket.eq(outgoing.ticket),
         ]
+        row_was_shown = Signal()
+        m.d.comb += self.spoil.eq(row_was_shown & self.row_corrupt)
         with m.FSM() as fsm:
+            m.d.sync += row_was_shown.eq(fsm.ongoing("ROWS"))
             m.d.comb += self.busy.eq(~fsm.ongoing("IDLE"))
             with m.State("IDLE"):
                 m.d.comb += self.answers.ready.eq(1)

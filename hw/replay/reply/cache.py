@@ -1,16 +1,21 @@
 """Answers that a client may ask for again, and the lists that belong to them."""
 
-from amaranth.hdl import Module, Mux
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from hw.interface.layout import layout
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
+from hw.stream.parity import with_parity
 from iswitch.config import Replay
 from iswitch.wire.replay import SAMPLED_ROW, SAMPLES_PER_FRAGMENT, STATUS
 
 __all__ = ["Answer", "ReplyCache", "answer_count", "list_rows", "scratch_list"]
+
+PARITY_BITS = 64
+"""Bits of which one cycle finds the parity."""
 
 
 def answer_count(replay: Replay) -> int:
@@ -44,18 +49,28 @@ class ReplyCache(wiring.Component):
     `answer` is the answer number `index`, and `row` the list's row at `row_address`, each of 1 cycle before. `write`
     makes `answer_next` the answer number `index`; `write_row` writes `row_next` at `write_row_address`. What is read in
     the cycle of a write to the same place is undefined.
+
+    Each answer and each row has a parity bit. `row_corrupt` is 1 if the `row` of 1 cycle before has a bit error, and
+    `answer_corrupt` if the `answer` of 2 cycles before has one. `lost` says that the list that begins at `lost_list`
+    was found to have one: its answer is corrupt from 2 cycles later on, until it is written. `lost` comes at most in
+    every other cycle, and never while the list's answer is written.
     """
 
     def __init__(self, replay: Replay):
+        self.replay = replay
         self.answers, self.rows = answer_count(replay), list_rows(replay)
         super().__init__(
             {
                 "index": In(range(self.answers)),
                 "answer": Out(Answer),
+                "answer_corrupt": Out(1),
                 "write": In(1),
                 "answer_next": In(Answer),
                 "row_address": In(range(self.rows)),
                 "row": Out(layout(SAMPLED_ROW)),
+                "row_corrupt": Out(1),
+                "lost": In(1),
+                "lost_list": In(range(self.rows)),
                 "write_row": In(1),
                 "write_row_address": In(range(self.rows)),
                 "row_next": In(layout(SAMPLED_ROW)),
@@ -64,17 +79,38 @@ class ReplyCache(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        answers = Memory(shape=Answer, depth=self.answers, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
-        lists = Memory(shape=layout(SAMPLED_ROW), depth=self.rows, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
+        stored = data.StructLayout({"answer": Answer, "parity": 1})
+        answers = Memory(shape=stored, depth=self.answers, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
+        stored_row = data.StructLayout({"row": layout(SAMPLED_ROW), "parity": 1})
+        lists = Memory(shape=stored_row, depth=self.rows, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
         m.submodules.answers, m.submodules.lists = answers, lists
-        for memory, enable, address, value in (
-            (answers, self.write, self.index, self.answer_next),
-            (lists, self.write_row, self.write_row_address, self.row_next),
-        ):
-            port = memory.write_port()
-            # CXXRTL checks the address even when nothing is written.
-            m.d.comb += [port.addr.eq(Mux(enable, address, 0)), port.data.eq(value), port.en.eq(enable)]
-        for memory, address, shown in ((answers, self.index, self.answer), (lists, self.row_address, self.row)):
-            port = memory.read_port()
-            m.d.comb += [port.addr.eq(address), shown.eq(port.data)]
+        answer_write, answer_read = answers.write_port(), answers.read_port()
+        row_write, row_read = lists.write_port(), lists.read_port()
+        losing, lost_index = Signal(), Signal(range(self.answers))
+        # CXXRTL checks the address even when nothing is written.
+        m.d.comb += [
+            answer_write.en.eq(self.write | losing),
+            answer_write.addr.eq(Mux(self.write, self.index, lost_index)),
+            answer_write.data.eq(Mux(self.write, with_parity(self.answer_next), 1)),
+            answer_read.addr.eq(self.index),
+            self.answer.eq(answer_read.data.answer),
+            row_write.en.eq(self.write_row),
+            row_write.addr.eq(Mux(self.write_row, self.write_row_address, 0)),
+            row_write.data.eq(with_parity(self.row_next)),
+            row_read.addr.eq(self.row_address),
+            self.row.eq(row_read.data.row),
+        ]
+        # The answer is wide: its parity is found in two steps.
+        word = answer_read.data.as_value()
+        parts = Signal(-(-len(word) // PARITY_BITS))
+        m.d.sync += [
+            self.row_corrupt.eq(row_read.data.as_value().xor()),
+            parts.eq(Cat(word[at : at + PARITY_BITS].xor() for at in range(0, len(word), PARITY_BITS))),
+            self.answer_corrupt.eq(parts.xor()),
+        ]
+        # An answer whose list is lost gets a wrong parity, as soon as no other answer is written.
+        with m.If(~self.write):
+            m.d.sync += losing.eq(0)
+        with m.If(self.lost & (self.lost_list < scratch_list(self.replay))):
+            m.d.sync += [losing.eq(1), lost_index.eq(self.lost_list >> exact_log2(self.replay.samples_per_request))]
         return m

@@ -41,7 +41,8 @@ class ReplyFramer(wiring.Component):
 
     The complement stands in the last row, so no frame is stored. Latency: the first word leaves when it is full. One
     row in each cycle, and 2 cycles between frames. `o` may stall. Up to two rows are accepted before their head;
-    `rows.ready` ends at registers.
+    `rows.ready` ends at registers. `spoil`, from a frame's first row to 1 cycle after its last row was accepted, makes
+    its complement wrong by one bit, so that each receiver drops the frame for its UDP checksum.
     """
 
     def __init__(self, *, bus_bits: int):
@@ -51,6 +52,7 @@ class ReplyFramer(wiring.Component):
             {
                 "heads": In(stream.Signature(FrameHead)),
                 "rows": In(stream.Signature(ROW_BITS)),
+                "spoil": In(1),
                 "o": Out(stream.Signature(Packet(bus_bits, meta=ReplyRoute))),
                 "busy": Out(1),
             }
@@ -93,9 +95,11 @@ class ReplyFramer(wiring.Component):
         with m.If(self.o.ready):
             m.d.sync += full.eq(0)
 
-        folded, complement = Signal(17), Signal(16)
+        folded, complement, spoiled = Signal(17), Signal(16), Signal()
         last_row = Signal()
-        m.d.comb += [folded.eq(total[:16] + total[16:]), complement.eq(~(folded[:16] + folded[16]))]
+        m.d.comb += [folded.eq(total[:16] + total[16:]), complement.eq(~(folded[:16] + folded[16]) ^ spoiled)]
+        with m.If(self.spoil):
+            m.d.sync += spoiled.eq(1)
         with m.If(row_taken):
             m.d.sync += [
                 total.eq(total + sum_halves(row, 0, ROW_BYTES)),
@@ -120,6 +124,7 @@ class ReplyFramer(wiring.Component):
                         left.eq(HEAD_ROWS - 1),
                         body_rows.eq(given.rows),
                         total.eq(0),
+                        spoiled.eq(0),
                         port.eq(given.port),
                         address.eq(given.address),
                         length.eq(FRAME_BYTES + END.itemsize + (given.rows << 3)),

@@ -28,10 +28,11 @@ class Admission(wiring.Component):
     `session` is the requester's session, `other` the session whose log the request reads, `product` the request's count
     times the table's ratio. `intact` and `restored` are those of the table's sampler. `session_corrupt`: the
     requester's row has a bit error, so the session is no client's. `other_corrupt`, 1 cycle after `other`: that row has
-    a bit error, so the log has no units. Outputs describe the inputs of 1 cycle before: `outcome`; `known`: session and
-    token belong together; `enough`: the table holds as many items as its limits ask for; `counts`: the request uses up
-    its number, for which `ordered` must stay through both cycles; `reads_log`: the request reads a log. A FETCH of
-    stale handles is DONE here: handles are checked when they are read.
+    a bit error, so the log has no units. `answer_corrupt`, 1 cycle later, too: the cached answer of the request's
+    number has a bit error, and `answer_lost` is 1 if the request is a repeat that needs it. Outputs describe the inputs
+    of 1 cycle before: `outcome`; `known`: session and token belong together; `enough`: the table holds as many items as
+    its limits ask for; `counts`: the request uses up its number, for which `ordered` must stay through both cycles;
+    `reads_log`: the request reads a log. A FETCH of stale handles is DONE here: handles are checked when they are read.
     """
 
     def __init__(self, replay: Replay):
@@ -44,6 +45,7 @@ class Admission(wiring.Component):
                 "session_corrupt": In(1),
                 "other": In(Session),
                 "other_corrupt": In(1),
+                "answer_corrupt": In(1),
                 "table": In(TableState),
                 "filled": In(range(replay.capacity + 1)),
                 "intact": In(1),
@@ -55,6 +57,7 @@ class Admission(wiring.Component):
                 "counts": Out(1),
                 "enough": Out(1),
                 "reads_log": Out(1),
+                "answer_lost": Out(1),
             }
         )
 
@@ -116,6 +119,9 @@ class Admission(wiring.Component):
             m.d.sync += held.eq(holds)
             if outcome == ReplayOutcome.OVERWRITTEN:
                 held = held | self.reads_log & self.other_corrupt
+            if outcome == ReplayOutcome.REPEATED:  # without its answer, a repeat is OLD
+                m.d.comb += self.answer_lost.eq(self.known & held & self.answer_corrupt)
+                held = held & ~self.answer_corrupt
             with m.If(held):
                 m.d.comb += self.outcome.eq(outcome)
         m.d.comb += self.counts.eq(

@@ -8,8 +8,10 @@ from amaranth.hdl import Value
 import hw.replay.engine
 import hw.replay.execute.execution
 import hw.replay.execute.sample_limit
+import hw.replay.reply.cache
 import hw.replay.request.sessions
 from hw.replay.engine import Engine
+from iswitch.wire import ADDRESSES, ones_complement_sum
 from iswitch.wire.replay import ReplayOutcome
 from sim.bench.bit_errors import flip, keep_memories
 from sim.bench.engine import Scenario
@@ -199,3 +201,123 @@ def test_a_mutant_of_the_sessions_parity_is_noticed(sound, wrong, monkeypatch):
     monkeypatch.setattr(broken, "Sessions", hw.replay.request.sessions.Sessions)
     with pytest.raises(AssertionError):
         check_session(monkeypatch, engine=broken.Engine)
+
+
+class Requests:
+    """What one client does after an answer, or its list, has a bit error. The model is told where the error is."""
+
+    def __init__(self, monkeypatch, *, module=hw.replay.reply.cache, engine=Engine):
+        self.memories = keep_memories(monkeypatch, module)
+        monkeypatch.setattr(hw.replay.engine, "ReplyCache", module.ReplyCache)
+        self.test = Clients(engine)
+        self.client = self.test.all[0]
+
+    def lose(self, back):
+        """Tell the model that the answer before the last `back` - 1 is lost."""
+        session = self.test.service.sessions[0]
+        cached = list(session.cached)
+        cached[-back] = cached[-back]._replace(corrupt=True)
+        self.test.service.sessions[0] = session._replace(cached=tuple(cached))
+
+    async def answered(self, ctx, *frames):
+        """Return how many bit errors were found while each frame was answered as the model answers it."""
+        counted = self.test.corrupted
+        for frame in frames:
+            await self.test.answered(ctx, (self.client, frame))
+        return self.test.corrupted - counted
+
+    async def spoiled(self, ctx, frame):
+        """Send a frame. Return for each answer whether the checksum is right, and how many bit errors were found."""
+        counted = self.test.corrupted
+        sent = await self.test.bench.exchange(ctx, self.test.scenario.now_us, [(self.client.port, frame)])
+        sums = [ones_complement_sum(answer.frame[ADDRESSES.itemsize :]) for answer in sent]
+        return [total == 0xFFFF for total in sums], self.test.corrupted - counted
+
+
+def check_answers(monkeypatch, **options):
+    """Flip bits of cached answers. A repeat is answered OLD, and is not executed again."""
+    requests = Requests(monkeypatch, **options)
+    test, client, cached = requests.test, requests.client, NARROW.replay.cached_answers
+
+    async def run(ctx):
+        await test.bench.quiet(ctx)
+        await test.open(ctx, client)
+        for k, bit in enumerate((0, 300, 543, 544)):
+            frames = []
+            for _ in range(cached):
+                frames.append(client.add(test.next(client), [(5, bytes(64))]))
+                assert await requests.answered(ctx, frames[-1]) == 0
+            at = (test.next(client) - 1 - k % cached) % cached
+            flip(ctx, requests.memories[0], at, bit)
+            requests.lose(1 + k % cached)
+            lost = frames[-1 - k % cached]
+            assert await requests.answered(ctx, lost, lost) == 2
+            assert await requests.answered(ctx, *(frame for frame in frames if frame != lost), client.look()) == 0
+            other = test.all[1]  # whose request of the same number needs no answer of this client's
+            await test.answered(ctx, (other, other.add(test.next(client), [(5, bytes(64))])))
+        assert test.corrupted == 8
+
+    test.bench.bench.drive(run)
+    assert test.bench.outcomes == test.scenario.outcomes and test.service.outcomes[ReplayOutcome.OLD] == 8
+    assert test.service.tables[0].adds == 4 * cached
+
+
+def check_lists(monkeypatch, **options):
+    """Flip bits of lists. The frame with the error has a wrong checksum, the next repeat is answered OLD."""
+    requests = Requests(monkeypatch, **options)
+    test, client, samples = requests.test, requests.client, NARROW.replay.samples_per_request
+
+    async def run(ctx):
+        await test.bench.quiet(ctx)
+        await test.open(ctx, client)
+        assert await requests.answered(ctx, client.add(test.next(client), [(5 + k, bytes(64)) for k in range(16)])) == 0
+        frames = [client.sample(test.next(client) + k, 200, k) for k in range(2)]
+        assert await requests.answered(ctx, *frames, *frames) == 0
+        first = (test.next(client) - 2) % 2 * samples
+        assert first != 0
+        flip(ctx, requests.memories[1], first + 170, 40)
+        assert await requests.answered(ctx, client.sample(test.next(client) - 2, 200, 0, fragments=1)) == 0
+        assert await requests.spoiled(ctx, frames[0]) == ([True, False], 1)
+        requests.lose(2)
+        assert await requests.answered(ctx, frames[0], frames[1], frames[0]) == 2
+        # A list that is not cached is read anew.
+        flip(ctx, requests.memories[1], 2 * NARROW.replay.sessions * samples + 3, 64)
+        assert await requests.answered(ctx, client.list(0, 8), client.look()) == 0
+        assert await requests.answered(ctx, client.sample(test.next(client), 9, 3), client.list(0, 16)) == 0
+
+    test.bench.bench.drive(run)
+    assert test.service.outcomes[ReplayOutcome.OLD] == 2
+
+
+@pytest.mark.parametrize("check", [check_answers, check_lists])
+def test_a_cached_answer_with_a_bit_error_is_not_sent_and_its_request_is_not_executed_again(check, monkeypatch):
+    check(monkeypatch)
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("check", "sound", "wrong"),
+    [
+        (
+            check_answers,
+            "self.admission.answer_corrupt.eq(cache.answer_corrupt)",
+            "self.admission.answer_corrupt.eq(0)",
+        ),
+        (check_answers, "answer_lost.eq(admission.answer_lost)", "answer_lost.eq(0)"),
+        (
+            check_answers,
+            "self.cache.write.eq(acknowledgement.write_answer)",
+            "self.cache.write.eq(acknowledgement.record)",
+        ),
+        (check_lists, "sender.row_corrupt.eq(cache.row_corrupt)", "sender.row_corrupt.eq(0)"),
+        (check_lists, "cache.lost.eq(sender.spoil)", "cache.lost.eq(0)"),
+        (check_lists, "cache.lost_list.eq(sender.list)", "cache.lost_list.eq(0)"),
+        (check_lists, "self.framer.spoil.eq(sender.spoil)", "self.framer.spoil.eq(0)"),
+        (check_lists, "| self.answer_sender.spoil", ""),
+    ],
+)
+def test_a_mutant_of_the_answers_parity_is_noticed(check, sound, wrong, monkeypatch):
+    broken = mutant(hw.replay.engine, sound, wrong)
+    monkeypatch.setattr(broken, "ReplyCache", hw.replay.reply.cache.ReplyCache)
+    with pytest.raises(AssertionError):
+        check(monkeypatch, engine=broken.Engine)

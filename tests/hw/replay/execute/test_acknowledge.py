@@ -50,13 +50,14 @@ class Acknowledged:
                         ("r", dut.record),
                         ("w", dut.write_session),
                         ("f", dut.concluded),
+                        ("a", dut.write_answer),
                     )
                     if ctx.get(strobe)
                 )
             )
             if "s" in strobes[-1]:
                 self.rows = ctx.get(Value.cast(dut.session_next)), ctx.get(Value.cast(dut.table_next))
-            if "r" in strobes[-1]:
+            if "a" in strobes[-1]:
                 self.recorded = ctx.get(Value.cast(dut.answer))
             if ctx.get(dut.answers.valid):
                 offered, answer = offered + 1, ctx.get(dut.answers.payload)
@@ -112,12 +113,13 @@ def check_records(component=Acknowledgement):
             ticket = {"ticket": table["ticket"] % (2**32 - 1) + 1} if moves else {}
             assert test.rows == (pack(Session, after), pack(TableState, table | ticket))
             silent = kind in SILENT or outcome == ReplayOutcome.OVERWRITTEN
-            assert strobes == ["s", "rwf", *([] if silent else [""] * (test.wait + 1))]
+            writes = "a" * counts
+            assert strobes == ["s", "rwf", *([] if silent else [writes, *[""] * test.wait])]
             if silent:
                 assert answer is None
                 continue
             status, sampled = status_of(answer.answer), kind == Kind.SAMPLE and outcome == ReplayOutcome.DONE
-            assert test.recorded == answer.answer.as_value().value
+            assert not counts or test.recorded == answer.answer.as_value().value
             assert (status["outcome"], status["next"], status["ticket"]) == (outcome, session["next"], table["ticket"])
             assert (status["total"], status["lowest"], status["highest"]) == (
                 (1 << 33, 2, 3) if sampled else (1 << 34, 4, 5)
@@ -195,7 +197,9 @@ def test_a_request_ends(check):
         ("table.ticket == LAST_TICKET, 1", "table.ticket == LAST_TICKET, 0"),
         ("kind.matches(Kind.FETCH, Kind.LOAD) |", ""),
         ("| (self.outcome == ReplayOutcome.OVERWRITTEN)", ""),
-        ("offered.eq(self.cached)", "offered.eq(self.answer)"),
+        ("offered.eq(self.cached)", "offered.eq(composed)"),
+        ("self.record & self.counts", "self.record"),
+        ("self.record & self.counts", "self.settle & self.counts"),
         ("offered.kind.eq(request.frame.kind)", "offered.kind.eq(kind)"),
         (">= NOTICE_INTERVAL_US", "> NOTICE_INTERVAL_US"),
         ("notice.data.eq(now_us)", "notice.data.eq(0)"),

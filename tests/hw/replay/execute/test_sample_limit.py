@@ -71,19 +71,22 @@ def check_counts(component=SampleCounts, *, steps=1500, memories=None):
     Bench(dut).drive(drive)
 
 
-def check_retire(executor=RetireItems, *, stalls=0.0, times=2, items=9):
-    """Each item is counted once, and every third one reaches `times`."""
+def check_retire(executor=RetireItems, *, stalls=0.0, times=2, items=9, corrupt=()):
+    """Each item is counted once, and every third one reaches `times`. Rows at `corrupt` have a bit error."""
     rng, dut = random.Random(items), executor(REPLAY)
     rows = [rng.getrandbits(64) for _ in range(items)]
     bench = ExecutorBench(dut, inputs=[(dut.items, items), (dut.times, times)], stalls=stalls)
-    commands, counted = bench.sink(dut.commands), []
+    commands, counted, found = bench.sink(dut.commands), [], []
 
     async def follow(ctx):
         address = cycle = left = 0
         ctx.set(dut.list_in_use, 1)
-        async for _, _, position, slot, count, done, asked in ctx.tick().sample(
-            dut.position, dut.slot, dut.count, dut.done, dut.commands.valid & dut.commands.ready
+        async for _, _, position, slot, count, done, asked, corrupted in ctx.tick().sample(
+            dut.position, dut.slot, dut.count, dut.done, dut.commands.valid & dut.commands.ready, dut.found_corrupt
         ):
+            if corrupted:
+                found.append(position)
+            ctx.set(dut.row_corrupt, address in corrupt)
             assert not (done and left), "no command may be pending when it is done"
             cycle, left = cycle + 1, 12 if asked else max(left - 1, 0)
             ctx.set(dut.list_in_use, cycle < 20)
@@ -96,8 +99,9 @@ def check_retire(executor=RetireItems, *, stalls=0.0, times=2, items=9):
 
     bench.process(follow)
     cycles, _ = bench.execute()
-    due = rows[::3] if times else []
-    assert counted == ([row % 16 for row in rows] if times else [])
+    sound = [k for k in range(items) if times and k not in corrupt]
+    due = [rows[k] for k in sound if k % 3 == 0]
+    assert counted == [rows[k] % 16 for k in sound] and found == sorted(corrupt)
     assert [(item.kind, item.item, item.priority) for item in commands.items] == [
         (CommandKind.UPDATE, row % 2**32, 0) for row in due
     ]
@@ -106,6 +110,16 @@ def check_retire(executor=RetireItems, *, stalls=0.0, times=2, items=9):
 
 def test_counts_stop_at_their_largest_value_which_a_retired_item_has():
     check_counts()
+
+
+def some_rows_are_corrupt(executor=RetireItems, **options):
+    for corrupt in ((0, 4), (3, 8), (1, 2, 3)):
+        check_retire(executor, corrupt=corrupt, **options)
+
+
+@pytest.mark.parametrize("stalls", STALLS)
+def test_a_row_with_a_bit_error_counts_for_no_item(stalls):
+    some_rows_are_corrupt(stalls=stalls)
 
 
 def test_an_item_whose_count_has_a_bit_error_is_retired(monkeypatch):
@@ -133,8 +147,11 @@ def test_each_item_is_counted_and_some_are_retired(stalls, times, items):
         (check_counts, "SampleCounts", "Mux(self.clear, self.clear_slot, self.slot)", "self.slot"),
         (check_counts, "SampleCounts", "read.addr.eq(Cat(self.slot, self.table))", "read.addr.eq(self.slot)"),
         (check_retire, "RetireItems", "with m.Elif(~self.list_in_use)", "with m.Else()"),
-        (check_retire, "RetireItems", "self.commands.valid.eq(self.last)", "self.commands.valid.eq(1)"),
-        (check_retire, "RetireItems", "self.count.eq(self.commands.ready)", "self.count.eq(1)"),
+        (check_retire, "RetireItems", "self.commands.valid.eq(self.last &", "self.commands.valid.eq("),
+        (check_retire, "RetireItems", "self.count.eq(self.commands.ready &", "self.count.eq("),
+        (some_rows_are_corrupt, "RetireItems", "self.last & ~self.row_corrupt", "self.last"),
+        (some_rows_are_corrupt, "RetireItems", "self.commands.ready & ~self.row_corrupt", "self.commands.ready"),
+        (some_rows_are_corrupt, "RetireItems", "self.found_corrupt.eq(self.row_corrupt)", "self.found_corrupt.eq(0)"),
         (check_retire, "RetireItems", "| (self.times == 0)", ""),
         (check_retire, "RetireItems", "with m.If(~self.pending)", "with m.If(1)"),
     ],

@@ -20,6 +20,9 @@ REPLAY = Replay(capacity=64, sessions=3, cached_answers=2, samples_per_request=5
 STATUS_ROWS = STATUS.itemsize // 8
 
 
+RATES_OF_SPOILED = [{}, {"rows": 0.5}]
+
+
 def asking(kind, rows, *, fragments=ALL_FRAGMENTS, at=0, seed=1):
     """An answer of so many rows whose list begins at `at`, in any status of any session."""
     rng = random.Random(seed)
@@ -57,8 +60,9 @@ def expected(asked, contents):
         )
 
 
-def check(answers, *, answerer=AnswerSender, asked=0.0, heads=0.0, rows=0.0):
-    """Check the frames of `answers`. `asked`, `heads`, `rows`: stalls of the source and of the two consumers."""
+def check(answers, *, answerer=AnswerSender, asked=0.0, heads=0.0, rows=0.0, corrupt=()):
+    """Check the frames of `answers`. `asked`, `heads`, `rows`: stalls of the source and of the two consumers.
+    `corrupt`: addresses of rows that have a bit error."""
     contents = np.random.default_rng(7).integers(0, 2**64, list_rows(REPLAY), "<u8").tolist()
     dut = answerer(REPLAY)
     bench = Bench(dut)
@@ -70,9 +74,12 @@ def check(answers, *, answerer=AnswerSender, asked=0.0, heads=0.0, rows=0.0):
 
     async def memory(ctx):
         """Answer as `ReplyCache` does: a row comes 1 cycle after its address."""
+        shown = None
         async for _, _, at in ctx.tick().sample(dut.row_address):
             assert at < list_rows(REPLAY), "rows are asked for that there are not"
             ctx.set(Value.cast(dut.row), contents[at])
+            ctx.set(dut.row_corrupt, shown in corrupt)
+            shown = at
 
     async def follow(ctx):
         """Between an answer and the next, and only then, the answerer is not busy."""
@@ -84,6 +91,17 @@ def check(answers, *, answerer=AnswerSender, asked=0.0, heads=0.0, rows=0.0):
             assert busy or not (offers or shows) and left == heads_of[taken]
             taken, left = taken + (valid and ready), left + (offers and goes)
 
+    async def count_spoiled(ctx):
+        """A frame is spoiled once or more between its first row and the cycle after its last."""
+        spoiled, frame = set(), -1
+        async for _, _, offers, goes, spoil in ctx.tick().sample(dut.heads.valid, dut.heads.ready, dut.spoil):
+            if spoil:
+                spoiled.add(frame)
+            frame += offers and goes
+            spoiled_frames[:] = sorted(spoiled)
+
+    spoiled_frames: list[int] = []
+    bench.process(count_spoiled)
     each = [list(expected(answer, contents)) for answer in answers]
     heads_of = np.cumsum([0] + [len(frames) for frames in each]).tolist()
     bench.process(memory)
@@ -100,9 +118,34 @@ def check(answers, *, answerer=AnswerSender, asked=0.0, heads=0.0, rows=0.0):
         found.append((where, item.header.as_value().value.to_bytes(REPLAY_HEADER.itemsize, "little"), body))
     assert at == len(row_sink.items)
     assert found == [frame for frames in each for frame in frames]
+    addresses = [
+        range(answer["list"] + 160 * k, answer["list"] + min(160 * (k + 1), answer["answer"]["rows"]))
+        for answer, frames in zip(answers, each)
+        for k in fragments_of(answer, len(frames))
+    ]
+    assert spoiled_frames == [k for k, rows_sent in enumerate(addresses) if {*corrupt} & {*rows_sent}]
     lists = [answer["list"] for answer, frames in zip(answers, each) for _, _, body in frames for _ in body]
     assert [(here, 1) for here in lists] == [(here, busy) for here, busy in row_sink.besides]
     return source, head_sink, row_sink
+
+
+def fragments_of(answer, count):
+    """Return the fragments of an answer that are sent."""
+    wanted = [k for k in range(4) if answer["fragments"] >> k & 1]
+    return wanted[:count] if answer["answer"]["kind"] == Kind.SAMPLE and answer["answer"]["rows"] else range(count)
+
+
+def some_rows_are_corrupt(answerer=AnswerSender, **rates):
+    """The row before a list and the row behind it are read, too, but not sent."""
+    answers = [asking(Kind.SAMPLE, 480, fragments=wanted, at=512, seed=wanted) for wanted in (7, 2, 5)]
+    answers += [asking(Kind.LOOK, 0, at=512), asking(Kind.LIST, 3, at=512), asking(Kind.SAMPLE, 20, at=0)]
+    for corrupt in ((512,), (512 + 159,), (512 + 160, 512 + 479), (511, 20), (512 + 480,), (512 + 2,), (19,)):
+        check(answers, answerer=answerer, corrupt=corrupt, **rates)
+
+
+@pytest.mark.parametrize("rates", RATES_OF_SPOILED, ids=str)
+def test_a_frame_with_a_row_that_has_a_bit_error_is_spoiled_and_no_other_frame_is(rates):
+    some_rows_are_corrupt(**rates)
 
 
 RATES = [{}, {"asked": 0.5}, {"heads": 0.7}, {"rows": 0.5}, {"asked": 0.9, "heads": 0.9, "rows": 0.7}]
@@ -217,6 +260,9 @@ def test_a_row_a_cycle_and_1_cycle_from_what_is_asked_to_its_head():
         ("with m.If(rows == 0):", "with m.If(0):"),
         ("word_select(status_row, ROW_BITS)", "word_select(status_row[:2], ROW_BITS)"),
         ("self.list.eq(outgoing.list)", "self.list.eq(0)"),
+        ("row_was_shown & self.row_corrupt", "self.row_corrupt"),
+        ("row_was_shown & self.row_corrupt", "0"),
+        ('row_was_shown.eq(fsm.ongoing("ROWS"))', 'row_was_shown.eq(fsm.ongoing("ROWS") & (left != 0))'),
         ('self.busy.eq(~fsm.ongoing("IDLE"))', 'self.busy.eq(fsm.ongoing("ROWS"))'),
     ],
 )
@@ -224,6 +270,7 @@ def test_a_mutant_is_noticed(sound, wrong):
     broken = mutant(hw.replay.reply.answers, sound, wrong).AnswerSender
     with pytest.raises((AssertionError, TimeoutError)):
         check(short(), answerer=broken)
+        some_rows_are_corrupt(broken)
         for rates in ({}, {"heads": 0.5, "rows": 0.5}):
             check(
                 [

@@ -6,8 +6,11 @@ import random
 import pytest
 from amaranth.hdl import Value
 
+import hw.replay.reply.cache
 from hw.replay.reply.cache import Answer, ReplyCache, answer_count, list_rows, scratch_list
 from iswitch.config import Replay
+from sim.bench.bit_errors import flip, keep_memories
+from sim.bench.mutant import mutant
 from sim.bench.stream import Bench
 
 REPLAYS = [
@@ -71,3 +74,101 @@ def test_a_read_shows_what_was_written_last(replay):
 
     Bench(dut).drive(drive)
     assert len(answers) == dut.answers and len(lists) > 60
+
+
+def check_bit_errors(monkeypatch, *, module=hw.replay.reply.cache, replay=REPLAYS[1], steps=400):
+    """An answer or a row with a bit error is corrupt until it is written, and so is an answer whose list is lost."""
+    memories = keep_memories(monkeypatch, module)
+    rng, dut = random.Random(2), module.ReplyCache(replay)
+    samples, corrupt, corrupt_rows = replay.samples_per_request, set(), set()
+    bits = Answer.as_shape().size
+
+    async def drive(ctx):
+        answers, lists = memories
+
+        async def write(index):
+            ctx.set(dut.index, index)
+            ctx.set(dut.write, 1)
+            ctx.set(Value.cast(dut.answer_next), rng.getrandbits(bits))
+            await ctx.tick()
+            ctx.set(dut.write, 0)
+            corrupt.discard(index)
+
+        async def write_row(row):
+            ctx.set(dut.write_row_address, row)
+            ctx.set(dut.write_row, 1)
+            ctx.set(Value.cast(dut.row_next), rng.getrandbits(64))
+            await ctx.tick()
+            ctx.set(dut.write_row, 0)
+            corrupt_rows.discard(row)
+
+        rows = [0, samples - 1, samples, scratch_list(replay) - 1, scratch_list(replay), dut.rows - 1]
+        for index in range(dut.answers):
+            await write(index)
+        for row in rows:
+            await write_row(row)
+        for _ in range(steps):
+            index, row, event = rng.randrange(dut.answers), rng.choice(rows), rng.randrange(5)
+            if event == 0 and index not in corrupt:
+                flip(ctx, answers, index, rng.choice([0, bits, rng.randrange(bits + 1)]))
+                corrupt.add(index)
+            elif event == 1 and row not in corrupt_rows:
+                flip(ctx, lists, row, rng.randrange(65))
+                corrupt_rows.add(row)
+            elif event == 2:
+                await write(index)
+            elif event == 3:
+                await write_row(row)
+            else:
+                ctx.set(dut.lost, 1)
+                scratch = rng.random() < 0.2
+                ctx.set(dut.lost_list, scratch_list(replay) if scratch else index * samples)
+                await ctx.tick()
+                ctx.set(dut.lost, 0)
+                if not scratch:
+                    corrupt.add(index)
+                if dut.answers > 1 and rng.random() < 0.5:  # another answer is written first
+                    await write((index + 1) % dut.answers)
+                await ctx.tick()
+            for index in rng.sample(range(dut.answers), min(3, dut.answers)):
+                ctx.set(dut.index, index)
+                row = rng.choice(rows)
+                ctx.set(dut.row_address, row)
+                await ctx.tick().repeat(2)
+                assert ctx.get(dut.row_corrupt) == (row in corrupt_rows)
+                await ctx.tick()
+                assert ctx.get(dut.answer_corrupt) == (index in corrupt)
+
+    Bench(dut).drive(drive)
+
+
+@pytest.mark.parametrize("replay", REPLAYS, ids=str)
+def test_an_answer_or_a_row_with_a_bit_error_is_corrupt_until_it_is_written(replay, monkeypatch):
+    check_bit_errors(monkeypatch, replay=replay)
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        (
+            "self.row_corrupt.eq(row_read.data.as_value().xor())",
+            "self.row_corrupt.eq(row_read.data.row.as_value().xor())",
+        ),
+        ("with_parity(self.row_next)", "self.row_next.as_value()"),
+        ("self.answer_corrupt.eq(parts.xor())", "self.answer_corrupt.eq(parts[:-1].xor())"),
+        ("self.answer_corrupt.eq(parts.xor())", "self.answer_corrupt.eq(parts.any())"),
+        ("Mux(self.write, with_parity(self.answer_next), 1)", "with_parity(self.answer_next)"),
+        ("Mux(self.write, with_parity(self.answer_next), 1)", "Mux(self.write, with_parity(self.answer_next), 0)"),
+        ("with m.If(~self.write):", "with m.If(1):"),
+        ("with m.If(~self.write):", "with m.If(0):"),
+        ("self.lost & (self.lost_list < scratch_list(self.replay))", "self.lost"),
+        ("self.lost_list >> exact_log2(self.replay.samples_per_request)", "self.lost_list"),
+        ("Mux(self.write, self.index, lost_index)", "self.index"),
+    ],
+)
+def test_a_mutant_of_the_parity_is_noticed(sound, wrong, monkeypatch):
+    broken = mutant(hw.replay.reply.cache, sound, wrong)
+    with pytest.raises(AssertionError):
+        for replay in REPLAYS:
+            check_bit_errors(monkeypatch, module=broken, replay=replay)

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from amaranth.hdl import Value
 from scapy.utils import checksum
 
 import hw.replay.reply.framer
@@ -14,7 +15,7 @@ from hw.replay.reply.framer import BODY_ROWS, FRAME_ROWS, HEAD_ROWS, ROW_BITS, R
 from iswitch.wire import ADDRESSES, FRAME_BYTES, ones_complement_sum
 from iswitch.wire.replay import END, REPLAY_HEADER
 from sim.bench.mutant import mutant
-from sim.bench.stream import Bench, from_words
+from sim.bench.stream import Bench, from_words, pack
 from sim.model.egress import compose
 
 WIDTHS = [64, 256, 512]
@@ -167,6 +168,73 @@ def test_rows_leave_only_with_the_head_that_they_belong_to():
         [1, 2],
         [3, 4, 5],
     ]
+
+
+def check_spoiled(bus_bits, *, outlet=ReplyFramer, stalls=0.0):
+    """Frames with a row that has a bit error, be it the first or the last, have a wrong complement, and no others."""
+    jobs, spoiled = jobs_of([5, 1, 3, 1, 40, 2, 9]), (0, 2, 5, 8, 49, 50, 60)
+    dut, rng = outlet(bus_bits=bus_bits), random.Random(2)
+    bench = Bench(dut)
+    sink = bench.sink(dut.o, stalls=stalls)
+
+    async def drive(ctx):
+        number = 0
+        for where, header, body in jobs:
+            head = where | {"header": int.from_bytes(header.tobytes(), "little"), "rows": len(body)}
+            ctx.set(Value.cast(dut.heads.payload), pack(dut.heads.payload.shape(), head))
+            ctx.set(dut.heads.valid, 1)
+            while not ctx.get(dut.heads.ready):
+                await ctx.tick()
+            await ctx.tick()
+            ctx.set(dut.heads.valid, 0)
+            for row in body:
+                ctx.set(dut.rows.payload, row)
+                ctx.set(dut.rows.valid, 1)
+                while not ctx.get(dut.rows.ready):
+                    await ctx.tick()
+                    ctx.set(dut.spoil, 0)
+                await ctx.tick()
+                ctx.set(dut.rows.valid, 0)
+                ctx.set(dut.spoil, number in spoiled)
+                number += 1
+                while rng.random() < stalls:
+                    await ctx.tick()
+                    ctx.set(dut.spoil, 0)
+            await ctx.tick()
+            ctx.set(dut.spoil, 0)
+        while ctx.get(dut.busy):
+            await ctx.tick()
+
+    bench.drive(drive)
+    frames = from_words(sink.items, bus_bits)
+    sums = [ones_complement_sum(frame[ADDRESSES.itemsize :]) for frame in frames]
+    assert [total == 0xFFFF for total in sums] == [False, False, False, True, False, False, False]
+    for frame, (_, header, body) in zip(frames, jobs, strict=True):
+        payload = header.tobytes() + b"".join(row.to_bytes(8, "little") for row in body)
+        assert frame[ADDRESSES.itemsize : -END.itemsize] == payload
+
+
+@pytest.mark.parametrize("bus_bits", WIDTHS)
+@pytest.mark.parametrize("stalls", [0, 0.5])
+def test_a_frame_with_a_spoiled_row_has_a_wrong_checksum_and_no_other_frame_has(bus_bits, stalls):
+    check_spoiled(bus_bits, stalls=stalls)
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("^ spoiled", ""),
+        ("^ spoiled", "^ self.spoil"),
+        ("spoiled.eq(0),", ""),
+        ("spoiled.eq(1)", "spoiled.eq(self.o.ready)"),
+    ],
+)
+def test_a_mutant_that_spoils_is_noticed(sound, wrong):
+    broken = mutant(hw.replay.reply.framer, sound, wrong).ReplyFramer
+    with pytest.raises(AssertionError):
+        check_spoiled(64, outlet=broken, stalls=0.5)
+        check_spoiled(256, outlet=broken)
 
 
 @pytest.mark.parametrize("bus_bits", [0, 65, 128])

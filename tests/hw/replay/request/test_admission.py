@@ -70,9 +70,12 @@ def state_of(rng, replay):
             nonce=rng.getrandbits(64),
             next=rng.choice([0, 1, SERIAL - 1, HALF, rng.getrandbits(32)]),
             written=written,
-            cached=(frames.CachedAnswer(Kind.SKIP, 0, bytes(64)),) * rng.randint(0, replay.cached_answers),
+            cached=tuple(
+                frames.CachedAnswer(Kind.SKIP, 0, bytes(64), corrupt=rng.random() < 0.2)
+                for _ in range(rng.randint(0, replay.cached_answers))
+            ),
             oldest=oldest,
-            corrupt=rng.random() < 0.04,
+            corrupt=rng.random() < 0.12,
         )
     for table in service.tables:
         table.adds = rng.choice([0, 5, HALF, SERIAL - 1, SERIAL + 5, rng.getrandbits(32), rng.getrandbits(63)])
@@ -229,6 +232,7 @@ def rows_of(rng, service, values, body):
         "session_corrupt": place(values["session"]).corrupt,
         "other": session(place(log)),
         "other_corrupt": place(log).corrupt,
+        "answer_corrupt": answer_corrupt(place(values["session"]), values["seq"], rng),
         "table": pack(
             TableState,
             {
@@ -246,6 +250,18 @@ def rows_of(rng, service, values, body):
         "product": values["count"] * state.limits.ratio,
         "ordered": kind in ORDERED,
     }
+
+
+def answer_corrupt(place, seq, rng):
+    """Whether the answer that is cached for a number is corrupt; of an older number, any."""
+    back = (place.next - seq) % SERIAL
+    return place.cached[-back].corrupt if 1 <= back <= len(place.cached) else rng.random() < 0.5
+
+
+def needs_lost_answer(place, values):
+    """Whether a request is a repeat whose answer is corrupt."""
+    back = (place.next - values["seq"]) % SERIAL
+    return values["kind"] in ORDERED and 1 <= back <= len(place.cached) and place.cached[-back].corrupt
 
 
 def check_admission(replay=TYPICAL, *, part=Admission, count=6000, seed=1):
@@ -269,11 +285,12 @@ def check_admission(replay=TYPICAL, *, part=Admission, count=6000, seed=1):
             outcome, _ = service.handle(asked, Source(0, b"", 0, 0), rng.getrandbits(32))
             here = service.sessions[values["session"]].next if known else 0
             counts = known and here != places[values["session"]].next
-            expected.append((outcome, known, counts, enough))
+            lost = known and needs_lost_answer(places[values["session"]], values)
+            expected.append((outcome, known, counts, enough, lost))
             service.sessions[:] = places
             for table, credit, limit, ticket, state_of_sums in zip(service.tables, credits, limits, tickets, sums):
                 table.credit, table.limits, table.ticket, table.sums = credit, limit, ticket, state_of_sums
-    assert outputs(part, replay, cases, ("outcome", "known", "counts", "enough")) == expected
+    assert outputs(part, replay, cases, ("outcome", "known", "counts", "enough", "answer_lost")) == expected
     return {(case["frame"] >> 8 * 43 & 0xFF, outcome) for case, (outcome, *_) in zip(cases, expected)}
 
 
@@ -360,6 +377,10 @@ def test_the_longest_parameters_fit():
         (" & (frame.session < replay.sessions)", ""),
         ("& ~self.session_corrupt", ""),
         ("held | self.reads_log & self.other_corrupt", "held"),
+        ("held & ~self.answer_corrupt", "held"),
+        ("self.known & held & self.answer_corrupt", "held & self.answer_corrupt"),
+        ("self.known & held & self.answer_corrupt", "self.known & self.answer_corrupt"),
+        ("self.known & held & self.answer_corrupt", "self.known & held"),
         ("held | self.reads_log & self.other_corrupt", "held | self.other_corrupt"),
         ("(recent != 0) & ", ""),
         ("recent <= session.cached", "recent < session.cached"),
