@@ -25,7 +25,7 @@ from sim.emulator.port_layout import PortLayout
 from sim.emulator.replay import parse_replay
 from sim.emulator.report import show
 from sim.emulator.report import summary as summarised
-from sim.emulator.tree import configure_leaves, parse_leaf
+from sim.emulator.tree import choose_operator_key, configure_leaves, parse_leaf
 from sim.emulator.wall import SLICE_CYCLES, WallTime
 from sim.frames.client import SWITCH_IP, SWITCH_MAC
 
@@ -165,9 +165,15 @@ def main(
         ),
     ] = None,
     operator_key: Annotated[
-        int,
-        _option(panel=SWITCH, metavar="KEY", min=0, help="A key that ends any job (`iswitch end-job`); 0 for none."),
-    ] = 0,
+        int | None,
+        _option(
+            panel=SWITCH,
+            metavar="KEY",
+            min=0,
+            help="A key that ends any job (`iswitch end-job`), and by which the switches of a tree trust each other; 0 "
+            "for none. If not given, a tree has a random one, and other switches have none.",
+        ),
+    ] = None,
     pcap: Annotated[
         Path | None, _option(panel=OUTPUT, metavar="FOLDER", help="Write a packet capture of each port.")
     ] = None,
@@ -236,20 +242,22 @@ def main(
             seed=seed,
             pcap=pcap,
         )
+        leaves = [parse_leaf(given) for given in leaf or []]
+        shared_key = choose_operator_key(operator_key, leaves)
         macs, ips = _addresses("--mac", mac, _mac, switches), _addresses("--ip", ip, ipaddress.IPv4Address, switches)
         boards = [
             Board(
                 None if library else config,
                 engine=engine,
                 seed=seed + count,
-                operator_key=operator_key,
+                operator_key=shared_key,
                 ip=ips[count].to_bytes(4),
                 path=library,
                 mac=macs[count].to_bytes(6),
             )
             for count in range(switches)
         ]
-        configure_leaves(boards, layout.links, [parse_leaf(given) for given in leaf or []])
+        configure_leaves(boards, layout.links, leaves)
         served = WallTime(layout.build(boards), slice_cycles=slice_cycles)
     except (ValueError, OSError, BoardError, CompileError) as error:
         _fail(console, error)

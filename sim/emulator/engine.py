@@ -116,7 +116,7 @@ class Board:
     seed : int
         Seed of the switch's own random numbers.
     operator_key : int
-        A key that ends any job of the switch; 0 for none.
+        A key that ends any job of the switch, and that its leaves and its parents must have, too; 0 for none.
     mac, ip : bytes
         The switch's addresses, in wire order.
     path : Path, optional

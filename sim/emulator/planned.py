@@ -2,6 +2,7 @@
 programs in virtual time."""
 
 import ipaddress
+import random
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -35,12 +36,15 @@ def config_of(configuration: Mapping[str, Any], **settings: Any) -> Config:
 def boards_of(
     configuration: Mapping[str, Any], config: Config, *, seed: int = 1, engine: str = "verilator"
 ) -> list[Board]:
-    """Return the switches, each configured as a leaf where the plan makes it one. The caller closes them."""
+    """Return the switches, each configured as a leaf where the plan makes it one. The caller closes them.
+
+    They share an operator key that follows from `seed`, so that runs can be repeated."""
     mac = lambda entry: bytes.fromhex(entry["mac"].replace(":", ""))
     ip = lambda entry: ipaddress.IPv4Address(entry["ip"]).packed
     switches = sorted(configuration["switches"].values(), key=lambda switch: switch["number"])
+    key = random.Random(f"operator {seed}").randrange(1, 1 << 64)
     boards = [
-        Board(config, seed=seed + switch["number"], engine=engine, mac=mac(switch), ip=ip(switch))
+        Board(config, seed=seed + switch["number"], operator_key=key, engine=engine, mac=mac(switch), ip=ip(switch))
         for switch in switches
     ]
     for board, switch in zip(boards, switches, strict=True):

@@ -17,7 +17,7 @@ from sim.emulator.fabric import Fabric
 from sim.emulator.faults import Rates
 from sim.emulator.link import Link
 from sim.emulator.program import Machine, Program
-from sim.emulator.tree import Leaf, configure_leaves, parse_leaf
+from sim.emulator.tree import Leaf, choose_operator_key, configure_leaves, parse_leaf
 
 LOSSY = Rates(delay_us=1, loss=0.05)
 TWO_LEAVES = [Leaf(1, 0, frozenset({0, 1, 2})), Leaf(2, 0, frozenset({3, 4, 5}))]
@@ -110,17 +110,35 @@ def test_two_links_to_the_parent_are_one_too_many() -> None:
         configure_leaves([Told(number) for number in range(3)], [*LINKS, Link((0, 2), (1, 2))], TWO_LEAVES)
 
 
+def test_the_switches_of_a_tree_share_a_random_operator_key_unless_one_is_given() -> None:
+    drawn = {choose_operator_key(None, TWO_LEAVES) for _ in range(4)}
+    assert len(drawn) == 4 and all(0 < key < 1 << 64 for key in drawn)
+    assert choose_operator_key(None, []) == 0
+    assert [choose_operator_key(given, TWO_LEAVES) for given in (0, 5)] == [0, 5]
+
+
 # Jobs
 
 CONFIG = Config()
 
 
 def run(
-    work: Callable[[Program, int], Any], leaves: Sequence[Leaf], *, workers: int = 6, rates: Rates = LOSSY
+    work: Callable[[Program, int], Any],
+    leaves: Sequence[Leaf],
+    *,
+    workers: int = 6,
+    rates: Rates = LOSSY,
+    keys: Sequence[int] = (7,) * 4,
 ) -> list[Any]:
-    """Each worker at a port of its own; the same faults on every cable. What each returns."""
+    """Each worker at a port of its own; the same faults on every cable. What each returns. `keys`: operator keys."""
     boards = [
-        Board(CONFIG, seed=3 + number, mac=bytes([2, 0, 0, 0, 0, number]), ip=bytes([10, 0, 0, number + 1]))
+        Board(
+            CONFIG,
+            seed=3 + number,
+            operator_key=keys[number],
+            mac=bytes([2, 0, 0, 0, 0, number]),
+            ip=bytes([10, 0, 0, number + 1]),
+        )
         for number in range(len(leaves) + 1)
     ]
     links = [Link((leaf.switch, 3), (leaf.parent, leaf.switch - 1), 10e9, rates) for leaf in leaves]
@@ -202,6 +220,15 @@ def test_a_leaf_refuses_ranks_that_do_not_belong_below_it() -> None:
         return refusal.value.reason
 
     assert run(work, TWO_LEAVES) == [Reason.MEMBER] * 6
+
+
+def test_workers_below_a_leaf_with_another_operator_key_are_told_which_setting_is_wrong() -> None:
+    def work(program: Program, rank: int) -> Reason:
+        with pytest.raises(RefusedError, match="a switch has another operator key than the switch above it") as refusal:
+            Worker(world=3, rank=rank, transport=program.transport())
+        return refusal.value.reason
+
+    assert run(work, CHAIN, workers=3, keys=(7, 8)) == [Reason.OPERATOR_KEY] * 3
 
 
 def test_a_policy_that_trains_across_a_tree_is_the_one_that_one_switch_trains() -> None:
