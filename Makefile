@@ -27,10 +27,12 @@ WAVES     ?= 0
 BOARD     ?=
 MAC       ?=
 IP        ?=
+OPERATOR_KEY ?=
 # What pip is to install as torch; options of pip may follow
 TORCH_SPEC ?= torch==2.13.0
 
-export TORCH_SPEC WAVES
+# The key is passed by the environment, because make prints commands
+export TORCH_SPEC WAVES OPERATOR_KEY
 # Tools of .venv before the system's; the names by which Amaranth looks for Yosys and the ECP5 tools
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export AMARANTH_USE_YOSYS := system
@@ -115,7 +117,7 @@ cartpole-time: $(DEMO)  ## virtual seconds until CartPole is solved, with one sl
 timing: $(BOARDS)  ## place and route for ECP5 and report the clock
 	python -m hw.synthesis.timing
 
-bitstream: $(BOARDS)  ## everything for BOARD=colorlight_5a_75b, in build/; MAC=02:69:73:77:00:01 IP=10.0.0.100 of the switch
+bitstream: $(BOARDS)  ## everything for BOARD=colorlight_5a_75b, in build/; MAC=02:69:73:77:00:01 IP=10.0.0.100 OPERATOR_KEY=0x... of the switch
 	python -m hw.board.bitstream $(BOARD) $(if $(MAC),--mac $(MAC)) $(if $(IP),--ip $(IP))
 
 clean:  ## remove what was built; .venv stays

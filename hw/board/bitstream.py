@@ -3,6 +3,7 @@ report."""
 
 import importlib
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hw.board.boards import BOARDS, DEFAULT, DEFAULT_IP, DEFAULT_MAC
-from hw.board.shell import wire_order
+from hw.board.shell import parse_operator_key, wire_order
 
 __all__ = ["BUILD", "main", "tables", "verdict"]
 
@@ -53,7 +54,11 @@ def main(
     mac: Annotated[str, typer.Option(help="MAC address of the switch.")] = DEFAULT_MAC,
     ip: Annotated[str, typer.Option(help="IPv4 address of the switch.")] = DEFAULT_IP,
 ) -> None:
-    """Build a board in build/<board>."""
+    """Build a board in build/<board>.
+
+    The environment variable OPERATOR_KEY is the switch's operator key; 0, the default, for none. It is no option,
+    because command lines are printed and other users see them.
+    """
     console = Console()
     if name not in BOARDS:
         console.print(f"there is no board {name!r}; there are:", highlight=False)
@@ -67,12 +72,18 @@ def main(
             raise typer.BadParameter(
                 f"{option} must be an address written with {separator!r}, not {address!r}"
             ) from None
+    try:
+        operator_key = parse_operator_key(os.environ.get("OPERATOR_KEY") or "0")
+    except ValueError as error:
+        raise typer.BadParameter(f"OPERATOR_KEY is wrong: {error}") from None
     board = BOARDS[name]
     folder = BUILD / name
     folder.mkdir(parents=True, exist_ok=True)
     module, _, function = board.maker.partition(":")
     try:
-        report = getattr(importlib.import_module(module), function)(board, folder, mac=mac, ip=ip)
+        report = getattr(importlib.import_module(module), function)(
+            board, folder, mac=mac, ip=ip, operator_key=operator_key
+        )
     except RuntimeError as error:
         console.print(f"{name}: {error}", highlight=False, markup=False)
         sys.exit(1)

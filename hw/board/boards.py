@@ -43,7 +43,8 @@ class Board:
     available : mapping of str to int
         Resources of the part by name.
     maker : str
-        "module:function" that makes the project; the function takes (board, folder) and returns a report.
+        "module:function" that makes the project; the function takes (board, folder, mac=, ip=, operator_key=) and
+        returns a report.
 
     Raises
     ------

@@ -10,7 +10,7 @@ from hw.switch import Switch
 from iswitch.config import Config
 from iswitch.wire import Outcome
 
-__all__ = ["LIT_US", "Microseconds", "Shell", "wire_order"]
+__all__ = ["LIT_US", "Microseconds", "Shell", "parse_operator_key", "wire_order"]
 
 LIT_US = 1 << 16
 """How long an LED stays on after its event: about 65 ms, the shortest visible flash."""
@@ -25,6 +25,18 @@ def wire_order(address: str) -> int:
     if len(parts) != (6 if ":" in address else 4) or not all(0 <= part < 256 for part in parts):
         raise ValueError(f"address must be a MAC or an IPv4 address, not {address!r}")
     return int.from_bytes(bytes(parts), "little")
+
+
+def parse_operator_key(text: str) -> int:
+    """Return an operator key from decimal digits, or hexadecimal ones after 0x. Raises ValueError, without the text,
+    for anything else."""
+    try:
+        key = int(text, 0)
+    except ValueError:
+        key = -1
+    if not 0 <= key < 1 << 64:
+        raise ValueError("operator key must be 0 to 2^64 - 1, in decimal digits or in hexadecimal ones after 0x")
+    return key
 
 
 class Microseconds(wiring.Component):
@@ -52,21 +64,20 @@ class Shell(wiring.Component):
     memory.
 
     `rx` and `tx` carry frames without preamble and FCS in `sync`; MACs bring their own clock domain crossings.
-    `own_mac` and `own_ip` are in wire order and do not change while frames pass. `link` is an input for each
-    port. A port that has never reported a link counts as connected, because some PHYs do not report it.
+    `own_mac` and `own_ip` are in wire order. They and `operator_key`, 0 for none, do not change while frames pass.
+    `link` is an input for each port. A port that has never reported a link counts as connected, because some PHYs do
+    not report it.
 
     `leds`: one for each port, on with its link and off for a moment with each frame; then one that flashes with each
     accepted contribution; then one that flashes with each frame that is lost here for lack of room or because it was
     damaged.
 
     The seed of tokens and epochs is a count of cycles since configuration, which a reset does not stop: the time of the
-    first Join cannot be repeated to 10 ns. `operator_key` ends any job; 0 for none.
+    first Join cannot be repeated to 10 ns.
     """
 
-    def __init__(self, config: Config, *, clock_hz: int, operator_key: int = 0):
-        if not 0 <= operator_key < 1 << 64:
-            raise ValueError(f"Shell operator_key must be 0 to 2^64 - 1, not {operator_key!r}")
-        self.config, self.operator_key = config, operator_key
+    def __init__(self, config: Config, *, clock_hz: int):
+        self.config = config
         self.clock = Microseconds(clock_hz=clock_hz)
         self.switch = Switch(config)
         word = stream.Signature(Packet(config.bus_bits))
@@ -78,6 +89,7 @@ class Shell(wiring.Component):
                 "link": In(config.ports),
                 "own_mac": In(48),
                 "own_ip": In(32),
+                "operator_key": In(64),
                 "parents": In(Parent).array(config.jobs),
                 "leds": Out(config.ports + 2),
                 **({"memory": Out(engine.memory.signature)} if engine else {}),

@@ -25,7 +25,7 @@ from sim.emulator.port_layout import PortLayout
 from sim.emulator.replay import parse_replay
 from sim.emulator.report import show
 from sim.emulator.report import summary as summarised
-from sim.emulator.tree import choose_operator_key, configure_leaves, parse_leaf
+from sim.emulator.tree import configure_leaves, parse_leaf
 from sim.emulator.wall import SLICE_CYCLES, WallTime
 from sim.frames.client import SWITCH_IP, SWITCH_MAC
 
@@ -171,7 +171,7 @@ def main(
             metavar="KEY",
             min=0,
             help="A key that ends any job (`iswitch end-job`), and by which the switches of a tree trust each other; 0 "
-            "for none. If not given, a tree has a random one, and other switches have none.",
+            "for none. Default: a random one.",
         ),
     ] = None,
     pcap: Annotated[
@@ -242,8 +242,8 @@ def main(
             seed=seed,
             pcap=pcap,
         )
-        leaves = [parse_leaf(given) for given in leaf or []]
-        shared_key = choose_operator_key(operator_key, leaves)
+        # Without a key, any worker could pass for a switch of a tree.
+        shared_key = 1 + secrets.randbelow(2**64 - 1) if operator_key is None else operator_key
         macs, ips = _addresses("--mac", mac, _mac, switches), _addresses("--ip", ip, ipaddress.IPv4Address, switches)
         boards = [
             Board(
@@ -257,7 +257,7 @@ def main(
             )
             for count in range(switches)
         ]
-        configure_leaves(boards, layout.links, leaves)
+        configure_leaves(boards, layout.links, [parse_leaf(given) for given in leaf or []])
         served = WallTime(layout.build(boards), slice_cycles=slice_cycles)
     except (ValueError, OSError, BoardError, CompileError) as error:
         _fail(console, error)

@@ -1,6 +1,5 @@
 """The leaves of a fabric: their parents, and the ranks below them."""
 
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,7 +7,7 @@ from iswitch.config import MEMBERS_MAX
 from sim.emulator.engine import Board
 from sim.emulator.link import Link
 
-__all__ = ["Leaf", "choose_operator_key", "configure_leaves", "parse_leaf"]
+__all__ = ["Leaf", "configure_leaves", "parse_leaf"]
 
 
 @dataclass(frozen=True)
@@ -38,16 +37,6 @@ def parse_leaf(given: str) -> Leaf:
             f"a leaf must be switch-parent:ranks or switch-parent:ranks:job=number, as in 1-0:0-3,7, not {given!r}"
         ) from None
     return Leaf(switch, parent, frozenset(found), int(job))
-
-
-def choose_operator_key(given: int | None, leaves: Sequence[Leaf]) -> int:
-    """Return the operator key of all switches: the given one, or a random one if there are leaves, or 0.
-
-    Without one, any worker of a tree could pass for a switch.
-    """
-    if given is not None:
-        return given
-    return 1 + secrets.randbelow((1 << 64) - 1) if leaves else 0
 
 
 def configure_leaves(boards: Sequence[Board], links: Sequence[Link], leaves: Sequence[Leaf]) -> None:

@@ -18,12 +18,14 @@ BITS = 32
 
 @dataclass(frozen=True)
 class Register:
-    """A register at `address`, in bytes. A writable register has an `init` value; a read-only one has None."""
+    """A register at `address`, in bytes. A writable register has an `init` value; a read-only one has None. A `secret`
+    one reads as 0."""
 
     name: str
     address: int
     meaning: str
     init: int | None = None
+    secret: bool = False
 
     @property
     def written(self) -> bool:
@@ -132,7 +134,9 @@ class Registers(wiring.Component):
             with m.Switch(word(bus.araddr)):
                 for register in self.registers:
                     with m.Case(register.address // 4):
-                        m.d.sync += [bus.rdata.eq(Value.cast(self.values[register.name])), bus.rresp.eq(Response.OKAY)]
+                        m.d.sync += bus.rresp.eq(Response.OKAY)
+                        if not register.secret:
+                            m.d.sync += bus.rdata.eq(Value.cast(self.values[register.name]))
         with m.Elif(bus.rready):
             m.d.sync += bus.rvalid.eq(0)
         return m

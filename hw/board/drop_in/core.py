@@ -47,6 +47,8 @@ def registers(config: Config) -> list[Register]:
         Register("own_ip", 0x28, "the switch's IPv4 address, first byte lowest", ip),
         Register("now_us", 0x30, "microseconds since the reset"),
         Register("status", 0x34, "the LEDs: each port, then a contribution, then a loss"),
+        Register("operator_key_low", 0x38, "the switch's operator key, its lowest 32 bits; 0 for none", 0, secret=True),
+        Register("operator_key_high", 0x3C, "its highest 32 bits", 0, secret=True),
         Register("packets_in", 0x40, "packets taken"),
         Register("packets_out", 0x44, "packets sent"),
         Register("unknown_sources", 0x48, "packets from a source that is not one of our ports, dropped"),
@@ -64,8 +66,8 @@ class DropIn(wiring.Component):
     """`s_axis` in, `m_axis` out, registers at `s_axi`, all with one clock; `memory` if the Config has a replay service.
 
     Packets come without FCS and undamaged, as the MACs of those pipelines deliver them. A frame for several ports
-    leaves as several packets, each with one destination. Addresses and parents may be set while no job runs. `inside`
-    replaces the switch, with the interface of `Shell`.
+    leaves as several packets, each with one destination. Addresses, parents and operator key may be set while no job
+    runs. `inside` replaces the switch, with the interface of `Shell`.
     """
 
     def __init__(self, config: Config, tuser: Tuser, *, clock_hz: int, inside: wiring.Component | None = None):
@@ -119,6 +121,7 @@ class DropIn(wiring.Component):
             shell.link.eq(-1),
             shell.own_ip.eq(file.written("own_ip")),
             shell.own_mac.eq(Cat(file.written("own_mac_low"), file.written("own_mac_high")[:16])),
+            shell.operator_key.eq(Cat(file.written("operator_key_low"), file.written("operator_key_high"))),
         ]
         for job, parent in enumerate(shell.parents):
             word = {name: file.written(f"parent_{job}_{name}") for name in PARENT_WORDS}

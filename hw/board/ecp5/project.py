@@ -103,8 +103,8 @@ def platform_of(wiring: Wiring) -> Platform:
 class Top(Elaboratable):
     """The shell, a MAC for each port, clocks and pins."""
 
-    def __init__(self, board: Board, *, mac: str, ip: str):
-        self.board, self.mac, self.ip = board, wire_order(mac), wire_order(ip)
+    def __init__(self, board: Board, *, mac: str, ip: str, operator_key: int):
+        self.board, self.mac, self.ip, self.operator_key = board, wire_order(mac), wire_order(ip), operator_key
 
     def elaborate(self, platform):
         m = Module()
@@ -151,7 +151,11 @@ class Top(Elaboratable):
         if wiring.straps:
             switches = Cat(pin(platform.request("switch", number, dir="-"), "i") for number in range(wiring.straps))
             m.submodules.straps = FFSynchronizer(switches, straps[: wiring.straps])
-        m.d.comb += [shell.own_mac.eq(self.mac ^ straps << 40), shell.own_ip.eq(self.ip ^ straps << 24)]
+        m.d.comb += [
+            shell.own_mac.eq(self.mac ^ straps << 40),
+            shell.own_ip.eq(self.ip ^ straps << 24),
+            shell.operator_key.eq(self.operator_key),
+        ]
         requested: dict[tuple[str, int], Any] = {}
         for led_index, (resource, number, part) in wiring.leds.items():
             if (resource, number) not in requested:
@@ -163,11 +167,11 @@ class Top(Elaboratable):
         return m
 
 
-def prepare(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAULT_IP) -> None:
+def prepare(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAULT_IP, operator_key: int = 0) -> None:
     """Write the inputs of Yosys and nextpnr: `<board>.il`, `<MAC>.v` and the constraints `<board>.lpf`."""
     wiring = WIRINGS[board.name]
     with for_synthesis():
-        plan = platform_of(wiring).prepare(Top(board, mac=mac, ip=ip), board.name)
+        plan = platform_of(wiring).prepare(Top(board, mac=mac, ip=ip, operator_key=operator_key), board.name)
     folder.mkdir(parents=True, exist_ok=True)
     for name in (f"{board.name}.il", f"{board.name}.lpf"):
         text = plan.files[name]
@@ -175,10 +179,12 @@ def prepare(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEF
     (folder / f"{MAC}.v").write_text(verilog(MAC, tx_delay_ns=wiring.tx_delay_ns, rx_delay_ns=wiring.rx_delay_ns))
 
 
-def make(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAULT_IP) -> dict[str, Any]:
+def make(
+    board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAULT_IP, operator_key: int = 0
+) -> dict[str, Any]:
     """Make `<board>.bit` and `.svf` in the folder, and return the report. Raises RuntimeError if a tool fails."""
     with Console(stderr=True).status("gateware") as status:
-        prepare(board, folder, mac=mac, ip=ip)
+        prepare(board, folder, mac=mac, ip=ip, operator_key=operator_key)
         required = {route.CORE: route.Clock("clk", board.core_mhz)}
         ports = tuple(f"port_{port}" for port in range(board.config.ports))
         required |= {port: route.Clock(f"{port}.", WIRE_MHZ) for port in ports}

@@ -4,6 +4,7 @@ import re
 import tempfile
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from amaranth.back import rtlil as rtlil_backend
 from amaranth.hdl import Elaboratable, Fragment
@@ -42,10 +43,10 @@ def emit(module: Elaboratable | Fragment, name: str, ports) -> str:
         return (Path(folder) / "out.v").read_text()
 
 
-def emit_top(board: Board, **addresses: str) -> tuple[Top, str]:
-    """Emit the board without the inside of its shell, in seconds. `addresses` are `mac` and `ip`, if they differ from
-    the defaults."""
-    top = Top(board, **addresses)
+def emit_top(board: Board, **settings: Any) -> tuple[Top, str]:
+    """Emit the board without the inside of its shell, in seconds. `settings` are `mac`, `ip` and `operator_key`, if
+    they differ from the defaults."""
+    top = Top(board, **settings)
     fragment = top.elaborated()
     text = emit(fragment, "top", list(top.wiring.ports.values()))
     # A bus of one bit stays a bus: the vendor's IP brings constraints for name[0].

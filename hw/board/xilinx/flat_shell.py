@@ -29,6 +29,7 @@ def shell_pins(config) -> list[tuple[str, str, int, tuple]]:
         ("link", "in", config.ports, ("link",)),
         ("own_mac", "in", 48, ("own_mac",)),
         ("own_ip", "in", 32, ("own_ip",)),
+        ("operator_key", "in", 64, ("operator_key",)),
         ("leds", "out", config.ports + 2, ("leds",)),
     ]
     return found

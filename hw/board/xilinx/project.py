@@ -3,6 +3,7 @@ timing is met."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from hw.board.boards import Board
 from hw.board.xilinx.constraints import xdc
@@ -86,11 +87,11 @@ def build_sh() -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_project(board: Board, folder: Path, *, shell: str | None = None, **addresses: str) -> Top:
+def write_project(board: Board, folder: Path, *, shell: str | None = None, **settings: Any) -> Top:
     """Write all files of the project except those that Vivado makes. `shell` is the shell's Verilog, if it is not to be
-    emitted now; `addresses` as in `emit_top`."""
+    emitted now; `settings` as in `emit_top`."""
     folder.mkdir(parents=True, exist_ok=True)
-    top, text = emit_top(board, **addresses)
+    top, text = emit_top(board, **settings)
     sources = {"top.v": text, **emit_port(board), "shell.v": emit_shell(board) if shell is None else shell}
     ips = list(top.wiring.ips.values())
     files = {

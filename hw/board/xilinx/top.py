@@ -80,8 +80,8 @@ class Top(Elaboratable):
     """The top module of a board. After `elaborate`, `wiring` has its ports, IP, clocks and crossings. The shell is an
     instance of module `shell`, a 10G or 25G port one of module `port`; both are emitted separately, once."""
 
-    def __init__(self, board: Board, *, mac: str = DEFAULT_MAC, ip: str = DEFAULT_IP):
-        self.board, self.config, self.mac, self.ip = board, board.config, mac, ip
+    def __init__(self, board: Board, *, mac: str = DEFAULT_MAC, ip: str = DEFAULT_IP, operator_key: int = 0):
+        self.board, self.config, self.mac, self.ip, self.operator_key = board, board.config, mac, ip, operator_key
         self.platform: Platform = PLATFORMS[board.platform]
         self.wiring = Wiring()
         self.buses = {pin.port.partition("[")[0] for pin in self.platform.pins if "[" in pin.port}
@@ -178,7 +178,11 @@ class Top(Elaboratable):
                 f"{'o' if flow.name == 'Out' else 'i'}_memory_{name}": value for name, flow, value in pins(self.memory)
             }
         m.submodules.shell = Instance("shell", i_clk=ClockSignal(), i_rst=ResetSignal(), **connections)
-        m.d.comb += [wires["own_mac"].eq(wire_order(self.mac)), wires["own_ip"].eq(wire_order(self.ip))]
+        m.d.comb += [
+            wires["own_mac"].eq(wire_order(self.mac)),
+            wires["own_ip"].eq(wire_order(self.ip)),
+            wires["operator_key"].eq(self.operator_key),
+        ]
         return wires
 
     def _before_transceivers(self, m):

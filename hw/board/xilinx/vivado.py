@@ -62,7 +62,9 @@ def stubbed_project(board: Board) -> Project:
     )
 
 
-def make(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAULT_IP) -> dict[str, Any]:
+def make(
+    board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAULT_IP, operator_key: int = 0
+) -> dict[str, Any]:
     """Make the project and return its report.
 
     Raises VivadoMissingError if Vivado is not on PATH, TimingNotMetError if timing is not met, and RuntimeError if the
@@ -71,7 +73,7 @@ def make(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAUL
     """
     console = Console(stderr=True)
     with console.status(f"{board.name}: project"):
-        top = write_project(board, folder, mac=mac, ip=ip)
+        top = write_project(board, folder, mac=mac, ip=ip, operator_key=operator_key)
     texts = {
         path.name: path.read_text() for path in folder.iterdir() if path.suffix in (".v", ".xdc", ".tcl", ".prj", ".sh")
     }

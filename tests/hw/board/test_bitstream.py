@@ -45,10 +45,26 @@ def maker(monkeypatch, tmp_path):
 
 def test_the_report_is_written_and_shown(maker, tmp_path, capsys):
     main("versa_ecp5", mac="02:00:00:00:00:09", ip="192.168.1.9")
-    assert maker.calls == [("versa_ecp5", {"mac": "02:00:00:00:00:09", "ip": "192.168.1.9"})]
+    assert maker.calls == [("versa_ecp5", {"mac": "02:00:00:00:00:09", "ip": "192.168.1.9", "operator_key": 0})]
     assert json.loads((tmp_path / "versa_ecp5/report.json").read_text()) == MET
     said = capsys.readouterr().out
     assert all(word in said for word in ("51.20", "0.47", "20,000", "82%", "timing is met", "/versa_ecp5/top.bit"))
+
+
+@pytest.mark.parametrize(("text", "key"), [("", 0), ("0x6F70657261746F72", 0x6F70657261746F72)])
+def test_the_operator_key_comes_from_the_environment_and_is_not_printed(maker, monkeypatch, capsys, text, key):
+    monkeypatch.setenv("OPERATOR_KEY", text)
+    main("versa_ecp5", mac=DEFAULT_MAC, ip=DEFAULT_IP)
+    assert maker.calls[0][1]["operator_key"] == key
+    printed = "".join(capsys.readouterr()).lower()
+    assert not key or not {text.lower(), str(key)} & set(printed.split())
+
+
+def test_a_wrong_operator_key_builds_nothing(maker, monkeypatch):
+    monkeypatch.setenv("OPERATOR_KEY", "0x1FFFFffffFFFFffff")
+    with pytest.raises(typer.BadParameter, match="OPERATOR_KEY is wrong: operator key must be 0 to") as refused:
+        main("versa_ecp5", mac=DEFAULT_MAC, ip=DEFAULT_IP)
+    assert not maker.calls and "1FFFF" not in str(refused.value)
 
 
 def test_without_a_name_it_is_the_cheapest_board(maker):

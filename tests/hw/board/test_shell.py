@@ -6,7 +6,7 @@ import pytest
 from amaranth.sim import Simulator
 
 import hw.board.shell
-from hw.board.shell import Microseconds, Shell, wire_order
+from hw.board.shell import Microseconds, parse_operator_key, wire_order
 from iswitch.config import Config
 from sim.bench.mutant import mutant
 from sim.bench.stream import pack, to_words
@@ -158,7 +158,13 @@ def test_a_light_that_shows_another_thing_is_noticed(monkeypatch):
         check(mutant(hw.board.shell, "== Outcome.ADDED", "== Outcome.CONTROL"), monkeypatch)
 
 
-@pytest.mark.parametrize("key", [-1, 1 << 64])
-def test_operator_key_wrong(key):
-    with pytest.raises(ValueError, match=r"Shell operator_key must be 0 to 2\^64 - 1"):
-        Shell(CONFIG, clock_hz=125_000_000, operator_key=key)
+@pytest.mark.parametrize(("text", "key"), [("0", 0), ("17", 17), ("0xFFFFffffFFFFffff", 2**64 - 1)])
+def test_an_operator_key_is_read_from_decimal_or_hexadecimal_digits(text, key):
+    assert parse_operator_key(text) == key
+
+
+@pytest.mark.parametrize("text", ["-1", "0x1FFFFffffFFFFffff", "1e3", "deadbeef", ""])
+def test_a_wrong_operator_key_is_refused_and_not_printed(text):
+    with pytest.raises(ValueError, match=r"operator key must be 0 to 2\^64 - 1") as refused:
+        parse_operator_key(text)
+    assert not text or text not in str(refused.value)

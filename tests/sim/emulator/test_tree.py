@@ -5,19 +5,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+import sim.emulator.__main__
 from examples.ppo import Options, train
 from iswitch import RefusedError, Worker
 from iswitch.config import Config
 from iswitch.wire import Reason
 from sim.bench.oracle import window64_sum
+from sim.emulator.__main__ import app
 from sim.emulator.cluster import Cluster
-from sim.emulator.engine import Board
+from sim.emulator.engine import Board, BoardError
 from sim.emulator.fabric import Fabric
 from sim.emulator.faults import Rates
 from sim.emulator.link import Link
 from sim.emulator.program import Machine, Program
-from sim.emulator.tree import Leaf, choose_operator_key, configure_leaves, parse_leaf
+from sim.emulator.tree import Leaf, configure_leaves, parse_leaf
 
 LOSSY = Rates(delay_us=1, loss=0.05)
 TWO_LEAVES = [Leaf(1, 0, frozenset({0, 1, 2})), Leaf(2, 0, frozenset({3, 4, 5}))]
@@ -110,11 +113,21 @@ def test_two_links_to_the_parent_are_one_too_many() -> None:
         configure_leaves([Told(number) for number in range(3)], [*LINKS, Link((0, 2), (1, 2))], TWO_LEAVES)
 
 
-def test_the_switches_of_a_tree_share_a_random_operator_key_unless_one_is_given() -> None:
-    drawn = {choose_operator_key(None, TWO_LEAVES) for _ in range(4)}
-    assert len(drawn) == 4 and all(0 < key < 1 << 64 for key in drawn)
-    assert choose_operator_key(None, []) == 0
-    assert [choose_operator_key(given, TWO_LEAVES) for given in (0, 5)] == [0, 5]
+def test_all_switches_have_one_random_operator_key_unless_one_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys: list[int] = []
+
+    def board(*_: Any, operator_key: int, **__: Any) -> Told:
+        keys.append(operator_key)
+        if len(keys) % 2 == 0:
+            raise BoardError("enough")
+        return Told(1)
+
+    monkeypatch.setattr(sim.emulator.__main__, "Board", board)
+    monkeypatch.setattr(sim.emulator.__main__.signal, "signal", lambda *_: None)
+    for arguments in ([], [], ["--operator-key", "5"], ["--operator-key", "0"]):
+        assert CliRunner().invoke(app, ["--switches", "2", *arguments]).exit_code == 2
+    one, other, *given = keys[::2]
+    assert keys[1::2] == keys[::2] and 0 < one != other > 0 and given == [5, 0]
 
 
 # Jobs

@@ -62,6 +62,7 @@ class Reflector(wiring.Component):
                 "link": In(config.ports),
                 "own_mac": In(48),
                 "own_ip": In(32),
+                "operator_key": In(64),
                 "parents": In(Parent).array(config.jobs),
                 "leds": Out(config.ports + 2),
             }

@@ -31,7 +31,7 @@ class Cable(Component):
         ports = self.config.ports
         for port in range(ports):
             connect(m, flipped(self.rx[port]), flipped(self.tx[(port + 1) % ports]))
-        m.d.comb += self.leds.eq(Cat(self.link, self.own_mac.xor(), self.own_ip.xor()))
+        m.d.comb += self.leds.eq(Cat(self.link, self.own_mac.xor(), self.own_ip.xor() ^ self.operator_key.xor()))
         return m
 
 
@@ -94,6 +94,13 @@ def test_every_pin_has_one_place_and_every_clock_its_frequency(name, cable, tmp_
     }
     assert ports <= places.keys() and len(platform_of(WIRINGS[name]).resources) > 0
     assert f"module {MAC}" in (tmp_path / f"{MAC}.v").read_text()
+
+
+def test_the_operator_key_reaches_the_switch(cable, tmp_path):
+    board, key = BOARDS["colorlight_5a_75b"], 0x6F70657261746F72
+    for given in (0, key):
+        prepare(board, tmp_path, operator_key=given)
+        assert (f"64'{key:064b}" in (tmp_path / f"{board.name}.il").read_text()) == bool(given)
 
 
 def test_a_bitstream_is_made_and_its_timing_met(cable, tmp_path):

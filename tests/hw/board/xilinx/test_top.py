@@ -1,5 +1,6 @@
 """The boards' tops: what is committed of them, how they are linted, and that platforms hold together."""
 
+import re
 import subprocess
 from dataclasses import replace
 from functools import cache
@@ -10,6 +11,7 @@ import pytest
 
 from hw.board.boards import BOARDS
 from hw.board.xilinx.constraints import xdc
+from hw.board.xilinx.emission import emit_top
 from hw.board.xilinx.ip import stub
 from hw.board.xilinx.platform import PLATFORMS, SUME
 from hw.board.xilinx.top import Top
@@ -34,6 +36,12 @@ WAIVED = {
 @cache
 def project(name):
     return stubbed_project(BOARDS[name])
+
+
+def test_the_operator_key_reaches_the_switch():
+    _, text = emit_top(BOARDS["netfpga_sume"], operator_key=0x6F70657261746F72)
+    assert re.search(r"\.operator_key\(64'h6f70657261746f72\)", text)
+    assert "6f70657261746f72" not in project("netfpga_sume").files["top.v"]
 
 
 @pytest.mark.parametrize("name", XILINX)
