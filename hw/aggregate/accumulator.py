@@ -9,6 +9,7 @@ from hw.aggregate.sequencer import Beat
 from hw.numeric.lane import POISON, STORED_BITS, Lane
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
 from hw.stream.reduction import popcount
+from hw.stream.stored_word import triple
 from iswitch.config import Config
 
 __all__ = ["LOOP", "Accumulator", "SumWord"]
@@ -22,12 +23,15 @@ SUM_BITS = STORED_BITS + 1
 
 
 class SumWord(data.StructLayout):
-    """One bus word of a result's sums. Elements behind the result's last one have any value. The word is not a
-    `Packet`: without `count` and `error` the FIFO of sums is narrower. `corrupt`: a bit error was found in a stored sum
-    of this word."""
+    """One bus word of a result's sums, as the FIFO of sums holds it.
+
+    Elements behind the result's last one have any value. `last`: three copies, so that no bit error gives the next
+    result's sums to this one (`StoredWord`). `corrupt`: a bit error was found in a stored sum or in a payload of this
+    word. `parity`: even parity of `data` and `corrupt`.
+    """
 
     def __init__(self, config: Config):
-        super().__init__({"data": config.bus_bits, "last": 1, "corrupt": 1})
+        super().__init__({"data": config.bus_bits, "last": 3, "corrupt": 1, "parity": 1})
 
 
 class Accumulator(wiring.Component):
@@ -133,8 +137,9 @@ class Accumulator(wiring.Component):
                 )
         m.d.comb += [
             self.o.valid.eq(emits[Lane.RESULT_AT]),
-            self.o.payload.last.eq(lasts[Lane.RESULT_AT]),
+            self.o.payload.last.eq(triple(lasts[Lane.RESULT_AT])),
             self.o.payload.corrupt.eq(self.corrupted),
+            self.o.payload.parity.eq(Cat(self.o.payload.data, self.corrupted).xor()),
             self.corrupted.eq(Cat(*corrupt).any()),
             self.flushed.eq(popcount(Cat(*flushed))),
             self.busy.eq(alive.any()),

@@ -23,8 +23,9 @@ class Aggregator(wiring.Component):
 
     One word per cycle. The first word of a result leaves `Lane.RESULT_AT` + `ResultComposer.LATENCY` + 4 cycles after
     the operation that completes it. `results` must never stall. `works` and `contributions` stall while the FIFO has no
-    room for the sums of another result; it holds `sums_depth` words. `flushed`, `corrupted`: see `Accumulator`.
-    `operates`: an operation or a payload waits or is carried out, so the next operation would not start at once.
+    room for the sums of another result; it holds `sums_depth` words. `flushed`: see `Accumulator`. `corrupted`: a word
+    of a sum, a word of a payload or a result's header was read with a bit error. `operates`: an operation or a payload
+    waits or is carried out, so the next operation would not start at once.
 
     The idea of summing packets while they pass is from Li et al., iSwitch, ISCA 2019.
     """
@@ -72,7 +73,7 @@ class Aggregator(wiring.Component):
             sums.i.valid.eq(accumulator.o.valid),
             sums.i.payload.eq(accumulator.o.payload),
             self.flushed.eq(accumulator.flushed),
-            self.corrupted.eq(accumulator.corrupted),
+            self.corrupted.eq(accumulator.corrupted | composer.corrupted),
             self.operates.eq(sequencer.busy),
             self.busy.eq(sequencer.busy | accumulator.busy | composer.busy | (sums.level != 0)),
         ]

@@ -36,8 +36,8 @@ class ChecksumInserter(wiring.Component):
         With the last word: the 32-bit lane, as a one-hot number, whose upper half is the complement. 0 leaves the
         packet as it is.
     corrupt : 1, in
-        With the last word: the packet holds a bit error. Its complement is wrong by one bit, so that each receiver
-        drops the packet for its UDP checksum.
+        One cycle after the last word: the packet holds a bit error. Its complement is wrong by one bit, so that each
+        receiver drops the packet for its UDP checksum.
     """
 
     LATENCY = 5
@@ -61,20 +61,19 @@ class ChecksumInserter(wiring.Component):
         m = Module()
         shape = self.packet.shape()
         parts = range(0, self.bus_bits // 8, PART_BYTES)
-        fields = {name: field.shape for name, field in shape} | {"at": self.bus_bits // 32, "corrupt": 1}
-        Written, Added = record("Written", **fields), record("Added", **fields)
-        Summed = record("Summed", **fields, **{f"part_{first}": 20 for first in parts})
+        fields = {name: field.shape for name, field in shape} | {"at": self.bus_bits // 32}
+        Written, Added = record("Written", **fields), record("Added", **fields, corrupt=1)
+        Summed = record("Summed", **fields, corrupt=1, **{f"part_{first}": 20 for first in parts})
         Folded = record("Folded", **fields, complement=16)
         Inserted = record("Inserted", **{name: field.shape for name, field in shape})
         pipe = Stages(m, (Written, Summed, Added, Folded, Inserted))
         valid = Signal(self.LATENCY - 1)
         m.d.sync += [valid.eq(Cat(self.valid, valid)), self.o.valid.eq(valid[-1])]
 
-        written = pipe.then(
-            Written, **{name: self.packet[name] for name, _ in shape}, at=self.complement_at, corrupt=self.corrupt
-        )
+        written = pipe.then(Written, **{name: self.packet[name] for name, _ in shape}, at=self.complement_at)
         summed = pipe.then(
             Summed,
+            corrupt=self.corrupt,
             **{
                 f"part_{first}": sum_halves(written.data, first, min(first + PART_BYTES, self.bus_bits // 8))
                 for first in parts

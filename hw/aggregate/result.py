@@ -8,11 +8,12 @@ from amaranth.utils import exact_log2
 from hw.aggregate.accumulator import SumWord
 from hw.aggregate.checksum_inserter import ChecksumInserter
 from hw.interface.layout import layout
-from hw.interface.result import ResultHeader, ResultMeta
+from hw.interface.result import ResultHeader, ResultMeta, header_parity, result_words
 from hw.numeric.formats import is_wide
 from hw.stream.checksum import fold_carries, sum_halves
 from hw.stream.packet import Packet
 from hw.stream.reduction import popcount
+from hw.stream.stored_word import majority
 from iswitch.config import Config
 from iswitch.wire import ADDRESSES, BROADCAST_MEMBER, HEADER, RESULT_HEADER, UPLINK_TAIL, Type, version_type
 
@@ -33,7 +34,9 @@ class ResultComposer(wiring.Component):
     gap: a word of `sums` appears in `results` `LATENCY` cycles after it was taken. One word per cycle; `results` must
     never stall. `headers` and `sums` wait while another frame is composed.
 
-    A result with a word that is `corrupt` leaves with a wrong checksum complement, so that no member takes it.
+    A frame with a bit error in its header or its sums leaves with a wrong checksum complement, so that no member takes
+    it, and so does a result with a word that is `corrupt`. `corrupted` is 1 for one cycle for each bit error that is
+    found here. No bit error gives sums to another frame.
 
     A GRANT has length 0 and consists of header words only, with the complement in the header. It appears `LATENCY` + 3
     cycles after its header. A switch without asynchronous jobs has no GRANTs, and no logic for them.
@@ -50,6 +53,7 @@ class ResultComposer(wiring.Component):
                 "results": Out(
                     stream.Signature(Packet(config.bus_bits, meta=ResultMeta(config), first=True), always_ready=True)
                 ),
+                "corrupted": Out(1),
                 "busy": Out(1),
             }
         )
@@ -75,13 +79,13 @@ class ResultComposer(wiring.Component):
         valid, in_header, in_payload, ended, closes = (
             Signal(name=name) for name in ("valid", "in_header", "in_payload", "ended", "closes")
         )
-        packet, sums = inserter.packet, self.sums.payload
-        kept = Cat(Mux(~sums.last | known.keep[k], sums.data[32 * k : 32 * k + 32], 0) for k in range(lanes))
+        packet, sums, last = inserter.packet, self.sums.payload, majority(self.sums.payload.last)
+        kept = Cat(Mux(~last | known.keep[k], sums.data[32 * k : 32 * k + 32], 0) for k in range(lanes))
         head = Cat(Const(0, 8 * ADDRESSES.itemsize), image)
         m.d.comb += [
             in_header.eq(index != header_words),
             in_payload.eq(~in_header & (tail_word == 0)),
-            ended.eq((tail_word != 0) | sums.last),
+            ended.eq((tail_word != 0) | last),
             packet.first.eq(index == 0),
             packet.last.eq(closes),
             packet.count.eq(config.bus_bytes),
@@ -96,8 +100,8 @@ class ResultComposer(wiring.Component):
             m.d.comb += [valid.eq(1), closes.eq(tail_word == known.extra)]
             m.d.sync += tail_word.eq(tail_word + 1)
         with m.Elif(in_payload):
-            m.d.comb += [valid.eq(self.sums.valid), closes.eq(sums.last & (known.extra == 0)), packet.data.eq(kept)]
-            with m.If(self.sums.valid & sums.last & (known.extra != 0)):
+            m.d.comb += [valid.eq(self.sums.valid), closes.eq(last & (known.extra == 0)), packet.data.eq(kept)]
+            with m.If(self.sums.valid & last & (known.extra != 0)):
                 m.d.sync += tail_word.eq(1)
         with m.Else():
             m.d.comb += [
@@ -107,12 +111,17 @@ class ResultComposer(wiring.Component):
             ]
             with m.If(valid):
                 m.d.sync += index.eq(index + 1)
-        # Of the words before this one, at least one is corrupt.
-        corrupt = Signal()
-        corrupt_now = self.sums.valid & self.sums.ready & sums.corrupt
-        m.d.comb += inserter.corrupt.eq(closes & (corrupt | corrupt_now))
-        with m.If(valid):
-            m.d.sync += corrupt.eq(~closes & (corrupt | corrupt_now))
+        # The parity of a word is checked one cycle later. `found`: the word before has a bit error, or is `corrupt`.
+        # `corrupt`: so has the frame, or its header, in a word before that one.
+        found, wrong, corrupt, closed = Signal(), Signal(), Signal(), Signal()
+        takes = self.sums.valid & self.sums.ready
+        m.d.sync += [
+            wrong.eq(takes & Cat(sums.data, sums.corrupt, sums.parity).xor() | ends & known.corrupt),
+            found.eq(takes & sums.corrupt),
+            corrupt.eq(~closed & (corrupt | wrong | found)),
+            closed.eq(ends),
+        ]
+        m.d.comb += [inserter.corrupt.eq(corrupt | wrong | found), self.corrupted.eq(wrong)]
         with m.If(closes & ~known.grants):
             m.d.comb += [packet.count.eq(known.bytes), inserter.complement_at.eq(known.at)]
         if trees:
@@ -133,10 +142,11 @@ class ResultComposer(wiring.Component):
     def _known_shape(self) -> data.StructLayout:
         """What follows from the header alone, registered when the header is taken.
 
-        `count`: members in the sum. `words`: the frame's words. `grants`: it is a GRANT. `extra`: words after the last
-        payload word. `keep`: the lanes of the last payload word that hold payload. `at`: the lane of the last word that
-        holds the complement. `bytes`: those of the last word. `ranks`, `tainted`: the places of these sets in an
-        uplink, as the number of words after the last payload word and the lane."""
+        `count`: members in the sum. `words`: the frame's words, or the most that a frame has, if the header has a bit
+        error (`corrupt`). `grants`: it is a GRANT. `extra`: words after the last payload word. `keep`: the lanes of the
+        last payload word that hold payload. `at`: the lane of the last word that holds the complement. `bytes`: those
+        of the last word. `ranks`, `tainted`: the places of these sets in an uplink, as the number of words after the
+        last payload word and the lane."""
         lanes, payload = self.config.lanes, self.results.payload
         place = data.StructLayout({"word": range(TAIL_WORDS + 1), "lane": lanes})
         return data.StructLayout(
@@ -148,6 +158,7 @@ class ResultComposer(wiring.Component):
                 "at": lanes,
                 "bytes": len(payload.count),
                 "grants": 1,
+                "corrupt": 1,
                 **({"ranks": place, "tainted": place} if self.config.uplinks else {}),
             }
         )
@@ -156,11 +167,13 @@ class ResultComposer(wiring.Component):
         """Register what follows from the header that is taken."""
         config, trees, lanes = self.config, self.config.uplinks, self.config.lanes
         coming = self.headers.payload
-        grants = (coming.length == 0) if config.staleness else Const(0)
+        grants = majority(coming.grant) if config.staleness else Const(0)
+        corrupt = Signal()
         uplink = coming.up if trees else Const(0)
         elements = Signal(len(coming.length) - 1 if trees else len(coming.length) - 2)
         rest, first, last = Signal(range(lanes)), Signal(range(lanes + 1)), Signal(range(lanes + UPLINK_LANES))
         m.d.comb += [
+            corrupt.eq(header_parity(coming) != coming.parity),
             elements.eq((coming.length << (coming.up & is_wide(coming.numeric)) if trees else coming.length) >> 2),
             rest.eq(elements),
             first.eq(Mux(rest == 0, lanes, rest)),  # lane of the tail, counted from the last payload word
@@ -169,9 +182,14 @@ class ResultComposer(wiring.Component):
         m.d.sync += [
             known.count.eq(popcount(coming.members)),
             known.grants.eq(grants),
+            known.corrupt.eq(corrupt),
             known.words.eq(
-                config.header_words
-                + Mux(grants, 0, 1 + ((elements + Mux(uplink, UPLINK_LANES - 1, 0)) >> exact_log2(lanes)))
+                Mux(
+                    corrupt,
+                    result_words(config),
+                    config.header_words
+                    + Mux(grants, 0, 1 + ((elements + Mux(uplink, UPLINK_LANES - 1, 0)) >> exact_log2(lanes))),
+                )
             ),
             known.extra.eq(last >> exact_log2(lanes)),
             known.at.eq(1 << last[: exact_log2(lanes)]),
@@ -226,7 +244,7 @@ class ResultComposer(wiring.Component):
                 sum_halves(image.as_value(), 0, complement_at)
                 + sum_halves(image.as_value(), complement_at + 2, HEADER.itemsize)
             ),
-            complement.eq(~fold_carries(m, total)),
+            complement.eq(~fold_carries(m, total) ^ known.corrupt),
             steps.eq(Mux(waits, Cat(1, steps[0]), 0)),
         ]
         return steps[1]

@@ -9,6 +9,7 @@ from hw.interface.result import ResultHeader
 from hw.interface.verdict import Work
 from hw.numeric.formats import format_of_job, is_wide
 from hw.stream.packet import Packet
+from hw.stream.stored_word import triple
 from iswitch.config import Config
 from iswitch.wire import Format, Operation
 
@@ -164,6 +165,7 @@ class Sequencer(wiring.Component):
             self.works.ready.eq(~ahead_valid & (~offered.emit | self.results.ready)),
             self.results.valid.eq(self.works.valid & ~ahead_valid & offered.emit),
             self.results.payload.eq(offered.result),
+            *([self.results.payload.grant.eq(triple(length == 0))] if config.staleness else []),
         ]
         ahead_left = Mux(ahead.half, ahead.halves, ahead.halves[1:]) if trees else ahead.halves[1:]
         blocked = Signal()

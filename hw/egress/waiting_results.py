@@ -3,14 +3,14 @@
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from hw.interface.address import BINDINGS_BITS
-from hw.interface.result import ResultHeader
+from hw.interface.result import ResultHeader, header_parity
 from hw.interface.rows import slot_number
 from hw.interface.verdict import Work
 from hw.stream.fifo import Fifo
@@ -34,21 +34,36 @@ class Making(data.StructLayout):
     """What is needed to make a result again, beside its header.
 
     `writes`: how often the slot had been written when the result was made, modulo 2^16. While it has been written no
-    more often, the slot still holds the sums of that result. `bindings`, `fraction`, `as_is`: as in `Work`.
+    more often, the slot still holds the sums of that result. `bindings`, `fraction`, `as_is`: as in `Work`. `parity`:
+    even parity of `fraction` and `as_is`.
     """
 
     def __init__(self, config: Config):
         super().__init__(
-            {"writes": WRITES_BITS, "bindings": BINDINGS_BITS, "fraction": signed(9), "as_is": int(config.uplinks)}
+            {
+                "writes": WRITES_BITS,
+                "bindings": BINDINGS_BITS,
+                "fraction": signed(9),
+                "as_is": int(config.uplinks),
+                "parity": 1,
+            }
         )
 
 
 class Row(data.StructLayout):
-    """The header of a slot's waiting result, without job and recipients, and `fraction` and `as_is` of its `Work`."""
+    """The header of a slot's waiting result, without job and recipients, and what `Making` has of its `Work`."""
 
     def __init__(self, config: Config):
-        header = {name: field.shape for name, field in ResultHeader(config) if name not in ("job", "recipients")}
-        super().__init__({"header": data.StructLayout(header), "fraction": signed(9), "as_is": int(config.uplinks)})
+        apart = ("job", "recipients", "grant")
+        header = {name: field.shape for name, field in ResultHeader(config) if name not in apart}
+        super().__init__(
+            {"header": data.StructLayout(header), "fraction": signed(9), "as_is": int(config.uplinks), "parity": 1}
+        )
+
+
+def making_parity(made: data.View) -> Value:
+    """Return the even parity of `fraction` and `as_is`."""
+    return Cat(made.fraction, made.as_is).xor()
 
 
 class WaitingResults(wiring.Component):
@@ -167,6 +182,7 @@ class WaitingResults(wiring.Component):
         m.d.comb += [
             has_place.eq(offered | (under_way.level < UNDER_WAY - 2)),
             operation.eq(self.works.payload),
+            operation.result.parity.eq(header_parity(self.works.payload.result)),
             self.operations.valid.eq(Mux(blocks, issues, self.works.valid & has_place)),
             self.works.ready.eq(~blocks & has_place & self.operations.ready),
             taken.eq(self.operations.valid & self.operations.ready),
@@ -202,6 +218,7 @@ class WaitingResults(wiring.Component):
             under_way.i.valid.eq(was_taken & emits),
             under_way.i.payload.eq(entry),
             under_way.i.payload.made.writes.eq(count),
+            under_way.i.payload.made.parity.eq(making_parity(entry.made)),
         ]
 
         # A result begins. One cycle later its refusals are noted in the row of its slot.
@@ -252,6 +269,7 @@ class WaitingResults(wiring.Component):
             *(row_write.data.header[name].eq(self.header[name]) for name, _ in row_write.data.header.shape()),
             row_write.data.fraction.eq(made.fraction),
             *([row_write.data.as_is.eq(made.as_is)] if config.uplinks else []),
+            row_write.data.parity.eq(made.parity),
             bindings_write.addr.eq(noted_slot),
             bindings_write.data.eq(made.bindings),
             bindings_write.en.eq(row_write.en),
@@ -344,7 +362,7 @@ class WaitingResults(wiring.Component):
                     m.d.sync += settled.eq(settled + 1)
                 with m.Elif(current):
                     m.next = "ISSUE"
-                    with m.If(expected != seen_read.data):
+                    with m.If((expected != seen_read.data) | (making_parity(row_read.data) != row_read.data.parity)):
                         m.d.comb += [expires.eq(toward), advance.eq(1)]
                         m.next = "SCAN"
             with m.State("ISSUE"):

@@ -1,12 +1,13 @@
 """Metadata of a result between the core, the aggregator and the ports."""
 
+from amaranth.hdl import Cat, Value
 from amaranth.lib import data
 
 from hw.interface.rows import COLLECTIVE_BITS, DIGEST_BITS, SEQ_BITS
 from iswitch.config import Config
 from iswitch.wire import TAIL_BYTES, UPLINK_TAIL
 
-__all__ = ["ResultHeader", "ResultMeta"]
+__all__ = ["ResultHeader", "ResultMeta", "header_parity", "result_words"]
 
 
 class ResultHeader(data.StructLayout):
@@ -15,7 +16,8 @@ class ResultHeader(data.StructLayout):
     `length`: bytes of the payload at 4 bytes an element. `token`: the job's, in an uplink the
     switch's own at its parent. `identity` is in the tail; in an uplink it is the digest, in the header. `up`: it is an
     uplink; `member`, `behind`, `collective` and `partial`, which is in the tail, belong to uplinks only. A GRANT has
-    length 0; `seq` is the base of the update, `members` are those granted.
+    length 0; `seq` is the base of the update, `members` are those granted. `grant`: three copies of whether it is one,
+    so that no bit error gives it the sums of the next result. `parity`: see `header_parity`.
     """
 
     def __init__(self, config: Config):
@@ -37,14 +39,26 @@ class ResultHeader(data.StructLayout):
                     if config.uplinks
                     else {}
                 ),
+                **({"grant": 3} if config.staleness else {}),
+                "parity": 1,
             }
         )
+
+
+def header_parity(header: data.View) -> Value:
+    """Return the even parity of a result's header, without its recipients, which differ from copy to copy."""
+    beside = ("recipients", "grant", "parity")
+    return Cat(header[name] for name, _ in header.shape() if name not in beside).xor()
+
+
+def result_words(config: Config) -> int:
+    """Return how many bus words the longest result or uplink has."""
+    payload = max(4 * config.elements + TAIL_BYTES, 8 * config.uplink_elements + UPLINK_TAIL.itemsize)
+    return config.header_words + -(-payload // config.bus_bytes)
 
 
 class ResultMeta(data.StructLayout):
     """Metadata of a result: its header, and the frame's length in bus words."""
 
     def __init__(self, config: Config):
-        payload = max(4 * config.elements + TAIL_BYTES, 8 * config.uplink_elements + UPLINK_TAIL.itemsize)
-        words = config.header_words + -(-payload // config.bus_bytes)
-        super().__init__({"header": ResultHeader(config), "words": range(words + 1)})
+        super().__init__({"header": ResultHeader(config), "words": range(result_words(config) + 1)})

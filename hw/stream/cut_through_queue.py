@@ -9,6 +9,7 @@ from amaranth.utils import exact_log2
 from hw.stream.fifo import Fifo
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
 from hw.stream.packet import LENGTH_BITS, Packet, require_bus, word_of
+from hw.stream.stored_word import StoredWord, majority, stored_word
 
 __all__ = ["CutThroughQueue"]
 
@@ -22,6 +23,8 @@ class CutThroughQueue(wiring.Component):
     Exit: a word can be read 3 cycles after it was written, one word per cycle, and `o` comes from registers. With the
     last word the consumer decides: if `repeat` is 1, the same packet is shown again, 3 cycles later; otherwise its
     memory is free 2 cycles later.
+
+    No bit error in the memory moves the end of a packet, so later packets keep their `meta`.
 
     Parameters
     ----------
@@ -68,7 +71,7 @@ class CutThroughQueue(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.memory = memory = Memory(
-            shape=Packet(self.bus_bits),
+            shape=StoredWord(self.bus_bits),
             depth=self.depth,
             init=[],
             attrs=NEVER_READ_BEFORE_WRITTEN | NEVER_READ_WHILE_WRITTEN,
@@ -90,7 +93,7 @@ class CutThroughQueue(wiring.Component):
             self.stat_drop.eq(self.i.valid & first & ~fits),
             self.free_words.eq(Mux(has_meta_room, room, 0)),
             writer.addr.eq(write[:-1]),
-            writer.data.eq(word_of(self.i.payload)),
+            writer.data.eq(stored_word(self.i.payload, self.i.payload.error)),
             writer.en.eq(stores),
         ]
         m.d.sync += [write.eq(write + stores), written.eq(stores), room.eq(start + self.depth - write)]
@@ -123,7 +126,13 @@ class CutThroughQueue(wiring.Component):
         with m.If(reads):
             m.d.sync += filled.eq(reader.en)
         with m.If(moves):
-            m.d.sync += [held.eq(filled), shown.eq(reader.data)]
+            m.d.sync += [
+                held.eq(filled),
+                shown.data.eq(reader.data.data),
+                shown.count.eq(reader.data.count),
+                shown.last.eq(majority(reader.data.last)),
+                shown.error.eq(reader.data.mark),
+            ]
         with m.If(self.o.valid & self.o.ready & self.o.payload.last):
             with m.If(self.repeat):
                 # The words read ahead belong to the next packet: they are read again later.

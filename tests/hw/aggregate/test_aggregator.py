@@ -8,6 +8,7 @@ from amaranth.lib.memory import Memory
 
 import hw.aggregate.accumulator
 import hw.aggregate.aggregator
+import hw.aggregate.result
 import hw.aggregate.sequencer
 from hw.aggregate.aggregator import Aggregator
 from hw.aggregate.result import ResultComposer
@@ -15,6 +16,7 @@ from hw.numeric.lane import Lane
 from iswitch.config import Config
 from iswitch.wire import Format, Operation, ones_complement_sum
 from sim.bench.mutant import mutant
+from sim.bench.result_headers import with_parity
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 from sim.bench.traffic import adverse_numbers
 from sim.model.egress import compose
@@ -68,16 +70,19 @@ class Works:
                 "emit": emit,
                 "fraction": fraction,
                 "limit": limit,
-                "result": {
-                    "job": 0,
-                    "epoch": 9,
-                    "seq": seq,
-                    "numeric": format,
-                    "members": 5,
-                    "token": 0xCAFEBABE,
-                    "length": 4 * elements,
-                    "recipients": 5,
-                },
+                "result": with_parity(
+                    config(),
+                    {
+                        "job": 0,
+                        "epoch": 9,
+                        "seq": seq,
+                        "numeric": format,
+                        "members": 5,
+                        "token": 0xCAFEBABE,
+                        "length": 4 * elements,
+                        "recipients": 5,
+                    },
+                ),
             }
         )
         if include:
@@ -279,11 +284,13 @@ def test_no_result_with_a_corrupt_payload_has_a_right_checksum_until_the_slots_n
         ("accumulator", "sum_read.xor() & added | damaged", "sum_read.xor() & added | damaged & added"),
         ("accumulator", "delayed(beat.valid & beat.corrupt, Lane.READ_AT)", "delayed(beat.corrupt, Lane.READ_AT)"),
         ("accumulator", "delayed(beat.valid & beat.corrupt, Lane.READ_AT)", "Const(0)"),
+        ("accumulator", "Cat(self.o.payload.data, self.corrupted).xor()", "self.o.payload.data.xor()"),
+        ("result", "found.eq(takes & sums.corrupt)", "found.eq(0)"),
     ],
 )
 def test_a_mutant_of_the_payloads_mark_is_noticed(part, sound, wrong, monkeypatch):
     broken = mutant(getattr(hw.aggregate, part), sound, wrong)
-    name = part.capitalize()
+    name = {"result": "ResultComposer"}.get(part, part.capitalize())
     monkeypatch.setattr(hw.aggregate.aggregator, name, getattr(broken, name))
     found = [corrupt_payload(contribution, word) for contribution in (1, 2) for word in (0, 15)]
     assert found != [

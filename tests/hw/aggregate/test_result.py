@@ -6,6 +6,7 @@ import pytest
 from hw.aggregate.result import ResultComposer
 from iswitch.config import Config
 from iswitch.wire import ones_complement_sum
+from sim.bench.result_headers import with_parity
 from sim.bench.stream import Bench, from_words, to_words
 from sim.model.egress import compose
 
@@ -39,7 +40,10 @@ class Result:
 
     def sums(self, bus_bits):
         """Words of numbers; behind the end stands what the sums of other elements left."""
-        return [{"data": word["data"], "last": word["last"]} for word in to_words(self.numbers.tobytes(), bus_bits)]
+        return [
+            {"data": word["data"], "last": 7 * word["last"], "parity": word["data"].bit_count() % 2}
+            for word in to_words(self.numbers.tobytes(), bus_bits)
+        ]
 
 
 class Grant:
@@ -69,7 +73,7 @@ class Grant:
 def run(bus_bits, results, *, stalls=0):
     dut = ResultComposer(config(bus_bits))
     bench = Bench(dut, stalls=0)
-    headers = bench.source(dut.headers, [one.header for one in results], stalls=stalls)
+    headers = bench.source(dut.headers, [with_parity(config(bus_bits), one.header) for one in results], stalls=stalls)
     sums = bench.source(dut.sums, [word for one in results for word in one.sums(bus_bits)], stalls=stalls)
     sink = bench.sink(dut.results)
     assert bench.run(read=[dut.busy]) == [0]

@@ -14,6 +14,7 @@ from hw.aggregate.aggregator import Aggregator
 from iswitch.config import Config
 from iswitch.wire import UPLINK_TAIL, Format, Operation, ones_complement_sum
 from sim.bench.mutant import mutant
+from sim.bench.result_headers import with_parity
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 from sim.bench.traffic import adverse_numbers
 from sim.model.egress import compose
@@ -199,7 +200,9 @@ class Tree:
 def run(tree, bus_bits, *, aggregator=Aggregator, stalls=0):
     dut = aggregator(config(bus_bits))
     bench = Bench(dut, stalls=stalls)
-    works = bench.source(dut.works, tree.works)
+    works = bench.source(
+        dut.works, [one | {"result": with_parity(config(bus_bits), one["result"])} for one in tree.works]
+    )
     contributions = bench.source(dut.contributions, [word for one in tree.payloads for word in to_words(one, bus_bits)])
     sink = bench.sink(dut.results)
     assert bench.run(read=[dut.busy], limit=20000) == [0]

@@ -1,12 +1,16 @@
 """Results that wait in their slots: they are made again for their recipients, until the slot is written again."""
 
+import amaranth.lib.fifo
 import pytest
+from amaranth.hdl import Value
+from amaranth.lib.memory import Memory
 
 import hw.egress.waiting_results
-from hw.egress.waiting_results import WaitingResults
+from hw.egress.waiting_results import Making, Row, WaitingResults
 from iswitch.config import Config
 from iswitch.wire import Operation
 from sim.bench.mutant import mutant
+from sim.bench.result_headers import with_parity
 from sim.bench.stream import Bench
 
 CONFIG = Config(ports=2, bus_bits=64, members=4, jobs=2, window=2, elements=64, queue_bytes=4096, staleness=0)
@@ -39,13 +43,23 @@ class Ports:
     """The component between a sequence of operations and two ports, of which some have no room.
 
     `works` are (cycle, operation). `room(port, cycle)` says whether a port has room. `made` are the results that
-    reached the ports: (header, whether it was a waiting one, the operation, the recipients who got it).
+    reached the ports: (header, whether it was a waiting one, the operation, the recipients who got it). `sound`: for
+    each operation, whether the header's parity is right. `disturb(ctx, cycle)` is called in each cycle.
     """
 
-    def __init__(self, works, room, *, component=WaitingResults, waiting=lambda cycle: False, cycles=1500):
+    def __init__(
+        self,
+        works,
+        room,
+        *,
+        component=WaitingResults,
+        waiting=lambda cycle: False,
+        cycles=1500,
+        disturb=lambda ctx, cycle: None,
+    ):
         self.dut = dut = component(CONFIG)
         self.made, self.counts, self.held, self.operations = [], {"waits": [0, 0], "expired": [0, 0]}, [], []
-        self.room = room
+        self.room, self.sound = room, []
         pending, under_way = list(works), []
         bench = Bench(dut)
 
@@ -73,7 +87,8 @@ class Ports:
                     _, header, operation = under_way[0]
                     ctx.set(dut.header, header)
                     repeated, got = ctx.get(dut.repeated), 0
-                    assert ctx.get(dut.decided) == 100 + header["seq"]
+                    if with_parity(CONFIG, header) == header:
+                        assert ctx.get(dut.decided) == 100 + header["seq"]
                     for port, jobs in BEHIND.items():
                         here = header["recipients"] & jobs[header["job"]]
                         if not room(port, cycle) or ctx.get(dut.held_back[port]) and not repeated:
@@ -89,8 +104,8 @@ class Ports:
                 self.held.append([ctx.get(dut.held_back[port]) for port in BEHIND])
                 if ctx.get(dut.operations.valid) and ctx.get(dut.operations.ready):
                     operation = ctx.get(dut.operations.payload)
-                    fields = ("job", "seq", "recipients", "length", "epoch")
-                    header = {name: ctx.get(operation.result[name]) for name in fields}
+                    header = {name: ctx.get(operation.result[name]) for name, _ in operation.result.shape()}
+                    self.sound.append(with_parity(CONFIG, header) == header)
                     self.operations.append((cycle, Operation(ctx.get(operation.operation)), ctx.get(operation.slot)))
                     if ctx.get(operation.emit):
                         begin = max([cycle + AFTER] + [at + WORDS for at, *_ in under_way])
@@ -98,6 +113,7 @@ class Ports:
                     busy_until = cycle + 3
                 if offers and ctx.get(dut.works.ready):
                     pending.pop(0)
+                disturb(ctx, cycle)
                 await ctx.tick()
             self.busy = ctx.get(dut.busy)
 
@@ -203,13 +219,90 @@ def test_waiting_result_leaves_in_a_cycle_that_no_frame_needs_or_after_a_bounded
     assert loaded.received(1) == [1, 1, 1, 1]
 
 
+def upset(monkeypatch, memory: str, bit: int, module=hw.egress.waiting_results) -> Ports:
+    """Let a result wait for port 1, and flip a bit of its row, or before that of its item in the FIFO `under_way`."""
+    memories = []
+    place = (module, "Memory") if memory == "rows" else (amaranth.lib.fifo, "Memory")
+    make = lambda *arguments, **options: memories.append(Memory(*arguments, **options)) or memories[-1]
+    monkeypatch.setattr(*place, make)
+    number = 1 if memory == "rows" else 0
+
+    def disturb(ctx, cycle):
+        row = Value.cast(memories[0].data[number])
+        if cycle == (100 if memory == "rows" else SLOTS + AFTER // 2):
+            ctx.set(row, ctx.get(row) ^ 1 << bit)
+
+    ports = Ports(
+        [(0, contribution(result(1, token=1)))],
+        lambda port, cycle: port == 0 or cycle > 300,
+        component=module.WaitingResults,
+        cycles=450,
+        disturb=disturb,
+    )
+    monkeypatch.undo()
+    return ports
+
+
+def check_rows(monkeypatch, **options) -> None:
+    layout = Row(CONFIG)
+    header_bits = layout["header"].width
+    ends = {bit for _, field in layout["header"].shape for bit in (field.offset, field.offset + field.width - 1)}
+    for bit in (*sorted(ends), *range(header_bits, layout.size)):
+        ports = upset(monkeypatch, "rows", bit, **options)
+        assert not ports.busy, bit
+        if bit < header_bits:
+            # The composer finds the wrong parity.
+            assert ports.sound == [True, False] and ports.counts == {"waits": [0, 1], "expired": [0, 0]}, bit
+        else:
+            assert len(ports.operations) == 1 and ports.counts == {"waits": [0, 1], "expired": [0, 1]}, bit
+
+
+def check_under_way(monkeypatch, **options) -> None:
+    layout = Making(CONFIG)
+    for bit in (*range(layout["fraction"].offset, layout.size), 0):
+        ports = upset(monkeypatch, "under_way", bit, **options)
+        assert len(ports.operations) == 1 and ports.counts["expired"] == [0, 1] and not ports.busy, bit
+
+
+def test_the_header_of_a_result_that_is_made_again_has_the_parity_of_the_first_copy():
+    ports = Ports([(0, contribution(result(1, token=77)))], lambda port, cycle: port == 0 or cycle > 300)
+    assert ports.sound == [True, True]
+
+
+def test_a_bit_error_of_a_waiting_result_is_found(monkeypatch):
+    """One in its header leaves with it, with a wrong parity; one in its fraction makes the result void."""
+    check_rows(monkeypatch)
+
+
+def test_a_bit_error_of_a_result_under_way_makes_its_row_void(monkeypatch):
+    check_under_way(monkeypatch)
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("(making_parity(row_read.data) != row_read.data.parity)", "0"),
+        ("under_way.i.payload.made.parity.eq(making_parity(entry.made))", "under_way.i.payload.made.parity.eq(0)"),
+        ("row_write.data.parity.eq(made.parity)", "row_write.data.parity.eq(making_parity(made))"),
+        ("header_parity(self.works.payload.result)", "0"),
+        ("Cat(made.fraction, made.as_is).xor()", "made.fraction[:8].xor()"),
+    ],
+)
+def test_a_mutant_of_the_parity_is_noticed(sound, wrong, monkeypatch):
+    broken = mutant(hw.egress.waiting_results, sound, wrong)
+    with pytest.raises(AssertionError):
+        check_under_way(monkeypatch, module=broken)
+        check_rows(monkeypatch, module=broken)
+
+
 @pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong", "run"),
     [
         ("with m.If(waiting.any() & ~valid):", "with m.If(0):", "overwritten"),
         ("with m.If(made.writes == seen_read.data):", "with m.If(1):", "overwritten early"),
-        ("with m.If(expected != seen_read.data):", "with m.If(0):", "late write"),
+        ("(expected != seen_read.data)", "0", "late write"),
         ("count.eq(count_read.data + wrote)", "count.eq(count_read.data)", "overwritten"),
     ],
 )

@@ -4,9 +4,12 @@
 import random
 
 import pytest
+from amaranth.hdl import Value
+from amaranth.lib.memory import Memory
 
 import hw.stream.cut_through_queue
 from hw.stream.cut_through_queue import CutThroughQueue
+from hw.stream.stored_word import StoredWord
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 
@@ -72,6 +75,48 @@ def test_repeat_shows_the_same_frame_once_more(stalls):
     frames, repeats = noise((24, 60, 64, 25, 100, 60)), [3, 1, 2, 4, 1, 3]
     _, _, sink = run(frames, repeats=repeats, stalls=stalls)
     assert shown(sink) == [(k, frames[k]) for k, times in enumerate(repeats) for _ in range(times)]
+
+
+def check_last(monkeypatch, module=hw.stream.cut_through_queue) -> None:
+    """Flip each copy of `last` in each word of a frame that waits, between two others."""
+    layout, words = StoredWord(64), 5
+    for word in range(2, words):
+        for bit in range(layout["last"].offset, layout["last"].offset + 3):
+            memories = recorded(monkeypatch, module)
+            dut = module.CutThroughQueue(bus_bits=64, depth=64, meta=8)
+            bench, frames = Bench(dut), noise([8 * words] * 3, word)
+            send(bench, frames, 64)
+            sink = bench.sink(dut.o, start=40)
+            bench.simulator.add_testbench(flipping(memories, words + word, bit), background=True)
+            bench.run()
+            assert shown(sink) == list(enumerate(frames)), (word, bit)
+
+
+def recorded(monkeypatch, module) -> list[Memory]:
+    """Return a list to which the memories of a module are added."""
+    memories = []
+    monkeypatch.setattr(module, "Memory", lambda **options: memories.append(Memory(**options)) or memories[-1])
+    return memories
+
+
+def flipping(memories, row: int, bit: int):
+    async def flip(ctx):
+        await ctx.tick().repeat(30)
+        stored = Value.cast(memories[0].data[row])
+        ctx.set(stored, ctx.get(stored) ^ 1 << bit)
+
+    return flip
+
+
+def test_a_bit_error_moves_no_frames_end(monkeypatch):
+    check_last(monkeypatch)
+
+
+@pytest.mark.mutant
+def test_a_mutant_without_a_majority_is_noticed(monkeypatch):
+    broken = mutant(hw.stream.cut_through_queue, "majority(reader.data.last)", "reader.data.last[1]")
+    with pytest.raises((AssertionError, ValueError)):
+        check_last(monkeypatch, broken)
 
 
 def test_frame_that_does_not_fit_is_dropped_whole_and_counted():
