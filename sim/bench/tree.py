@@ -13,6 +13,7 @@ from iswitch.wire import (
     NO_MEMBER,
     UDP_PORT,
     AckRegister,
+    Format,
     JobState,
     Reason,
     ResultFlag,
@@ -32,7 +33,7 @@ __all__ = [
     "Tree",
     "address",
     "facts",
-    "joins_as_leaf",
+    "frames_as_leaf",
     "spoilt",
     "with_fields",
 ]
@@ -231,8 +232,9 @@ class Tree:
             assert others == [first] * len(others)
 
 
-def joins_as_leaf(tree: Tree, rank: int) -> Iterator[bytes]:
-    """Yield the Joins with which a worker below a leaf can try to take the place of the leaf at the root.
+def frames_as_leaf(tree: Tree, rank: int) -> Iterator[bytes]:
+    """Yield the frames with which a worker below a leaf can try to take the place of the leaf at the root, or to act
+    as the leaf there.
 
     The worker's Join created the job at the leaf, so it knows the leaf's nonce and token. It learns the root's present
     challenge, and does not know the operator key. It names the leaf's ranks, its own, or none; with the leaf's nonce or
@@ -250,6 +252,10 @@ def joins_as_leaf(tree: Tree, rank: int) -> Iterator[bytes]:
             for member in (lowest,) if forms else (lowest, NO_MEMBER):
                 attacker.ranks, attacker.challenge = ranks, root.jobs[0].challenge
                 yield attacker.join(nonce=nonce, member=member)
+    attacker.member, attacker.epoch = lowest, root.jobs[0].epoch
+    yield from (attacker.leave(), attacker.reset(), attacker.set_h(tree.world), attacker.fbcast(root.jobs[0].first_seq))
+    uplink = bytes(8 * 16) + np.array([leaf.ranks, 0, 0], "<u4").tobytes()
+    yield attacker.frame(Type.UPLINK, uplink, seq=root.jobs[0].first_seq, format_flags=Format.FIXED64)
 
 
 def facts(replies: Sequence[Reply]) -> list[tuple[Any, ...]]:

@@ -11,7 +11,7 @@ from iswitch.wire import FRAME_BYTES, SILENCE_TICK_US, Action, Format, JobState,
 from sim.bench.cosimulation import Pair, registers_of
 from sim.bench.designs import TREE
 from sim.bench.traffic import adverse_numbers
-from sim.bench.tree import BAD, FLAT, OPERATOR_KEY, TREES, Tree, address, facts, joins_as_leaf, spoilt
+from sim.bench.tree import BAD, FLAT, OPERATOR_KEY, TREES, Tree, address, facts, frames_as_leaf, spoilt
 from sim.emulator.endpoint import FrameEnd
 from sim.emulator.engine import Board
 from sim.emulator.fabric import Fabric
@@ -163,7 +163,7 @@ def test_no_worker_passes_for_a_switch_of_a_tree_with_an_operator_key():
         assert root.model.outcomes[Outcome.TYPE] == 1
         leaf = next(end[1] for end, far in tree.network.peers.items() if end[0] == 0 and far[0] == tree.homes[0])
         before = root.jobs[0]
-        for frame in joins_as_leaf(tree, 0):
+        for frame in frames_as_leaf(tree, 0):
             root.receive(leaf, frame, tree.network.now_us)
             assert root.jobs[0] == before
         found = tree.reduce(payloads_of_all)

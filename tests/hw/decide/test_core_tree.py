@@ -34,7 +34,7 @@ from iswitch.wire import (
 )
 from sim.bench.core import CoreBench
 from sim.bench.traffic import adverse_numbers
-from sim.bench.tree import BAD, OPERATOR_KEY, TREES, Tree, address, joins_as_leaf, rebuilt, spoilt, with_fields
+from sim.bench.tree import BAD, OPERATOR_KEY, TREES, Tree, address, frames_as_leaf, rebuilt, spoilt, with_fields
 from sim.frames.client import Client
 from sim.model.egress import compose
 from sim.model.interface.message import Source, SwitchAddress
@@ -264,7 +264,7 @@ def guarded():
     """The benches of a root and a leaf with an operator key. A worker of the leaf tries to take the leaf's place, and
     another one to be a switch."""
     tree = Tree(((-1, 0), (1, 1)), CONFIG, switch=CoreBench, operator_key=OPERATOR_KEY).join()
-    for frame in joins_as_leaf(tree, 0):
+    for frame in frames_as_leaf(tree, 0):
         tree.switches[0].receive(CONFIG.ports - 1, frame)
     numbers = np.ones((2, 4, 16), np.float32).view(np.uint32)
     tree.reduce(numbers)

@@ -29,7 +29,7 @@ from iswitch.wire import (
     ones_complement_sum,
 )
 from sim.bench.oracle import NAN, patterns, window64_sum
-from sim.bench.tree import BAD, FLAT, OPERATOR_KEY, TREES, Tree, address, facts, joins_as_leaf
+from sim.bench.tree import BAD, FLAT, OPERATOR_KEY, TREES, Tree, address, facts, frames_as_leaf
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, udp_frame
 from sim.frames.client import parse as parse_reply
 from sim.model.decide.random import seed_for_first_seq
@@ -475,7 +475,7 @@ def test_a_worker_that_knows_its_leafs_nonce_and_token_does_not_take_the_leafs_p
     root = tree.switches[0]
     before = root.jobs[0]
     assert before.state == (JobState.RUNNING if state == "running" else JobState.FORMING)
-    for frame in joins_as_leaf(tree, 0):
+    for frame in frames_as_leaf(tree, 0):
         root.receive(7, frame, tree.network.now_us)
         assert root.jobs[0] == before
     tree.join()
