@@ -20,8 +20,10 @@ from iswitch.wire import Operation
 
 __all__ = ["WRITES_BITS", "WaitingResults"]
 
-WRITES_BITS = 16
-"""Bits of a slot's number of writes. The scan visits a slot again before it is written 2^16 times."""
+WRITES_BITS = 15
+"""Bits of a slot's number of writes. The scan visits a slot again before it is written 2^15 times."""
+CODE_BITS = WRITES_BITS + 1
+"""The number is stored and compared with its parity, so that no bit error makes two numbers equal."""
 SHARE = 8
 """After as many cycles as this number of the longest payloads takes, a waiting result is made beside full load."""
 UNDER_WAY = 16
@@ -33,15 +35,15 @@ SMALL = 64
 class Making(data.StructLayout):
     """What is needed to make a result again, beside its header.
 
-    `writes`: how often the slot had been written when the result was made, modulo 2^16. While it has been written no
-    more often, the slot still holds the sums of that result. `bindings`, `fraction`, `as_is`: as in `Work`. `parity`:
+    `writes`: how often the slot had been written when the result was made, with its parity. While it has been written
+    no more often, the slot still holds the sums of that result. `bindings`, `fraction`, `as_is`: as in `Work`. `parity`:
     even parity of `fraction` and `as_is`.
     """
 
     def __init__(self, config: Config):
         super().__init__(
             {
-                "writes": WRITES_BITS,
+                "writes": CODE_BITS,
                 "bindings": BINDINGS_BITS,
                 "fraction": signed(9),
                 "as_is": int(config.uplinks),
@@ -162,9 +164,9 @@ class WaitingResults(wiring.Component):
         )
         # Block RAM is scarcer than LUT RAM, so a row's bindings are apart. Results, too, read writes and recipients.
         m.submodules.bindings = bindings = Memory(shape=unsigned(BINDINGS_BITS), depth=slots, init=[], attrs=attrs)
-        m.submodules.written = written = Memory(shape=unsigned(WRITES_BITS), depth=slots, init=[], attrs=attrs)
+        m.submodules.written = written = Memory(shape=unsigned(CODE_BITS), depth=slots, init=[], attrs=attrs)
         m.submodules.recipients = recipients = Memory(shape=unsigned(hosts), depth=slots, init=[], attrs=attrs)
-        m.submodules.writes = writes = Memory(shape=unsigned(WRITES_BITS), depth=slots, init=[], attrs=attrs)
+        m.submodules.writes = writes = Memory(shape=unsigned(CODE_BITS), depth=slots, init=[], attrs=attrs)
         row_write, row_read = rows.write_port(), rows.read_port()
         bindings_write, bindings_read = bindings.write_port(), bindings.read_port()
         written_write, written_read = written.write_port(), written.read_port()
@@ -176,7 +178,7 @@ class WaitingResults(wiring.Component):
         m.submodules.under_way = under_way = Fifo(Entry, depth=UNDER_WAY, buffered=False)
         operation, taken = self.operations.payload, Signal()
         blocks, issues, has_place = Signal(), Signal(), Signal()
-        expected, sends, pointer = Signal(WRITES_BITS), Signal(hosts), Signal(range(slots))
+        expected, sends, pointer = Signal(CODE_BITS), Signal(hosts), Signal(range(slots))
         offered = Signal()  # an operation that was offered stays so
         m.d.sync += offered.eq(self.operations.valid & ~self.operations.ready)
         m.d.comb += [
@@ -197,7 +199,7 @@ class WaitingResults(wiring.Component):
                 operation.result.recipients.eq(sends),
             ]
         was_taken, wrote, emits = Signal(), Signal(), Signal()
-        count, at = Signal(WRITES_BITS), Signal(range(slots))
+        number, count, at = Signal(WRITES_BITS), Signal(CODE_BITS), Signal(range(slots))
         entry = Signal(Entry)
         m.d.sync += [
             was_taken.eq(taken),
@@ -211,7 +213,8 @@ class WaitingResults(wiring.Component):
         if config.uplinks:
             m.d.sync += entry.made.as_is.eq(operation.as_is)
         m.d.comb += [
-            count.eq(count_read.data + wrote),
+            number.eq(count_read.data[:WRITES_BITS] + wrote),
+            count.eq(Cat(number, number.xor())),
             count_write.addr.eq(at),
             count_write.data.eq(count),
             count_write.en.eq(was_taken & wrote),
