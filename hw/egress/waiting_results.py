@@ -35,9 +35,9 @@ SMALL = 64
 class Making(data.StructLayout):
     """What is needed to make a result again, beside its header.
 
-    `writes`: how often the slot had been written when the result was made, with its parity. While it has been written
-    no more often, the slot still holds the sums of that result. `bindings`, `fraction`, `as_is`: as in `Work`. `parity`:
-    even parity of `fraction` and `as_is`.
+    `writes`: how often the slot had been written when the result was made, with the number's parity. While it has been
+    written no more often, the slot still holds the sums of that result. `bindings`, `fraction`, `as_is`: as in `Work`.
+    `parity`: even parity of `fraction` and `as_is`.
     """
 
     def __init__(self, config: Config):
