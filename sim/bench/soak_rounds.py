@@ -271,7 +271,10 @@ class Soak:
         known = [self.outcomes[outcome.name] for outcome in Outcome]
         if outcomes != known:
             raise BrokenPromiseError(f"outcomes {outcomes} are counted for {known}")
-        corrupt = registers(Register.STATS, len(Stat))[Stat.CORRUPT_SUMS]
+        stats = registers(Register.STATS, len(Stat))
+        corrupt = [stat.name for stat in Stat if stat.name.startswith(Outcome.CORRUPT.name) and stats[stat]]
+        if corrupt or self.outcomes[Outcome.CORRUPT.name]:
+            raise BrokenPromiseError(f"no memory has a bit error, but {corrupt or Outcome.CORRUPT.name} says so")
         for port, entered in self.entered.items():
             # A READ sees itself as received, and its own answer as not yet sent.
             ahead = reads + 1 if port == 0 else 0
@@ -284,7 +287,7 @@ class Soak:
                     raise BrokenPromiseError(f"port {port}: {counter.name} is {seen[counter]}, not {wanted}")
             if seen[PortCounter.TX_FRAMES] != sent:
                 raise BrokenPromiseError(f"port {port}: TX_FRAMES is {seen[PortCounter.TX_FRAMES]}, not {sent}")
-        if corrupt or sum(outcomes) != sum(entered[PortCounter.RX_FRAMES] for entered in self.entered.values()):
+        if sum(outcomes) != sum(entered[PortCounter.RX_FRAMES] for entered in self.entered.values()):
             raise BrokenPromiseError("the outcomes are not as many as the frames")
         if broken := self.board.violations():
             raise BrokenPromiseError(f"handshakes: {broken}")

@@ -92,7 +92,12 @@ def test_a_frame_without_an_outcome_and_one_that_is_counted_twice_are_noticed():
 MUTANTS = {
     "a frame of the switch is forwarded": (
         Place.ANOTHER_PORT,
-        ("hw.decide.core.Forwarder", forwarder, "with m.If(self.spoofed):", "with m.If(self.spoofed & ~self.spoofed):"),
+        (
+            "hw.decide.core.Forwarder",
+            forwarder,
+            "with m.Elif(self.spoofed):",
+            "with m.Elif(self.spoofed & ~self.spoofed):",
+        ),
     ),
     "the port is not compared": (
         Place.ANOTHER_PORT,
