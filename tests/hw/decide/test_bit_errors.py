@@ -1,6 +1,7 @@
 """Bit errors in the tables: no frame is decided on a row with one, and its job ends."""
 
 import random
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ import hw.decide.membership.membership
 import hw.decide.membership.slot_completion
 import hw.decide.tables.tables
 from hw.decide.core import Core
+from hw.interface.address import Parent
 from hw.interface.headers import Headers
 from hw.interface.rows import SEQ_BITS, TICK_BITS
 from iswitch.config import Config
@@ -64,12 +66,12 @@ class Live:
     """A core to which frames are sent one by one, and whose memories can be reached. In a table with several rows for
     each job, `number` is the index of a member, or a slot."""
 
-    def __init__(self, monkeypatch, *, config=CONFIG, core=Core):
+    def __init__(self, monkeypatch, *, config=CONFIG, core=Core, parent=None):
         memories = self.memories = []
         scope = hw.decide.tables.tables.CheckedMemory.elaborate.__globals__
         make = scope["Memory"]
         monkeypatch.setitem(scope, "Memory", lambda **options: memories.append(make(**options)) or memories[-1])
-        self.config, self.parser, self.now_us = config, CoreBench(config), 0
+        self.config, self.parser, self.now_us, self.parent = config, CoreBench(config), 0, parent
         self.dut, self.stats = core(config), [0] * len(Stat)
 
     def run(self, play):
@@ -85,6 +87,8 @@ class Live:
                 (dut.replies.ready, 1),
             ):
                 ctx.set(port, value)
+            if self.parent:
+                ctx.set(Value.cast(dut.parents[0]), pack(Parent, self.parent | {"valid": 1}))
             await play(ctx)
 
         simulator = Simulator(self.dut)
@@ -279,6 +283,30 @@ def test_an_eviction_that_reads_a_slot_with_a_bit_error_completes_it_not_and_end
     eviction(monkeypatch)
 
 
+def leaf(monkeypatch, *, core=Core):
+    """A Join at a leaf has an answer, and one from the leaf to its parent follows."""
+    live = Live(monkeypatch, config=replace(CONFIG, uplinks=True), core=core, parent={"port": 2, "ranks": 0b11})
+
+    async def play(ctx):
+        workers = [Client.numbered(k) for k in range(2)]
+        for _ in range(2):
+            for client in workers:
+                answer = await live.send(ctx, client, client.join(world=3, elements=8))
+                client.take(answer.replies[0])
+        assert len(answer.replies) == 2  # all ranks below the leaf are there
+        one, two = workers
+        live.flip(ctx, "entry", bit=40, number=1 - two.member)
+        assert await live.send(ctx, two, two.join()) == CORRUPT
+        assert live.stats[Stat.CORRUPT_JOBS] == 1
+        await lost(live, ctx, one)
+
+    live.run(play)
+
+
+def test_a_leaf_requests_nothing_from_its_parent_because_of_a_row_with_a_bit_error(monkeypatch):
+    leaf(monkeypatch)
+
+
 def silences(monkeypatch, *, core=Core):
     """The sweep that pins the longest silence keeps a row with a bit error as it is."""
     live = Live(monkeypatch, core=core)
@@ -408,6 +436,13 @@ MEMBERSHIP, ERASURE = hw.decide.membership.membership, hw.decide.membership.job_
             CORE,
             "self.verdicts.valid.eq(membership.completed.valid & ~membership.corrupt)",
             "self.verdicts.valid.eq(membership.completed.valid)",
+        ),
+        (
+            leaf,
+            CORE,
+            'with m.If(membership.corrupt): m.next = "END_JOB" with m.Elif(membership.requests_parent):',
+            'with m.If(membership.corrupt & ~membership.requests_parent): m.next = "END_JOB"\n'
+            "                    with m.Elif(membership.requests_parent):",
         ),
         (silences, CORE, "& ~tables.heard_corrupt", ""),
         (harmless, TABLE, "is_entry.eq(member < config.members)", "is_entry.eq(1)"),
