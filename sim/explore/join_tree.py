@@ -5,8 +5,8 @@ the running job, at the root or at a leaf. The root may evict a leaf, and a leaf
 join anew, with other nonces. A leaf learns of these things by a NOTICE to an uplink, while older answers remain in the
 network.
 
-A worker below a leaf may attack: it knows key, nonce and token of each leaf at the root and the root's present
-challenge, but not the operator key, and sends Joins of its own to the root.
+A worker below switch 1 may attack: it knows the job's key, nonce and token of switch 1 at the root, and the root's
+present challenge, but not the operator key. It sends Joins of its own to the root.
 
 Checked at each step: a worker that receives *running* receives an epoch and the first seq of the root, where all ranks
 have joined; if that is not the job's first epoch, the worker is told so. A leaf empties its slots at most once in an
@@ -18,154 +18,39 @@ job run everywhere in one epoch.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 
 from iswitch.config import Config
 from iswitch.wire import ACK, FRAME_BYTES, NO_MEMBER, UDP_PORT, AckRegister, Action, Format, JobState, Reason, Type
-from sim.explore.search import Event, Explorer, Scenario, Violation
+from sim.explore.join_tree_scenario import (
+    SWITCH_MAC,
+    WORKER_MAC,
+    Attacks,
+    Evicts,
+    FrameArrives,
+    Knowledge,
+    Resets,
+    Restarts,
+    SendsJoin,
+    SendsNotice,
+    SwitchMemory,
+    TreeJoinScenario,
+    TreeJoinState,
+)
+from sim.explore.search import Event, Explorer, Violation
 from sim.model.decide.command import remove_member
 from sim.model.decide.job import EntryState, Job, live_ranks
 from sim.model.egress import compose
 from sim.model.interface.message import Source, SwitchAddress
 from sim.model.interface.tuples import replace_at
-from sim.model.tree_switch import Parent, ParentMembership, TreeSwitch
+from sim.model.tree_switch import Parent, TreeSwitch
 
-__all__ = ["TreeJoinExplorer", "TreeJoinScenario", "TreeJoinState"]
+__all__ = ["TreeJoinExplorer"]
 
 CONFIG = Config(members=4, window=1, elements=8, ports=8)
 OPERATOR_KEY = 7
-SWITCH_MAC, WORKER_MAC = 2, 4
-"""First byte of the MAC addresses of switches and of workers; the second is the number, plus 1."""
-
-
-@dataclass(frozen=True)
-class TreeJoinScenario(Scenario):
-    """One job that forms in a tree.
-
-    Parameters
-    ----------
-    parents : tuple of int
-        The switch above each switch. Switch 0 is the root, with -1.
-    homes : tuple of int
-        The switch of each worker.
-    resets : bool
-        Whether worker 0 may reset the job once, at its switch.
-    evicts, restarts : bool
-        Whether the root may evict switch 1 once, and whether that may lose its memory once.
-    starts_running : bool
-        Whether the job runs at the start, and nothing is in flight.
-    epochs : int
-        States in which the job has begun anew more often are not covered.
-    attacks : bool
-        Whether a worker attacks. Then the switches have an operator key, and it starts with `starts_running`.
-    states_ranks : bool
-        Whether workers state their ranks in `members`; otherwise they request them as indices, as if there was no tree.
-    switch : type
-        The golden switch; a subclass makes a mutant.
-    """
-
-    parents: tuple[int, ...]
-    homes: tuple[int, ...]
-    resets: bool = False
-    evicts: bool = False
-    restarts: bool = False
-    starts_running: bool = False
-    epochs: int = 2
-    attacks: bool = False
-    states_ranks: bool = True
-    switch: type[TreeSwitch] = TreeSwitch
-
-
-class SwitchMemory(NamedTuple):
-    """What a switch remembers."""
-
-    job: Job
-    above: ParentMembership | None
-    random: int
-
-
-class Knowledge(NamedTuple):
-    """What a worker has recorded. `running`: (epoch, first seq), once received. `incarnation` counts its new nonces."""
-
-    member: int = NO_MEMBER
-    challenge: int = 0
-    running: tuple[int, int] | None = None
-    incarnation: int = 0
-
-
-class SendsJoin(NamedTuple):
-    """A worker sends a Join with what it knows."""
-
-    rank: int
-
-
-class SendsNotice(NamedTuple):
-    """A parent answers an uplink with a NOTICE that it does not know the epoch, or the leaf."""
-
-    switch: int
-
-
-class Resets(NamedTuple):
-    """Worker 0 resets the job."""
-
-
-class Evicts(NamedTuple):
-    """The root evicts switch 1."""
-
-
-class Restarts(NamedTuple):
-    """Switch 1 loses its memory, and its workers join anew."""
-
-
-class Attacks(NamedTuple):
-    """The attacker sends the root a Join with the token of switch 1 there.
-
-    It names the ranks of switch 1 or none, has its nonce or another one, and requests its index or any.
-    """
-
-    names_ranks: bool
-    has_nonce: bool
-    requests_index: bool
-
-
-class FrameArrives(NamedTuple):
-    """A frame reaches the station that it is addressed to."""
-
-    frame: bytes
-
-    def __repr__(self) -> str:
-        to = "switch" if self.is_to_switch else "worker"
-        header = self.frame[FRAME_BYTES - 22 :]
-        kind = Type(header[0] & 0xF).name
-        return f"{kind} to {to} {self.number}, epoch {int.from_bytes(header[2:4], 'little')}: {self.frame[42:].hex()}"
-
-    @property
-    def is_to_switch(self) -> bool:
-        return self.frame[0] == SWITCH_MAC
-
-    @property
-    def number(self) -> int:
-        """The receiver's number among switches, or workers."""
-        return self.frame[1] - 1
-
-
-class TreeJoinState(NamedTuple):
-    """What the switches remember, what the workers know, and every frame ever sent.
-
-    `adopted`: the epoch in which each switch ran last, or None. `first_epoch`: of the root's job. `done`: the faults
-    that have happened.
-    """
-
-    switches: tuple[SwitchMemory, ...]
-    workers: tuple[Knowledge, ...]
-    sent: frozenset[bytes]
-    adopted: tuple[int | None, ...]
-    first_epoch: int | None = None
-    done: frozenset[type] = frozenset()
 
 
 class TreeJoinExplorer(Explorer[TreeJoinState]):

@@ -3,7 +3,8 @@
 import pytest
 
 from iswitch.wire import NO_MEMBER, JobState
-from sim.explore.join_tree import TreeJoinExplorer, TreeJoinScenario
+from sim.explore.join_tree import TreeJoinExplorer
+from sim.explore.join_tree_scenario import TreeJoinScenario
 from sim.explore.search import Violation
 from sim.model.decide import join
 from sim.model.decide.job import EntryState, live_ranks
