@@ -64,8 +64,9 @@ class ResultComposer(wiring.Component):
         lanes, header_words = config.lanes, config.header_words
         m.submodules.inserter = inserter = ChecksumInserter(bus_bits=config.bus_bits, meta=ResultMeta(config))
         connect(m, inserter.o, flipped(self.results))
-        header, known = Signal(ResultHeader(config), reset_less=True), Signal(self._known_shape(), reset_less=True)
-        held, ends = Signal(), Signal()
+        header = Signal(ResultHeader(config), reset_less=True)
+        known = Signal(self._known_shape(), reset_less=True)
+        held, ends = Signal(name="held"), Signal(name="ends")
         m.d.comb += self.headers.ready.eq(~held | ends)
         with m.If(self.headers.ready):
             m.d.sync += [held.eq(self.headers.valid), header.eq(self.headers.payload)]
@@ -75,7 +76,8 @@ class ResultComposer(wiring.Component):
 
         # `index` counts the header words, `tail_word` the words after the last word of the payload. `ended`: this is
         # the last word of the payload, or one after it.
-        index, tail_word = Signal(range(header_words + 1)), Signal.like(known.extra)
+        index = Signal(range(header_words + 1))
+        tail_word = Signal.like(known.extra, name="tail_word")
         valid, in_header, in_payload, ended, closes = (
             Signal(name=name) for name in ("valid", "in_header", "in_payload", "ended", "closes")
         )
@@ -90,7 +92,8 @@ class ResultComposer(wiring.Component):
             packet.last.eq(closes),
             packet.count.eq(config.bus_bytes),
             packet.meta.header.eq(header),
-            packet.meta.words.eq(known.words),
+            # Nothing says how long a result is whose header has a bit error.
+            packet.meta.words.eq(Mux(known.corrupt, result_words(config), known.words)),
             inserter.valid.eq(valid),
             ends.eq(valid & closes),
             self.sums.ready.eq(in_payload),
@@ -113,7 +116,7 @@ class ResultComposer(wiring.Component):
                 m.d.sync += index.eq(index + 1)
         # The parity of a word is checked one cycle later. `found`: the word before has a bit error, or is `corrupt`.
         # `corrupt`: so has the frame, or its header, in a word before that one.
-        found, wrong, corrupt, closed = Signal(), Signal(), Signal(), Signal()
+        found, wrong, corrupt, closed = (Signal(name=name) for name in ("found", "wrong", "corrupt", "closed"))
         takes = self.sums.valid & self.sums.ready
         m.d.sync += [
             wrong.eq(takes & Cat(sums.data, sums.corrupt, sums.parity).xor() | ends & known.corrupt),
@@ -142,11 +145,11 @@ class ResultComposer(wiring.Component):
     def _known_shape(self) -> data.StructLayout:
         """What follows from the header alone, registered when the header is taken.
 
-        `count`: members in the sum. `words`: the frame's words, or the most that a frame has, if the header has a bit
-        error (`corrupt`). `grants`: it is a GRANT. `extra`: words after the last payload word. `keep`: the lanes of the
-        last payload word that hold payload. `at`: the lane of the last word that holds the complement. `bytes`: those
-        of the last word. `ranks`, `tainted`: the places of these sets in an uplink, as the number of words after the
-        last payload word and the lane."""
+        `count`: members in the sum. `words`: the frame's words. `corrupt`: the header has a bit error. `grants`: it is
+        a GRANT. `extra`: words after the last payload word. `keep`: the lanes of the last payload word that hold
+        payload. `at`: the lane of the last word that holds the complement. `bytes`: those of the last word. `ranks`,
+        `tainted`: the places of these sets in an uplink, as the number of words after the last payload word and the
+        lane."""
         lanes, payload = self.config.lanes, self.results.payload
         place = data.StructLayout({"word": range(TAIL_WORDS + 1), "lane": lanes})
         return data.StructLayout(
@@ -168,12 +171,10 @@ class ResultComposer(wiring.Component):
         config, trees, lanes = self.config, self.config.uplinks, self.config.lanes
         coming = self.headers.payload
         grants = majority(coming.grant) if config.staleness else Const(0)
-        corrupt = Signal()
         uplink = coming.up if trees else Const(0)
         elements = Signal(len(coming.length) - 1 if trees else len(coming.length) - 2)
         rest, first, last = Signal(range(lanes)), Signal(range(lanes + 1)), Signal(range(lanes + UPLINK_LANES))
         m.d.comb += [
-            corrupt.eq(header_parity(coming) != coming.parity),
             elements.eq((coming.length << (coming.up & is_wide(coming.numeric)) if trees else coming.length) >> 2),
             rest.eq(elements),
             first.eq(Mux(rest == 0, lanes, rest)),  # lane of the tail, counted from the last payload word
@@ -182,14 +183,10 @@ class ResultComposer(wiring.Component):
         m.d.sync += [
             known.count.eq(popcount(coming.members)),
             known.grants.eq(grants),
-            known.corrupt.eq(corrupt),
+            known.corrupt.eq(header_parity(coming) != coming.parity),
             known.words.eq(
-                Mux(
-                    corrupt,
-                    result_words(config),
-                    config.header_words
-                    + Mux(grants, 0, 1 + ((elements + Mux(uplink, UPLINK_LANES - 1, 0)) >> exact_log2(lanes))),
-                )
+                config.header_words
+                + Mux(grants, 0, 1 + ((elements + Mux(uplink, UPLINK_LANES - 1, 0)) >> exact_log2(lanes)))
             ),
             known.extra.eq(last >> exact_log2(lanes)),
             known.at.eq(1 << last[: exact_log2(lanes)]),

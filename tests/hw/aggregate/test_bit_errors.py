@@ -153,7 +153,7 @@ def test_a_frame_whose_header_has_a_bit_error_leaves_under_a_wrong_checksum_and_
         ("result", "inserter.corrupt.eq(corrupt | wrong | found)", "inserter.corrupt.eq(corrupt | found)"),
         ("result", "majority(coming.grant)", "coming.length == 0"),
         ("result", "~fold_carries(m, total) ^ known.corrupt", "~fold_carries(m, total)"),
-        ("result", "Mux(corrupt, result_words(config), ", "Mux(0, result_words(config), "),
+        ("result", "Mux(known.corrupt, result_words(config), ", "Mux(0, result_words(config), "),
         ("accumulator", "Cat(self.o.payload.data, self.corrupted).xor()", "0"),
     ],
 )
