@@ -69,8 +69,10 @@ class Engine(wiring.Component):
     A request takes 18 cycles, 8 of them for its header, and 1 for each row of its body, each sample and each item that
     it adds; a row of an UPDATE takes 3 while `times` is set. OPEN takes 3 more and 2 for each session, UPDATE the
     sampler's `latency` and 2, SAMPLE that and 10 (8 if the switch counts no samples; 4 more for each sample while
-    `times` is set); ADD, WRITE and kinds that read take as long as memory needs. Answers are sent while the next
-    request is executed. The golden model is `sim/model/replay/service.py`, the rules are in docs/replay.md.
+    `times` is set); ADD, WRITE and kinds that read take as long as memory needs. Between the last row of a request and
+    the first row of the next, that request's frame is checked for bit errors: 1 cycle for each of its words, and 4.
+    Answers are sent while the next request is executed. The golden model is `sim/model/replay/service.py`, the rules
+    are in docs/replay.md.
     """
 
     def __init__(self, config: Config):
@@ -175,6 +177,7 @@ class Engine(wiring.Component):
                 | self.sessions.searched_corrupt
                 | execution.found_corrupt
                 | answer_lost
+                | self.receiver.stat_corrupt
                 | self.answer_sender.spoil
             ),
             admission.product.eq(product),

@@ -10,6 +10,7 @@ import hw.replay.execute.execution
 import hw.replay.execute.sample_limit
 import hw.replay.reply.cache
 import hw.replay.request.sessions
+import hw.stream.cut_through_queue
 from hw.replay.engine import Engine
 from iswitch.wire import ADDRESSES, ones_complement_sum
 from iswitch.wire.replay import ReplayOutcome
@@ -321,3 +322,57 @@ def test_a_mutant_of_the_answers_parity_is_noticed(check, sound, wrong, monkeypa
     monkeypatch.setattr(broken, "ReplyCache", hw.replay.reply.cache.ReplyCache)
     with pytest.raises(AssertionError):
         check(monkeypatch, engine=broken.Engine)
+
+
+def check_requests(monkeypatch, *, engine=Engine):
+    """Flip a bit of a request that waits in the queue. It is not executed and not answered, and may come again."""
+    memories = keep_memories(monkeypatch, hw.stream.cut_through_queue)
+    test = Clients(engine)
+    bench, client, quiet = test.bench, test.all[0], test.bench.quiet
+    words_of = lambda frame: -(-len(frame) // (NARROW.bus_bits // 8))
+
+    async def run(ctx):
+        words = 0  # that have entered the queue
+
+        async def answered(*frames):
+            nonlocal words
+            words += sum(map(words_of, frames))
+            await test.answered(ctx, *((client, frame) for frame in frames))
+
+        await quiet(ctx)
+        first = client.open(challenge=1)
+        await answered(first)
+        client.session, client.token = 0, client.nonce % 2**32
+        await answered(client.add(test.next(client), [(7, bytes(64))] * 16))
+        at = test.next(client)
+        sample = client.sample(at, 200, 1)  # the others wait for it
+        add = client.add(at + 1, [(9, bytes(range(64)))])
+        update = client.update(at + 2, [(64 + k, 5) for k in range(16)])
+
+        async def flip_and_quiet(ctx):
+            flip(ctx, memories[0], words + words_of(sample) + words_of(add) + words_of(update) - 3, 17)
+            await quiet(ctx)
+
+        monkeypatch.setattr(bench, "quiet", flip_and_quiet)
+        test.scenario.now_us += 1000
+        burst = test.scenario.burst((client.port, frame) for frame in (sample, add, client.look()))
+        sent = [(client.port, frame) for frame in (sample, add, update, client.look())]
+        assert await bench.exchange(ctx, burst.now_us, sent) == burst.answers
+        monkeypatch.setattr(bench, "quiet", quiet)
+        assert test.corrupted == 1
+        await answered(update, client.list(0, 20))
+        assert test.corrupted == 1
+
+    bench.bench.drive(run)
+    assert bench.outcomes == test.scenario.outcomes
+
+
+def test_a_request_with_a_bit_error_is_not_executed_and_not_answered_and_may_come_again(monkeypatch):
+    check_requests(monkeypatch)
+
+
+@pytest.mark.mutant
+def test_a_mutant_that_does_not_count_lost_requests_is_noticed(monkeypatch):
+    broken = mutant(hw.replay.engine, "| self.receiver.stat_corrupt", "")
+    with pytest.raises(AssertionError):
+        check_requests(monkeypatch, engine=broken.Engine)
