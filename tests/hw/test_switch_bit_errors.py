@@ -10,7 +10,7 @@ from hw.switch import Switch
 from iswitch.config import Config
 from iswitch.wire import Format, Outcome, ones_complement_sum
 from sim.bench.stream import Bench, from_words, pack, to_words
-from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, ordinary
 from sim.model.tree_switch import TreeSwitch as Model
 
 SEED = 11
@@ -44,6 +44,7 @@ class Scene:
         self.sources = [self.bench.source(rx) for rx in dut.rx]
         self.sinks = [self.bench.sink(tx) for tx in dut.tx]
         self.bench.process(self.trace)
+        self.errors = []
         self.workers = [Client.numbered(k, port=k) for k in range(2)]
 
     async def trace(self, ctx) -> None:
@@ -68,6 +69,7 @@ class Scene:
             quiet = 0 if self.ctx.get(self.dut.busy) else quiet + 1
         sent = [frame for sink in self.sinks for frame in from_words(sink.items, self.config.bus_bits)]
         for sink in self.sinks:
+            self.errors += [item.error for item in sink.items if item.last]
             sink.items.clear()
         (outcome,), self.outcomes = self.outcomes, []
         return sent, outcome
@@ -95,6 +97,22 @@ class Scene:
 def sums(frames: list[bytes]) -> list[bool]:
     """Return whether the checksum of each frame is right."""
     return [ones_complement_sum(frame[PAYLOAD:]) == 0xFFFF for frame in frames]
+
+
+def test_an_ordinary_frame_with_a_bit_error_leaves_with_an_error(monkeypatch):
+    """So a MAC that can do so gives it a bad FCS. The frame after it has none."""
+    scene = Scene(monkeypatch)
+
+    async def scenario():
+        station, other = bytes([2, 0, 0, 0, 0, 9]), bytes([2, 0, 0, 0, 0, 8])
+        frame = ordinary(other, station, 100)
+        for flip, error in (((10, 5), 1), (None, 0), ((12, 30), 1), (None, 0)):
+            before = len(scene.errors)
+            sent, outcome = await scene.send(0, frame, flip)
+            assert outcome == Outcome.ORDINARY and len(sent) == 1
+            assert scene.errors[before:] == [error] and (sent == [frame]) == (not error)
+
+    scene.play(scenario)
 
 
 def test_no_sum_and_no_decision_has_a_bit_error_from_before_it(monkeypatch):
