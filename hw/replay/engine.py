@@ -385,7 +385,7 @@ class Engine(wiring.Component):
             sender.row_corrupt.eq(cache.row_corrupt),
             cache.lost.eq(sender.spoil),
             cache.lost_list.eq(sender.list),
-            self.framer.spoil.eq(sender.spoil),
+            self.framer.spoil.eq(sender.spoil | execution.spoil),
             execution.sending.eq(sender.busy),
             execution.sending_list.eq(sender.list),
             sender.row.eq(cache.row),

@@ -40,10 +40,10 @@ class Execution(wiring.Component):
 
     `start` begins, and `done` is 1 for one cycle at the end. In between `request`, `outcome` and `list` must stay.
     `clear`, before `start`, sets the counts of results to 0. `outcome_changes` is 1 for one cycle when the outcome
-    becomes `outcome_next`: no session is given (`failed`, with `done`), a FETCH has stale handles, or the sampler is
-    `corrupt` at the end of a SAMPLE, LIST or REBUILD (with `done`). `undone`: a SAMPLE or LIST ends so, without effect.
-    `opened`: an OPEN ends, and `session_next` is its row. `added` counts an item in `table.adds`, and `total_changed`
-    gives the sum of all priorities.
+    becomes `outcome_next`: no session is given (`failed`, with `done`), a FETCH has stale handles, what was requested
+    is lost to an error of a memory (with `done`), or the sampler is `corrupt` at the end of a SAMPLE, LIST or REBUILD
+    (with `done`). `undone`: a SAMPLE or LIST ends so, without effect. `opened`: an OPEN ends, and `session_next` is its
+    row. `added` counts an item in `table.adds`, and `total_changed` gives the sum of all priorities.
 
     The streams and memories around it: `body` with the request's rows until `ended`; `index` while `needs_session`, for
     `session_row` 1 cycle later, and `session_corrupt` 2 cycles later; `commands` and `results` of the table's sampler,
@@ -115,6 +115,7 @@ class Execution(wiring.Component):
                 # data frames
                 "heads": Out(stream.Signature(FrameHead)),
                 "rows": Out(stream.Signature(ROW_BITS)),
+                "spoil": Out(1),
             }
         )
         self.open_session, self.write_log, self.add_items = OpenSession(replay), WriteLog(replay), AddItems(replay)
@@ -145,7 +146,7 @@ class Execution(wiring.Component):
         self._share_body(m)
         self._share_sessions(m)
         self._share_commands(m)
-        errors = [self.broadcast.found_corrupt]
+        errors = [self.broadcast.found_corrupt, self.spoil]
         if self.retire is not None:
             m.submodules.retire = self.retire
             errors.append(self._count_samples(m))
@@ -204,7 +205,10 @@ class Execution(wiring.Component):
             self.session_next.eq(self.open_session.session),
             self.challenge.eq(self.open_session.challenge),
             self.outcome_changes.eq(
-                self.failed | corrupted | self.fetch_list.done & (self.fetch_list.overwritten != 0)
+                self.failed
+                | corrupted
+                | self.fetch_list.done & (self.fetch_list.overwritten != 0)
+                | self.send_data.done & self.send_data.lost
             ),
             self.outcome_next.eq(ReplayOutcome.OVERWRITTEN),
         ]
@@ -360,6 +364,8 @@ class Execution(wiring.Component):
             self.fetch_list.shift.eq(self.send_data.shift),
             self.send_data.outcome.eq(self.outcome),
             self.send_data.slot.eq(self.fetch_list.slot),
+            self.send_data.slot_corrupt.eq(self.fetch_list.slot_corrupt),
+            self.spoil.eq(self.send_data.spoil),
             self.send_data.overwritten.eq(self.fetch_list.overwritten),
             self.send_data.to_recipient.eq(self.broadcast.active),
             self.send_data.recipient.eq(self.broadcast.recipient),

@@ -1,7 +1,7 @@
 """Executors of requests that are answered with data: FETCH, LOAD and SHOUT."""
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -11,6 +11,7 @@ from hw.replay.memory.units import Beat
 from hw.replay.reply.framer import FrameHead
 from hw.replay.request.record import ROW_BITS, Request, kind_of, view_as
 from hw.replay.request.sessions import Session
+from hw.stream.parity import with_parity
 from iswitch.config import Replay
 from iswitch.wire import VERSION, Type
 from iswitch.wire.replay import FETCH_ROW, LOAD, ROW_BYTES, UNIT_BYTES, Kind, ReplayOutcome
@@ -26,7 +27,8 @@ class FetchList(wiring.Component):
     """Begins a FETCH: keeps the slots that its body names, and checks whether the handles are stale.
 
     A handle is stale if the item is not among the last `filled` of the `adds` items. `done` is 1 for one cycle when the
-    body has `ended`; one row a cycle. Then `slot` is that of the row at `position`, in the same cycle, and bit 0 of
+    body has `ended`; one row a cycle. Then `slot` is that of the row at `position`, in the same cycle, and
+    `slot_corrupt` is 1 if it has a bit error; and bit 0 of
     `overwritten` is 1 if the first row's handle was stale, bit 1 if the second's, ...; `shift` drops bit 0.
     """
 
@@ -42,6 +44,7 @@ class FetchList(wiring.Component):
                 "filled": In(range(replay.capacity + 1)),
                 "position": In(range(LIST_LENGTH)),
                 "slot": Out(range(replay.capacity)),
+                "slot_corrupt": Out(1),
                 "overwritten": Out(LIST_LENGTH),
                 "shift": In(1),
             }
@@ -49,7 +52,8 @@ class FetchList(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.slots = memory = Memory(shape=range(self.replay.capacity), depth=LIST_LENGTH, init=[])
+        stored = data.StructLayout({"slot": range(self.replay.capacity), "parity": 1})
+        m.submodules.slots = memory = Memory(shape=stored, depth=LIST_LENGTH, init=[])
         write, read = memory.write_port(), memory.read_port(domain="comb")
         active, item, age, stale = Signal(), Signal(32), Signal(32), Signal()
         m.d.comb += [
@@ -57,11 +61,12 @@ class FetchList(wiring.Component):
             # An item's handle is the number of items before it, plus the capacity.
             age.eq(self.adds + self.replay.capacity - 1 - item),
             stale.eq(age >= self.filled),
-            write.data.eq(item),
+            write.data.eq(with_parity(item[: len(self.slot)])),
             write.en.eq(self.body.valid & self.body.ready),
             self.body.ready.eq(active),
             read.addr.eq(self.position),
-            self.slot.eq(read.data),
+            self.slot.eq(read.data.slot),
+            self.slot_corrupt.eq(read.data.as_value().xor()),
             self.done.eq(active & self.ended),
         ]
         m.d.sync += active.eq(self.start | active & ~self.done)
@@ -81,6 +86,10 @@ class SendData(wiring.Component):
     A stale handle's record is sent as zeros. With `to_recipient` the frame goes to `recipient`, whose session is
     `recipient_session`, else to the requester. `done` is 1 for one cycle, 1 cycle after the last row was taken. `heads`
     waits until the framer is ready; then one row a cycle, as memory gives beats and `rows` is ready.
+
+    `spoil` is 1 in the cycle after a row with a bit error or an error response was taken (also of a slot with a bit
+    error): the frame must not leave under a right checksum. Then a second frame follows, with `lost`: it says that all
+    that was requested was overwritten. With `to_recipient` there is no second frame.
     """
 
     def __init__(self, replay: Replay):
@@ -96,6 +105,7 @@ class SendData(wiring.Component):
                 "recipient_session": In(range(replay.sessions)),
                 "position": Out(range(LIST_LENGTH)),
                 "slot": In(range(replay.capacity)),
+                "slot_corrupt": In(1),
                 "overwritten": In(LIST_LENGTH),
                 "shift": Out(1),
                 "load": Out(1),
@@ -104,32 +114,42 @@ class SendData(wiring.Component):
                 "beats": In(stream.Signature(Beat)),
                 "heads": Out(stream.Signature(FrameHead)),
                 "rows": Out(stream.Signature(ROW_BITS)),
+                "spoil": Out(1),
+                "lost": Out(1),
             }
         )
 
     def elaborate(self, platform):
         m = Module()
-        frame, load = self.request.frame, view_as(LOAD, self.request.parameters)
+        frame, load, beat = self.request.frame, view_as(LOAD, self.request.parameters), self.beats.payload
         record_units, record_rows = self.replay.record_bytes // UNIT_BYTES, self.replay.record_bytes // ROW_BYTES
         fetches, log_overwritten, units = Signal(), Signal(), Signal.like(frame.count)
         head_rows, rows_left, row = Signal(16), Signal(16), Signal(range(record_rows))
-        position, taken = Signal.like(self.position), Signal()
+        position, taken, is_blank, spoiled = Signal.like(self.position), Signal(), Signal(), Signal()
         m.d.comb += [
             fetches.eq(kind_of(frame) == Kind.FETCH),
-            log_overwritten.eq(~fetches & (self.outcome == ReplayOutcome.OVERWRITTEN)),
+            log_overwritten.eq(~fetches & ((self.outcome == ReplayOutcome.OVERWRITTEN) | self.lost)),
+            is_blank.eq(fetches & (self.overwritten[0] | self.lost)),
             units.eq(Mux(log_overwritten, 0, frame.count)),
             head_rows.eq(Mux(fetches, frame.count * record_rows, units << exact_log2(UNIT_ROWS))),
             self.range.in_record.eq(fetches),
             self.range.index.eq(Mux(fetches, self.slot, load.session)),
             self.range.start.eq(Mux(fetches, 0, load.start)),
             self.range.count.eq(Mux(fetches, record_units, units)),
-            self.rows.payload.eq(Mux(fetches & self.overwritten[0], 0, self.beats.payload.data)),
+            self.rows.payload.eq(Mux(is_blank, 0, beat.data)),
             self.position.eq(position),
         ]
         self._address(m, log_overwritten)
+        m.d.sync += [
+            self.spoil.eq(
+                ~self.lost
+                & (taken & ~is_blank & (beat.data.xor() != beat.parity) | self.load & fetches & self.slot_corrupt)
+            ),
+            spoiled.eq(spoiled | self.spoil),
+        ]
         with m.FSM():
             with m.State("IDLE"):
-                m.d.sync += position.eq(0)
+                m.d.sync += [position.eq(0), spoiled.eq(0), self.lost.eq(0)]
                 with m.If(self.start):
                     m.next = "HEAD"
             with m.State("HEAD"):
@@ -153,14 +173,20 @@ class SendData(wiring.Component):
                     m.d.sync += position.eq(position + 1)
                     m.d.comb += self.load.eq(position + 1 < frame.count)
                 with m.If(rows_left == 0):
-                    m.d.comb += self.done.eq(1)
-                    m.next = "IDLE"
+                    with m.If((spoiled | self.spoil) & ~self.lost & ~self.to_recipient):
+                        m.d.sync += [position.eq(0), self.lost.eq(1)]
+                        m.next = "HEAD"
+                    with m.Else():
+                        m.d.comb += self.done.eq(1)
+                        m.next = "IDLE"
         return m
 
     def _address(self, m, log_overwritten):
         """Assign the destination of the frame, and its header."""
         request, head, recipient = self.request, self.heads.payload, self.recipient
         frame, header, load = request.frame, head.header, view_as(LOAD, request.parameters)
+        all_fetched = (1 << frame.count[: LIST_LENGTH.bit_length()]) - 1
+        overwritten = Mux(self.lost, all_fetched[:LIST_LENGTH], self.overwritten)
         m.d.comb += [
             head.port.eq(request.arrived.port),
             head.address.mac.eq(frame.eth_src),
@@ -171,7 +197,7 @@ class SendData(wiring.Component):
             header.session.eq(frame.session),
             header.table.eq(frame.table),
             header.seq.eq(frame.seq),
-            header.ticket.eq(Mux(kind_of(frame) == Kind.FETCH, self.overwritten, log_overwritten)),
+            header.ticket.eq(Mux(kind_of(frame) == Kind.FETCH, overwritten, log_overwritten)),
             header.count.eq(head.rows >> exact_log2(UNIT_ROWS)),
             header.token.eq(frame.token),
             header.fragments.eq(Mux(kind_of(frame) == Kind.FETCH, 0, load.session)),

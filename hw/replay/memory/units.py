@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib.wiring import In, Out, connect
 from amaranth.utils import exact_log2
 
 from hw.interface.axi import Address, ReadData, WriteData, WriteResponse, incrementing
@@ -17,9 +17,11 @@ BEATS = UNIT_BYTES // ROW_BYTES
 
 
 class Beat(data.Struct):
-    """A row of a unit; `last` of its unit."""
+    """A row of a unit; `last` of its unit. `parity`: even parity of `data`; a wrong one says that the row had a bit
+    error or an error response."""
 
     data: 8 * ROW_BYTES
+    parity: 1
     last: 1
 
 
@@ -40,8 +42,9 @@ class UnitReader(wiring.Component):
 
     Up to `outstanding` units are requested ahead. A unit is requested only if the FIFO has room for all its beats, so
     `r` never stalls. Latency: 2 cycles from a beat in `r` to `beats`. One beat in each
-    cycle, if memory delivers one and its latency is below 8 * `outstanding` cycles. `error`: a beat had an
-    error response; the beat is passed on.
+    cycle, if memory delivers one and its latency is below 8 * `outstanding` cycles. `error`: a beat had an error
+    response; the beat is passed on with a wrong parity. A bit error in the FIFO makes the parity wrong, too, and moves
+    no unit's end.
     """
 
     def __init__(self, address_bits: int, *, outstanding: int = 8):
@@ -59,8 +62,18 @@ class UnitReader(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.fifo = fifo = Fifo(Beat, depth=self.outstanding * BEATS)
-        connect(m, fifo.o, flipped(self.beats))
+        stored = data.StructLayout({"data": 8 * ROW_BYTES, "parity": 1})
+        m.submodules.fifo = fifo = Fifo(stored, depth=self.outstanding * BEATS)
+        leaving, leaves = Signal(range(BEATS)), Signal()
+        m.d.comb += [
+            self.beats.valid.eq(fifo.o.valid),
+            fifo.o.ready.eq(self.beats.ready),
+            self.beats.payload.data.eq(fifo.o.payload.data),
+            self.beats.payload.parity.eq(fifo.o.payload.parity),
+            self.beats.payload.last.eq(leaving == BEATS - 1),
+            leaves.eq(self.beats.valid & self.beats.ready),
+        ]
+        m.d.sync += leaving.eq(leaving + leaves)
         reserved, accepted, released = (
             Signal(range(self.outstanding + 1)),
             Signal(),
@@ -70,7 +83,7 @@ class UnitReader(wiring.Component):
         m.d.comb += [
             self.units.ready.eq(~self.ar.valid & (reserved != self.outstanding)),
             accepted.eq(self.units.valid & self.units.ready),
-            released.eq(self.beats.valid & self.beats.ready & self.beats.payload.last),
+            released.eq(leaves & self.beats.payload.last),
             *incrementing(self.ar.payload, address, BEATS),
         ]
         m.d.sync += reserved.eq(reserved + accepted - released)
@@ -80,17 +93,18 @@ class UnitReader(wiring.Component):
             m.d.sync += self.ar.valid.eq(0)
 
         # Beats that no request awaits answer requests from before a reset; drop them.
-        beat, put, arrived, awaited_units = Signal(range(BEATS)), Signal(Beat), Signal(), Signal.like(reserved)
+        beat, put, arrived, awaited_units = Signal(range(BEATS)), Signal(stored), Signal(), Signal.like(reserved)
+        ends_unit = beat == BEATS - 1
         m.d.comb += [
             self.r.ready.eq(1),
             arrived.eq(self.r.valid & (awaited_units != 0)),
             put.data.eq(self.r.payload.data),
-            put.last.eq(beat == BEATS - 1),
+            put.parity.eq(self.r.payload.data.xor() ^ self.r.payload.resp[1]),
             fifo.i.payload.eq(put),
             fifo.i.valid.eq(arrived),
             self.error.eq(arrived & self.r.payload.resp[1]),
         ]
-        m.d.sync += [beat.eq(beat + arrived), awaited_units.eq(awaited_units + accepted - (arrived & put.last))]
+        m.d.sync += [beat.eq(beat + arrived), awaited_units.eq(awaited_units + accepted - (arrived & ends_unit))]
         return m
 
 

@@ -2,18 +2,20 @@
 """Bit errors in what the engine knows of its clients: each client is answered as the model answers, which is told where
 the error is."""
 
+import numpy as np
 import pytest
 from amaranth.hdl import Value
 
 import hw.replay.engine
 import hw.replay.execute.execution
 import hw.replay.execute.sample_limit
+import hw.replay.execute.send
 import hw.replay.reply.cache
 import hw.replay.request.sessions
 import hw.stream.cut_through_queue
 from hw.replay.engine import Engine
 from iswitch.wire import ADDRESSES, ones_complement_sum
-from iswitch.wire.replay import ReplayOutcome
+from iswitch.wire.replay import REPLAY_FRAME, ReplayOutcome
 from sim.bench.bit_errors import flip, keep_memories
 from sim.bench.engine import Scenario
 from sim.bench.engine_bench import EngineBench
@@ -376,3 +378,104 @@ def test_a_mutant_that_does_not_count_lost_requests_is_noticed(monkeypatch):
     broken = mutant(hw.replay.engine, "| self.receiver.stat_corrupt", "")
     with pytest.raises(AssertionError):
         check_requests(monkeypatch, engine=broken.Engine)
+
+
+def check_memory_errors(*, engine=Engine):
+    """Memory answers reads with errors. No frame with such data has a right checksum, and the requester is told that
+    what it has requested was overwritten."""
+    test = Clients(engine)
+    ann, bob, _ = test.all
+
+    async def run(ctx):
+        async def sent(client, frame):
+            """Return of each answer whether its checksum is right, and its header and payload."""
+            counted = test.corrupted
+            found = await test.bench.exchange(ctx, test.scenario.now_us, [(client.port, frame)])
+            right = [ones_complement_sum(one.frame[ADDRESSES.itemsize :]) == 0xFFFF for one in found]
+            last = np.frombuffer(found[-1].frame, REPLAY_FRAME, 1)[0]
+            return right, int(last["count"]), int(last["ticket"]), test.corrupted > counted
+
+        await test.bench.quiet(ctx)
+        await test.open(ctx, ann, bob)
+        await test.answered(ctx, (ann, ann.add(test.next(ann), [(7, bytes([k]) * 64) for k in range(16)])))
+        await test.answered(ctx, (ann, ann.write(test.next(ann), 0, bytes(range(64)) * 3)))
+        fetch, load = ann.fetch([64 + 3, 64 + 4]), ann.load(0, 2, log=ann.session)
+        await test.answered(ctx, (ann, fetch), (ann, load), (bob, bob.look()))
+        del test.bench.contents[5 * 64 :]
+        await test.answered(ctx, (ann, fetch))
+        outcomes = test.bench.outcomes[ReplayOutcome.OVERWRITTEN]
+        assert await sent(ann, ann.fetch([64 + 3, 64 + 5, 64 + 2])) == ([False, True], 3, 7, True)
+        assert await sent(ann, load) == ([False, True], 0, 1, True)
+        assert test.bench.outcomes[ReplayOutcome.OVERWRITTEN] == outcomes + 2
+        assert await sent(ann, ann.shout(0, 2)) == ([False, True], 0, 0, True)  # DATA to bob, ANSWER to ann
+        await test.answered(ctx, (ann, fetch), (bob, bob.look()))
+
+    test.bench.bench.drive(run)
+
+
+def check_slots(monkeypatch, *, executor=hw.replay.execute.execution):
+    """Flip a bit of a slot that a FETCH names, while the records before it are sent."""
+    memories = keep_memories(monkeypatch, hw.replay.execute.send)
+    monkeypatch.setattr(hw.replay.engine, "Execution", executor.Execution)
+    test = Clients()
+    client, quiet = test.all[0], test.bench.quiet
+
+    async def run(ctx):
+        async def flip_and_quiet(ctx):
+            for _ in range(70):  # the request is checked and read, and the first records are sent
+                await test.bench.tick(ctx)
+            flip(ctx, memories[0], 15, 0)
+            await quiet(ctx)
+
+        await quiet(ctx)
+        await test.open(ctx, client)
+        await test.answered(ctx, (client, client.add(test.next(client), [(7, bytes([k]) * 64) for k in range(16)])))
+        monkeypatch.setattr(test.bench, "quiet", flip_and_quiet)
+        frame = client.fetch([64 + k for k in range(16)])
+        found = await test.bench.exchange(ctx, test.scenario.now_us, [(client.port, frame)])
+        sums = [ones_complement_sum(one.frame[ADDRESSES.itemsize :]) == 0xFFFF for one in found]
+        assert sums == [False, True] and test.corrupted == 1
+        assert np.frombuffer(found[1].frame, REPLAY_FRAME, 1)[0]["ticket"] == (1 << 16) - 1
+        monkeypatch.setattr(test.bench, "quiet", quiet)
+        await test.answered(ctx, (client, frame))
+
+    test.bench.bench.drive(run)
+
+
+def test_no_record_of_another_item_is_sent_after_a_bit_error_in_the_list_of_a_fetch(monkeypatch):
+    check_slots(monkeypatch)
+
+
+@pytest.mark.mutant
+def test_a_mutant_of_the_lists_parity_is_noticed(monkeypatch):
+    broken = mutant(
+        hw.replay.execute.execution,
+        "self.send_data.slot_corrupt.eq(self.fetch_list.slot_corrupt)",
+        "self.send_data.slot_corrupt.eq(0)",
+    )
+    with pytest.raises(AssertionError):
+        check_slots(monkeypatch, executor=broken)
+
+
+def test_data_that_memory_reports_as_wrong_leaves_under_no_right_checksum_and_counts_as_overwritten():
+    check_memory_errors()
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("module", "sound", "wrong"),
+    [
+        (hw.replay.engine, "sender.spoil | execution.spoil", "sender.spoil"),
+        (hw.replay.execute.execution, "| self.send_data.done & self.send_data.lost", ""),
+        (hw.replay.execute.execution, "[self.broadcast.found_corrupt, self.spoil]", "[self.broadcast.found_corrupt]"),
+        (hw.replay.execute.execution, "self.spoil.eq(self.send_data.spoil)", "self.spoil.eq(0)"),
+    ],
+)
+def test_a_mutant_of_the_spoiled_data_is_noticed(module, sound, wrong, monkeypatch):
+    broken, engine = mutant(module, sound, wrong), Engine
+    if module is hw.replay.engine:
+        engine = broken.Engine
+    else:
+        monkeypatch.setattr(hw.replay.engine, "Execution", broken.Execution)
+    with pytest.raises(AssertionError):
+        check_memory_errors(engine=engine)

@@ -10,6 +10,7 @@ from hw.replay.execute.send import Broadcast, FetchList, SendData
 from iswitch.config import Replay
 from iswitch.wire import VERSION, Type
 from iswitch.wire.replay import Kind, ReplayOutcome
+from sim.bench.bit_errors import flip, keep_memories
 from sim.bench.mutant import mutant
 from sim.bench.replay_executor import ExecutorBench
 from sim.bench.stream import STALLS
@@ -18,8 +19,9 @@ REPLAY = Replay(tables=1, capacity=64, sessions=3, cached_answers=2, log_bytes=4
 RECORD_ROWS = 16
 
 
-def check_list(executor=FetchList, *, stalls=0.0, adds=100, filled=64, seed=1):
-    """Handles about the oldest and the newest item; the slot of each row is shown, and stale handles bit by bit."""
+def check_list(executor=FetchList, *, stalls=0.0, adds=100, filled=64, seed=1, memories=None):
+    """Handles about the oldest and the newest item; the slot of each row is shown, and stale handles bit by bit. If the
+    list of `memories` is given, a bit of every third slot flips."""
     rng, dut = random.Random(seed), executor(REPLAY)
     newest = adds + 63
     edges = [newest, newest + 1, newest - filled + 1, newest - filled, 0]
@@ -38,7 +40,10 @@ def check_list(executor=FetchList, *, stalls=0.0, adds=100, filled=64, seed=1):
         found["slots"] = []
         for k in range(len(items)):
             ctx.set(dut.position, k)
-            found["slots"].append(ctx.get(dut.slot))
+            if memories and k % 3 == 0:
+                flip(ctx, memories[0], k, k)
+            assert ctx.get(dut.slot_corrupt) == bool(memories and k % 3 == 0)
+            found["slots"].append(items[k] % 64 if memories and k % 3 == 0 else ctx.get(dut.slot))
             await ctx.tick()
         ctx.set(dut.shift, 1)
         await ctx.tick()
@@ -70,6 +75,92 @@ def data_request(kind, count, *, start=5, log=1):
     }
 
 
+def check_lost(executor=SendData, *, kind, count, corrupt, corrupt_slot=None, stale=0, recipient=False, stalls=0.0):
+    """Rows at `corrupt`, or the slot at `corrupt_slot`, have a bit error. `spoil` follows each, and after that frame
+    another says that all was overwritten."""
+    dut, fetches = executor(REPLAY), kind == Kind.FETCH
+    rng, each = random.Random(count), RECORD_ROWS if fetches else 8
+    rows = [rng.getrandbits(64) for _ in range(count * each)]
+    sound = not corrupt and corrupt_slot is None
+    twice = not sound and not recipient
+    inputs = [(dut.request, data_request(kind, count)), (dut.to_recipient, recipient)]
+    bench = ExecutorBench(dut, inputs=inputs, stalls=stalls)
+    beat = lambda k, row: {"data": row, "parity": row.bit_count() % 2 ^ (k in corrupt)}
+    beats = [beat(k, row) for k, row in enumerate(rows)] * 2
+
+    async def read(ctx):
+        """Offer beats of what was loaded."""
+        due = given = 0
+        async for _, _, load, span, valid, ready in ctx.tick().sample(
+            dut.load, dut.range, dut.beats.valid, dut.beats.ready
+        ):
+            due, given = due + load * span.count * 8, given + (valid and ready)
+            ctx.set(dut.beats.valid, given < due)
+            if given < due:
+                ctx.set(dut.beats.payload, beats[given])
+
+    bench.process(read)
+    heads, sent, spoils = bench.sink(dut.heads), bench.sink(dut.rows, stalls=stalls), []
+
+    async def memory(ctx):
+        shown, left, taken, was_taken, was_loaded = stale, 0, 0, None, None
+        ctx.set(dut.overwritten, shown)
+        async for _, _, load, position, shift, valid, ready, spoil in ctx.tick().sample(
+            dut.load, dut.position, dut.shift, dut.rows.valid, dut.rows.ready, dut.spoil
+        ):
+            if spoil:
+                spoils.append((was_taken, was_loaded))
+            was_taken, was_loaded = taken if valid and ready else None, position if load else None
+            taken += valid and ready
+            left = 4 if load else max(left - 1, 0)
+            shown >>= shift
+            ctx.set(dut.overwritten, shown)
+            ctx.set(dut.last_address, left == 1)
+
+    async def list_slots(ctx):
+        async for position in ctx.changed(dut.position):
+            ctx.set(dut.slot_corrupt, position[0] == corrupt_slot)
+
+    bench.process(memory)
+    bench.process(list_slots)
+    _, (lost,) = bench.execute(read=[dut.lost])
+    assert lost == twice and len(heads.items) == 1 + twice
+    assert {row for row, _ in spoils if row in corrupt} == {*corrupt}
+    assert all(row in corrupt or loaded == corrupt_slot for row, loaded in spoils)
+    assert bool(spoils) == (not sound)
+    if twice:
+        head = heads.items[1]
+        assert head.header.ticket == ((1 << count) - 1 if fetches else 1)
+        assert head.rows == (len(rows) if fetches else 0)
+        assert sent.items[len(rows) :] == [0] * head.rows
+    assert heads.items[0].header.ticket == (stale if fetches else 0)
+
+
+LOST = [
+    {"kind": Kind.FETCH, "count": 3, "corrupt": (0,)},
+    {"kind": Kind.FETCH, "count": 11, "corrupt": (5, 11 * RECORD_ROWS - 1)},
+    {"kind": Kind.FETCH, "count": 1, "corrupt": (RECORD_ROWS - 1,)},
+    {"kind": Kind.FETCH, "count": 4, "corrupt": (), "corrupt_slot": 2},
+    {"kind": Kind.FETCH, "count": 4, "corrupt": (), "corrupt_slot": 0},
+    {"kind": Kind.FETCH, "count": 4, "corrupt": (), "stale": 5},
+    {"kind": Kind.LOAD, "count": 2, "corrupt": (15,)},
+    {"kind": Kind.LOAD, "count": 22, "corrupt": (3, 4)},
+    {"kind": Kind.LOAD, "count": 22, "corrupt": ()},
+    {"kind": Kind.SHOUT, "count": 2, "corrupt": (7,), "recipient": True},
+]
+
+
+@pytest.mark.parametrize("stalls", STALLS)
+@pytest.mark.parametrize("case", LOST, ids=str)
+def test_a_frame_with_a_bit_error_is_spoiled_and_a_frame_follows_that_says_that_all_was_overwritten(case, stalls):
+    check_lost(**case, stalls=stalls)
+
+
+def all_lost(executor):
+    for case in LOST:
+        check_lost(executor, **case)
+
+
 def check_send(executor=SendData, *, kind=Kind.FETCH, outcome=ReplayOutcome.DONE, count=3, recipient=False, stalls=0.0):
     """Units of a log, records of slots, or a header alone: range by range, rows as memory gives them."""
     rng, dut = random.Random(count), executor(REPLAY)
@@ -84,7 +175,10 @@ def check_send(executor=SendData, *, kind=Kind.FETCH, outcome=ReplayOutcome.DONE
         (dut.recipient_session, 1),
     ]
     bench = ExecutorBench(dut, inputs=inputs, stalls=stalls)
-    bench.source(dut.beats, [{"data": row} for row in rows])
+    # What is read for a stale handle is not sent, so its parity does not matter.
+    unsent = lambda k: fetches and stale >> k // RECORD_ROWS & 1
+    parity_of = lambda k, row: row.bit_count() % 2 ^ (unsent(k) and k % 3 == 0)
+    bench.source(dut.beats, [{"data": row, "parity": parity_of(k, row)} for k, row in enumerate(rows)])
     heads, sent, ranges = bench.sink(dut.heads), bench.sink(dut.rows), []
 
     async def memory(ctx):
@@ -196,6 +290,10 @@ def all_sends(executor):
             check_send(executor, **case, stalls=stalls)
 
 
+def test_a_slot_with_a_bit_error_is_known(monkeypatch):
+    check_list(memories=keep_memories(monkeypatch, hw.replay.execute.send))
+
+
 def all_lists(executor):
     for seed in range(3):
         check_list(executor, seed=seed)
@@ -209,14 +307,24 @@ def all_lists(executor):
         (all_lists, "FetchList", "age >= self.filled", "age > self.filled"),
         (all_lists, "FetchList", "self.replay.capacity - 1 - item", "self.replay.capacity - item"),
         (all_lists, "FetchList", "self.overwritten.eq(self.overwritten >> 1)", "self.overwritten.eq(0)"),
-        (all_sends, "SendData", "fetches & self.overwritten[0]", "self.overwritten[0] & 0"),
+        (all_sends, "SendData", "fetches & (self.overwritten[0] | self.lost)", "fetches & self.lost"),
+        (all_lost, "SendData", "fetches & (self.overwritten[0] | self.lost)", "fetches & self.overwritten[0]"),
+        (all_sends, "SendData", "taken & ~is_blank & (beat", "taken & (beat"),
+        (all_lost, "SendData", "taken & ~is_blank & (beat.data.xor() != beat.parity) |", ""),
+        (all_lost, "SendData", "| self.load & fetches & self.slot_corrupt", ""),
+        (all_lost, "SendData", "(spoiled | self.spoil) & ~self.lost", "self.spoil & ~self.lost"),
+        (all_lost, "SendData", "(spoiled | self.spoil) & ~self.lost", "spoiled & ~self.lost"),
+        (all_lost, "SendData", "& ~self.to_recipient", ""),
+        (all_lost, "SendData", "[position.eq(0), self.lost.eq(1)]", "[self.lost.eq(1)]"),
+        (all_lost, "SendData", "Mux(self.lost, all_fetched[:LIST_LENGTH], self.overwritten)", "self.overwritten"),
+        (all_lost, "SendData", "(self.outcome == ReplayOutcome.OVERWRITTEN) | self.lost", "self.outcome == 15"),
         (all_sends, "SendData", "units.eq(Mux(log_overwritten, 0, frame.count))", "units.eq(frame.count)"),
         (all_sends, "SendData", "(row == record_rows - 1)", "(row == record_rows - 2)"),
         (all_sends, "SendData", "self.load.eq(position + 1 < frame.count)", "self.load.eq(1)"),
         (all_sends, "SendData", "m.d.sync += position.eq(position + 1)", "pass"),
         (all_sends, "SendData", "header.seq.eq(load.start)", "header.seq.eq(frame.seq)"),
         (all_sends, "SendData", "header.token.eq(recipient.nonce[:32])", "header.token.eq(frame.token)"),
-        (all_sends, "SendData", "self.overwritten, log_overwritten)", "self.overwritten, 0)"),
+        (all_sends, "SendData", "overwritten, log_overwritten)", "overwritten, 0)"),
         (check_broadcast, "Broadcast", "& (self.index != self.requester)", ""),
         (
             check_broadcast,
@@ -227,7 +335,7 @@ def all_lists(executor):
         (check_broadcast, "Broadcast", "with m.If(self.sent)", "with m.If(1)"),
         (some_rows_are_corrupt, "Broadcast", "& ~self.row_corrupt", ""),
         (some_rows_are_corrupt, "Broadcast", "self.found_corrupt.eq(self.row_corrupt)", "self.found_corrupt.eq(0)"),
-        (all_sends, "SendData", "Mux(kind_of(frame) == Kind.FETCH, self.overwritten, log_overwritten)", "0"),
+        (all_sends, "SendData", "Mux(kind_of(frame) == Kind.FETCH, overwritten, log_overwritten)", "0"),
         (all_sends, "SendData", "Mux(kind_of(frame) == Kind.FETCH, 0, load.session)", "0"),
     ],
 )

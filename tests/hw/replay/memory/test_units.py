@@ -4,12 +4,15 @@ killed."""
 
 import random
 
+import amaranth.lib.fifo
 import pytest
+from amaranth.hdl import Value
 
 import hw.replay.memory.units
 from hw.interface.axi import Response
 from hw.replay.memory.units import BEATS, UnitReader, UnitWriter
 from iswitch.wire.replay import UNIT_BYTES
+from sim.bench.bit_errors import flip, keep_memories
 from sim.bench.memory import Memory
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench
@@ -61,11 +64,12 @@ def check_reader(reader=UnitReader, *, outstanding=8, stalls=0.0, latency=1, cou
     bench.run(quiet=60 + latency)
     there = lambda address: address < len(contents)
     expected = [
-        (word, k == BEATS - 1)
+        (word, k == BEATS - 1, not there(address))
         for address in asked
         for k, word in enumerate(words(contents, address) if there(address) else [0] * BEATS)
     ]
-    assert [(item.data, item.last) for item in sink.items] == expected
+    odd = lambda item: (item.data.bit_count() + item.parity) % 2
+    assert [(item.data, item.last, odd(item)) for item in sink.items] == expected
     assert memory.reads == [address // UNIT_BYTES * UNIT_BYTES for address in asked]
     assert sum(errors) == BEATS * sum(not there(address) for address in asked)
     assert max(ahead) <= outstanding
@@ -88,8 +92,54 @@ def test_a_beat_a_cycle():
     assert sink.times[-1] - sink.times[0] == len(sink.times) - 1
 
 
+def check_bit_errors(monkeypatch, reader=UnitReader):
+    """Flip bits of beats in the FIFO. Those beats have a wrong parity, and no others; each unit has its end."""
+    memories = keep_memories(monkeypatch, amaranth.lib.fifo)
+    rng, dut, found = random.Random(3), reader(ADDRESS_BITS, outstanding=4), []
+
+    async def drive(ctx):
+        for round in range(4):
+            ctx.set(dut.beats.ready, 0)
+            sent = []
+            for _ in range(4):
+                ctx.set(dut.units.valid, 1)
+                while not ctx.get(dut.units.ready):
+                    await ctx.tick()
+                await ctx.tick()
+                ctx.set(dut.units.valid, 0)
+                ctx.set(dut.ar.ready, 1)
+                await ctx.tick()
+                ctx.set(dut.ar.ready, 0)
+                for _ in range(BEATS):
+                    sent.append(rng.getrandbits(64))
+                    ctx.set(dut.r.payload.data, sent[-1])
+                    ctx.set(dut.r.valid, 1)
+                    await ctx.tick()
+                ctx.set(dut.r.valid, 0)
+            await ctx.tick().repeat(3)
+            wrong = {5: 0, 9: 63, 17 + round: 64}  # the FIFO's memory holds all but the beat that it shows
+            for place, bit in wrong.items():
+                row = next(k for k in range(32) if ctx.get(Value.cast(memories[0].data[k])) % 2**64 == sent[place])
+                flip(ctx, memories[0], row, bit)
+            ctx.set(dut.beats.ready, 1)
+            for k in range(4 * BEATS):
+                assert ctx.get(dut.beats.valid) and ctx.get(dut.beats.payload.last) == (k % BEATS == BEATS - 1)
+                data = ctx.get(dut.beats.payload.data)
+                found.append((data.bit_count() + ctx.get(dut.beats.payload.parity)) % 2 == (k in wrong))
+                assert data == sent[k] or k in wrong
+                await ctx.tick()
+            assert not ctx.get(dut.beats.valid)
+
+    Bench(dut).drive(drive)
+    assert len(found) == 16 * BEATS and all(found)
+
+
+def test_a_beat_with_a_bit_error_has_a_wrong_parity(monkeypatch):
+    check_bit_errors(monkeypatch)
+
+
 def test_what_is_not_there_is_an_error():
-    """Memory says so for each beat. The bytes that it gives are passed on."""
+    """Memory says so for each beat. The bytes that it gives are passed on, with a wrong parity."""
     check_reader(size=4096)
 
 
@@ -216,16 +266,16 @@ def test_parameters_wrong(unit):
         # a beat is dropped, or memory is stalled, while the consumer stalls
         ("(reserved != self.outstanding)", "1"),
         ("depth=self.outstanding * BEATS", "depth=self.outstanding * BEATS - 1"),
-        ("self.beats.ready & self.beats.payload.last", "self.beats.ready"),
+        ("leaves & self.beats.payload.last", "leaves"),
+        ("leaving + leaves", "leaving + self.beats.ready"),
+        ("self.r.payload.data.xor() ^ self.r.payload.resp[1]", "self.r.payload.data.xor()"),
+        ("self.r.payload.data.xor() ^ self.r.payload.resp[1]", "self.r.payload.resp[1]"),
+        ("payload.last.eq(leaving == BEATS - 1)", "payload.last.eq(leaving == 0)"),
         ("reserved + accepted - released", "reserved + accepted"),
-        ("put.last.eq(beat == BEATS - 1), fifo", "put.last.eq(beat == 0), fifo"),
+        ("ends_unit = beat == BEATS - 1", "ends_unit = beat == 0"),
         ("beat + arrived", "beat + 1"),
-        (
-            "connect(m, fifo.o, flipped(self.beats))",
-            "m.d.comb += [self.beats.valid.eq(fifo.o.valid), self.beats.payload.eq(fifo.o.payload), "
-            "fifo.o.ready.eq(1)]",
-        ),
-        ("self.r.payload.resp[1]", "0"),
+        ("fifo.o.ready.eq(self.beats.ready)", "fifo.o.ready.eq(1)"),
+        ("arrived & self.r.payload.resp[1]", "0"),
         ("arrived & self.r.payload.resp[1]", "self.r.payload.resp[1]"),
         ("self.r.valid & (awaited_units != 0)", "self.r.valid"),
         # an address is lost, is sent twice, changes while it is offered
