@@ -165,7 +165,11 @@ class Sequencer(wiring.Component):
             self.works.ready.eq(~ahead_valid & (~offered.emit | self.results.ready)),
             self.results.valid.eq(self.works.valid & ~ahead_valid & offered.emit),
             self.results.payload.eq(offered.result),
-            *([self.results.payload.grant.eq(triple(length == 0))] if config.staleness else []),
+            *(
+                [self.results.payload.grant.eq(triple(offered.operation == Operation.GRANT))]
+                if config.staleness
+                else []
+            ),
         ]
         ahead_left = Mux(ahead.half, ahead.halves, ahead.halves[1:]) if trees else ahead.halves[1:]
         blocked = Signal()
