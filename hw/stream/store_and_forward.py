@@ -5,7 +5,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.stream.fifo import Fifo
-from hw.stream.packet import Packet, first_of, word_of
+from hw.stream.packet import Packet, first_of
+from hw.stream.stored_word import StoredWord, majority, stored_word
 
 __all__ = ["StoreAndForward"]
 
@@ -15,7 +16,8 @@ class StoreAndForward(wiring.Component):
 
     So a slow producer does not stall the consumer in the middle of a packet. A packet has at least two
     words. It appears 1 cycle after its last word was taken; one word per cycle on each side. `i` stalls when the
-    memory is full. A packet of more than `depth` words would never appear.
+    memory is full. A packet of more than `depth` words would never appear. No bit error moves a packet's end
+    (`StoredWord`).
 
     Parameters
     ----------
@@ -38,19 +40,22 @@ class StoreAndForward(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.words = words = Fifo(Packet(self.bus_bits), depth=self.depth)
+        m.submodules.words = words = Fifo(StoredWord(self.bus_bits), depth=self.depth)
         m.submodules.metas = metas = Fifo(self.meta, depth=self.packets)
         complete, enters, leaves = Signal(range(self.packets + 1)), Signal(), Signal()
         first = first_of(m, self.i)
         m.d.comb += [
             self.i.ready.eq(words.i.ready & (~first | metas.i.ready)),
             words.i.valid.eq(self.i.valid & self.i.ready),
-            words.i.payload.eq(word_of(self.i.payload)),
+            words.i.payload.eq(stored_word(self.i.payload, self.i.payload.error)),
             metas.i.valid.eq(words.i.valid & first),
             metas.i.payload.eq(self.i.payload.meta),
             enters.eq(words.i.valid & self.i.payload.last),
             self.o.valid.eq(words.o.valid & (complete != 0)),
-            word_of(self.o.payload).eq(words.o.payload),
+            self.o.payload.data.eq(words.o.payload.data),
+            self.o.payload.count.eq(words.o.payload.count),
+            self.o.payload.last.eq(majority(words.o.payload.last)),
+            self.o.payload.error.eq(words.o.payload.mark),
             self.o.payload.meta.eq(metas.o.payload),
             words.o.ready.eq(self.o.valid & self.o.ready),
             leaves.eq(words.o.ready & self.o.payload.last),

@@ -3,11 +3,13 @@
 
 import random
 
+import amaranth.lib.fifo
 import pytest
 
 import hw.stream.store_and_forward
 from hw.interface.reply import ReplyRoute
 from hw.stream.store_and_forward import StoreAndForward
+from sim.bench.bit_errors import flip, keep_memories
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 
@@ -77,6 +79,37 @@ def test_a_word_a_cycle_from_frame_to_frame():
 @pytest.mark.parametrize("bus_bits", [64, 256, 512])
 def test_a_frame_may_fill_the_memory(bus_bits):
     check(bus_bits=bus_bits, sizes=(MEMORY_BYTES,) * 3)
+
+
+def check_last(monkeypatch, part=StoreAndForward, *, bus_bits=64):
+    """Flip a copy of `last` in each word that waits. Each frame ends where it ended, with its own meta."""
+    memories = keep_memories(monkeypatch, amaranth.lib.fifo)
+    bench = Bench(dut := part(bus_bits=bus_bits, depth=128, meta=ReplyRoute))
+    frames = frames_of([136, 200, 136, 144])
+    bench.source(dut.i, items(frames, bus_bits))
+    sink = bench.sink(dut.o, start=120)
+    at_last = bus_bits + (bus_bits // 8).bit_length()
+
+    async def flip_all(ctx):
+        await ctx.tick().repeat(100)
+        for row in range(sum(map(len, frames)) * 8 // bus_bits):
+            flip(ctx, memories[0], row, at_last + row % 3)
+
+    bench.simulator.add_testbench(flip_all, background=True)
+    bench.run(quiet=150)
+    assert from_words(sink.items, bus_bits) == frames
+    assert [item.meta.length for item in sink.items if item.last] == [len(frame) for frame in frames]
+
+
+def test_a_bit_error_moves_no_frames_end(monkeypatch):
+    check_last(monkeypatch)
+
+
+@pytest.mark.mutant
+def test_a_mutant_without_a_majority_is_noticed(monkeypatch):
+    broken = mutant(hw.stream.store_and_forward, "majority(words.o.payload.last)", "words.o.payload.last[1]")
+    with pytest.raises((AssertionError, ValueError, TimeoutError)):
+        check_last(monkeypatch, broken.StoreAndForward)
 
 
 MUTANTS = {
