@@ -6,8 +6,8 @@ from iswitch.control.collective_mismatch import conflict_error
 from iswitch.control.recovery import Recovery
 from iswitch.control.stalled_collective import StalledCollective
 from iswitch.control.switch_info import SwitchInfo
+from iswitch.driver.collective_result import CollectiveResult, NoProgressError
 from iswitch.driver.notices import CollectiveConflictError, MembershipRejectedError
-from iswitch.driver.ring import CollectiveResult, NoProgressError
 from iswitch.errors import SwitchUnreachableError
 from iswitch.wire import CollectiveKind, Format
 from iswitch.wire.formats import FORMATS

@@ -57,11 +57,11 @@ class StalledCollective:
         SwitchUnreachableError
             If the switch does not answer.
         """
-        m, low = self.ring.membership, self.ring.low
+        m, low = self.ring.membership, self.ring.low_seq
         job, slot = read_job(self.control, m.job), read_slot(self.control, m.job, low, m.window)
         if low != self._low:
             self._low, self._mismatches = low, 0
-        if low != self.ring.low or slot.seq != low or slot.state == SlotState.EMPTY:
+        if low != self.ring.low_seq or slot.seq != low or slot.state == SlotState.EMPTY:
             return  # results have come meanwhile, or no worker has contributed
         if job.epoch != m.epoch or job.state != JobState.RUNNING or m.member in slot.arrived:
             return  # the job was reset or is halted, or the slot belongs to arrays like this worker's
@@ -112,8 +112,8 @@ class StalledCollective:
         m = self.ring.membership
         rises = unusual_rises(before, self.control.counters(self.switch_info.ports))
         live = self.control.job(m.job).live
-        slot = read_slot(self.control, m.job, self.ring.low, m.window)
-        missing = slot.missing if slot.seq == self.ring.low else []
+        slot = read_slot(self.control, m.job, self.ring.low_seq, m.window)
+        missing = slot.missing if slot.seq == self.ring.low_seq else []
         absent = (
             f"{format_ranks(missing)} {'are' if len(missing) > 1 else 'is'}"
             if missing

@@ -14,8 +14,9 @@ import numpy as np
 from iswitch.driver.membership import Membership
 from iswitch.driver.packing import Payloads
 from iswitch.driver.timer import RetransmissionTimer
+from iswitch.driver.transfer import Transfer
 from iswitch.driver.transport import Transport
-from iswitch.wire import HEADER, Type, version_type
+from iswitch.wire import HEADER, POSITION_BITS, Collective, CollectiveKind, Format, Type, version_type
 
 __all__ = ["PIPELINE_DEPTH", "Claims", "Vector"]
 
@@ -23,7 +24,7 @@ PIPELINE_DEPTH = 2
 """Vectors between the program and their updates: one in flight, another that waits or is claimed meanwhile."""
 
 
-class Vector:
+class Vector(Transfer):
     """A copy of a program's vector, and its trailer.
 
     Parameters
@@ -39,14 +40,10 @@ class Vector:
     """
 
     def __init__(self, values: np.ndarray, trailer: np.ndarray, version: int, elements: int):
+        super().__init__((Payloads(values, elements), Payloads(trailer, elements)))
         self.version = version
-        self.parts = Payloads(values, elements), Payloads(trailer, elements)
         self.update = -1
         """The update that was granted to the vector."""
-        self.next = -1
-        """The lowest position of the update that was never sent."""
-        self.first_sent_at = 0.0
-        self.first_result_at: float | None = None
 
 
 class Claims:
@@ -160,7 +157,10 @@ class Claims:
         if self._claimed is None or rest or update <= self._last_granted:
             return False
         vector, self._claimed = self._claimed, None
-        vector.update, vector.next, self._last_granted = update, base, update
+        vector.update = self._last_granted = update
+        position = self._seq_of(update) % (1 << POSITION_BITS)
+        formats = int(self.membership.format), int(Format.INT32)  # of the vector, and of its trailer
+        vector.place(base, formats, Collective(position, CollectiveKind.UPDATE, self.segments % 16), digest=0)
         self.ages[update - vector.version] += 1
         self.granted.append(vector)
         self.timer.end_backoff()
@@ -182,4 +182,4 @@ class Claims:
 
     def complete(self, update: int) -> None:
         """Record that all results of an update have come."""
-        self.granted = [vector for vector in self.granted if vector.update != update]
+        self.granted[:] = [vector for vector in self.granted if vector.update != update]

@@ -39,6 +39,30 @@ class Payloads:
         self.last = flat[full * segment_bytes :]
         self.size = full + bool(self.last.size)
 
+    def put(self, which: slice | np.ndarray, bodies: np.ndarray) -> bool:
+        """Fill segments with results.
+
+        Parameters
+        ----------
+        which : slice or numpy.ndarray
+            The segments.
+        bodies : numpy.ndarray
+            uint8, shape (segments, bytes).
+
+        Returns
+        -------
+        bool
+            False if the results do not fit the segments in size. Then nothing is filled.
+        """
+        bounds = (which.start, which.stop - 1) if isinstance(which, slice) else (int(which.min()), int(which.max()))
+        if bodies.shape[1] == self.rows.shape[1] and bounds[1] < len(self.rows):
+            self.rows[which] = bodies
+        elif bodies.shape[1] == self.last.size and bounds[0] == len(self.rows):
+            self.last[:] = bodies[0]
+        else:
+            return False
+        return True
+
 
 class Packer:
     """Builds one member's bursts in a buffer, which each burst overwrites.

@@ -3,9 +3,10 @@
 import numpy as np
 
 from iswitch.driver.packing import Payloads
+from iswitch.driver.result_frames import Results
 from iswitch.driver.update_layout import UpdateLayout
 from iswitch.errors import MismatchError
-from iswitch.wire import FLAGS_SHIFT, RESULT_HEADER, Format
+from iswitch.wire import FLAGS_SHIFT, HEADER, RESULT_HEADER, Format
 from iswitch.wire.formats import FORMATS
 
 __all__ = ["ReceivedUpdate"]
@@ -36,7 +37,8 @@ class ReceivedUpdate:
     """
 
     def __init__(self, layout: UpdateLayout, format: Format):
-        self.headers = np.zeros(layout.segments, RESULT_HEADER)
+        self._header_rows = np.zeros((layout.segments, HEADER.itemsize), np.uint8)  # copied faster than records
+        self.headers = self._header_rows.reshape(-1).view(RESULT_HEADER)
         self.sum = np.zeros(layout.size, FORMATS[format].element)
         self.trailer = layout.empty_trailer()
         vector = Payloads(self.sum, layout.elements)
@@ -46,36 +48,31 @@ class ReceivedUpdate:
             (trailer, int(Format.INT32), layout.vector_segments, layout.segments),
         )
 
-    def store(self, segments: np.ndarray, headers: np.ndarray, bodies: np.ndarray) -> None:
+    def store(self, results: Results, base: int) -> None:
         """Copy new results into the update. Results without a contribution are zeros, and may be shorter than others.
 
         Parameters
         ----------
-        segments : numpy.ndarray
-            int64: the segments, counted from the update's first one.
-        headers : numpy.ndarray
-            `RESULT_HEADER`, (results,).
-        bodies : numpy.ndarray
-            uint8, (results, bytes): the payloads.
+        results : Results
+            New results of the update.
+        base : int
+            Position of the update's first segment.
 
         Raises
         ------
         MismatchError
             If a result differs in size or number format from this worker's vectors.
         """
-        self.headers[segments] = headers
-        contributed = headers["members"] > 0
-        for payloads, format, first, end in self._parts:
-            which = contributed & (first <= segments) & (segments < end)
-            if not which.any():
+        self._header_rows[results.segments(base)] = results.headers
+        contributed = results.members > 0
+        if not contributed.all():
+            results = results.select(contributed)
+        format = results.format_flags & _FORMAT_MASK
+        for payloads, own_format, first, end in self._parts:
+            part = results.since(base + first).below(base + end)
+            if not len(part.records):
                 continue
-            rows, size = segments[which] - first, bodies.shape[1]
-            same_format = (headers["format_flags"][which] & _FORMAT_MASK == format).all()
-            if same_format and size == payloads.rows.shape[1] and (rows < len(payloads.rows)).all():
-                payloads.rows[rows] = bodies[which]
-            elif same_format and size == payloads.last.size and (rows == len(payloads.rows)).all():
-                payloads.last[:] = bodies[which][0]
-            else:
+            if format != own_format or not payloads.put(part.segments(base + first), part.bodies):
                 raise MismatchError(
                     "a result differs in size or number format from this worker's vectors: start all workers of the "
                     "job with the same `size` and `format`"

@@ -1,9 +1,12 @@
-"""The record of a collective's segments: which are lacked, when each was sent, and which are lost.
+"""The record of a member's segments: which are lacked, when each was requested, and which are lost.
 
 What may be sent, what is retransmitted and what is acknowledged all follow from this record. Segments are named by
-their *index*, counted from the first segment of the collective. Loss detection follows RFC 5827 (early retransmit) and
-RFC 8985 (RACK-TLP).
+their *position*, counted from the seq with which the member began. A segment is *requested* by a contribution or by a
+receipt: the switch answers both with the result. Loss detection follows RFC 5827 (early retransmit) and RFC 8985
+(RACK-TLP).
 """
+
+import math
 
 import numpy as np
 
@@ -14,112 +17,173 @@ __all__ = ["REORDERING", "SegmentLedger"]
 REORDERING = 3
 """A segment is lost as soon as this number of results of later segments has come."""
 _PROBES, _PROBES_LOSSY = 1, 8
-"""Number of the last lacked segments to retransmit after a time-out, in a good and in a lossy network."""
-_NO_SEGMENTS = np.empty(0, np.int64)
+"""Number of the last lacked segments to request after a time-out, in a good and in a lossy network."""
+_NO_POSITIONS = np.empty(0, np.int64)
 
 
 class SegmentLedger:
-    """State of each segment of one collective, and of the results for later collectives.
+    """State of each segment from `low` to `low + reach`.
+
+    The arrays hold several times `reach` positions and slide up when `low` nears their end, so that neighbours in
+    position are neighbours in memory.
 
     Parameters
     ----------
-    backlog : int
-        Number of segments beyond the collective whose results may be recorded.
+    reach : int
+        Results of segments from `low + reach` on are not recorded.
     """
 
-    def __init__(self, backlog: int):
-        self.backlog = backlog
-        self.low = self.next = self.high = 0
-        self.open(0)
-
-    def open(self, segments: int) -> None:
-        """Begin a collective of `segments` segments, of which nothing is sent and nothing is held."""
-        self.segments = segments
-        self.lacked = np.ones(segments + self.backlog + 1, np.bool_)
-        """bool, (segments + backlog + 1,): the result is not here. The last entry is always True."""
-        self.sent_at = np.zeros(segments)
-        """Seconds, (segments,): the time of the last sending, 0 if the segment was never sent."""
-        self.retransmitted = np.zeros(segments, np.bool_)
-        self.retransmissions = 0
+    def __init__(self, reach: int):
+        self.reach = reach
+        self._length = 4 * reach + 4
+        self._lacked = np.ones(self._length, np.bool_)
+        self._requested_at = np.full(self._length, -math.inf)
+        self._requests = np.zeros(self._length, np.uint32)
+        self._origin = 0  # the position of the arrays' first entry
+        self._requested_again = 0  # one above the highest position that was requested more than once
         self.low = 0
-        """Lowest segment that is lacked."""
-        self.next = 0
-        """Lowest segment that was never sent."""
+        """The lowest position that is lacked."""
         self.high = 0
-        """One above the highest segment that is held."""
+        """One above the highest position that is held."""
         self.newest = -1
-        """The highest segment that is held and was sent once."""
+        """The highest position whose result has the delay of one request."""
+        self.newest_request_at = -math.inf
+        """The time of the latest request that gave a delay."""
+        self.timed: int | None = None
+        """The position whose delay is to be measured, or None. The owner clears it."""
 
-    def close(self) -> None:
-        """End the collective: count from its end, and keep what is held beyond it."""
-        segments, self.segments = self.segments, 0
-        self.lacked = self.lacked[segments:]
-        self.low, self.high, self.next = self.low - segments, max(0, self.high - segments), 0
+    # What is lacked
 
-    @property
-    def held(self) -> int:
-        """Number of the collective's segments whose result is here."""
-        return self.segments - int(self.lacked[: self.segments].sum())
+    def lacks(self, position: int) -> bool:
+        """Return True if the result of a position from `low` on is not here."""
+        return position >= self.low + self.reach or bool(self._lacked[position - self._origin])
 
-    def advance(self) -> None:
-        """Move `low` to the lowest segment that is lacked now."""
-        if not self.lacked[self.low]:
-            self.low += int(self.lacked[self.low :].argmax())
+    def lacked(self, first: int, end: int) -> np.ndarray:
+        """Return the lacked positions from `first` to `end` - 1: int64, ascending."""
+        if first >= self.high:
+            return np.arange(first, end)
+        return np.flatnonzero(self._lacked[first - self._origin : end - self._origin]) + first
 
-    def record_results(self, which: slice | np.ndarray, first: int, end: int) -> int:
-        """Record new results of the collective.
+    def count_held(self, first: int, end: int) -> int:
+        """Return the number of positions from `first` to `end` - 1 whose result is here."""
+        below, known_end = max(first, self.low), min(end, self.high)
+        above = self._lacked[below - self._origin : max(known_end, below) - self._origin]
+        return min(end, below) - first + len(above) - int(np.count_nonzero(above))
+
+    def new(self, positions: np.ndarray) -> np.ndarray:
+        """Return a mask of the positions that are lacked and may be recorded."""
+        mask = (positions >= self.low) & (positions < self.low + self.reach)
+        mask[mask] = self._lacked[positions[mask] - self._origin]
+        return mask
+
+    # Recording
+
+    def record_requests(self, positions: slice | np.ndarray, now: float) -> None:
+        """Record that contributions or receipts for these positions are sent now."""
+        at = self._entries(positions)
+        self._requests[at] += 1
+        self._requested_at[at] = now
+        if isinstance(positions, np.ndarray) and len(positions) and (self._requests[at] > 1).any():
+            self._requested_again = max(self._requested_again, int(positions[-1]) + 1)
+
+    def record_results(self, positions: slice | np.ndarray, *, timed: bool) -> int:
+        """Record new results.
 
         Parameters
         ----------
-        which : slice or numpy.ndarray
-            Their segments.
-        first, end : int
-            All of them are from `first` to `end` - 1.
+        positions : slice or numpy.ndarray
+            Their positions.
+        timed : bool
+            True if the results answer this member's requests, so that their delay is that of the network.
 
         Returns
         -------
         int
-            The number of those whose contribution was retransmitted.
+            The number of those that were requested more than once.
         """
-        self.lacked[which] = False
-        if end > self.high:
-            self.high = end
-        if isinstance(which, slice) and not self.retransmissions and end <= self.next:  # the usual case
-            self.newest = max(self.newest, end - 1)
-            return 0
-        held = np.arange(first, end) if isinstance(which, slice) else which
-        again = self.retransmitted[held]
-        if len(once := held[(self.sent_at[held] > 0) & ~again]):
-            self.newest = max(self.newest, int(once.max()))
-        return int(np.count_nonzero(again))
+        at = self._entries(positions)
+        self._lacked[at] = False
+        if isinstance(positions, slice):
+            self.high = max(self.high, positions.stop)
+            if positions.start >= self._requested_again and self._requests[positions.stop - 1 - self._origin]:
+                if timed:  # the usual case
+                    self._time(positions.stop - 1)
+                return 0
+            positions = np.arange(positions.start, positions.stop)
+        else:
+            self.high = max(self.high, int(positions.max()) + 1)
+        requests = self._requests[at]
+        if timed and len(once := positions[requests == 1]):
+            self._time(int(once.max()))
+        return int(np.count_nonzero(requests > 1))
 
-    def record_later_results(self, indices: np.ndarray) -> None:
-        """Record results of later collectives: i8, their indices from this collective's begin."""
-        self.lacked[indices] = False
-        self.high = max(self.high, int(indices.max()) + 1)
+    def _time(self, position: int) -> None:
+        requested_at = self.requested_at(position)
+        if position > self.newest or requested_at > self.newest_request_at:
+            self.newest, self.timed = max(self.newest, position), position
+            self.newest_request_at = max(self.newest_request_at, requested_at)
 
-    def record_retransmissions(self, indices: np.ndarray) -> None:
-        """Record that these segments are about to be retransmitted."""
-        self.retransmitted[indices] = True
-        self.retransmissions += len(indices)
+    def requested_at(self, position: int) -> float:
+        """Return the time of the last request for a position, in seconds."""
+        return float(self._requested_at[position - self._origin])
 
-    def overtaken(self) -> np.ndarray:
-        """Return the segments that are lacked although `REORDERING` later results are here. One later result is enough
-        if it is that of the last segment sent (RFC 5827)."""
-        gap = REORDERING if self.high < self.next else 1
-        if self.high - self.low < gap + 1:
-            return _NO_SEGMENTS
-        held = np.flatnonzero(~self.lacked[self.low : self.high])
-        if len(held) < gap:
-            return _NO_SEGMENTS
-        end = min(self.low + int(held[-gap]), self.next)
-        return np.flatnonzero(self.lacked[self.low : end]) + self.low
+    def _entries(self, positions: slice | np.ndarray) -> slice | np.ndarray:
+        if isinstance(positions, slice):
+            return slice(positions.start - self._origin, positions.stop - self._origin)
+        return positions - self._origin
 
-    def lost(self, now: float, timer: RetransmissionTimer) -> np.ndarray:
-        """Return the overtaken segments to retransmit now: each after about a round trip, then once in a time-out.
+    def advance(self) -> None:
+        """Move `low` to the lowest position that is lacked now."""
+        at = self.low - self._origin
+        if not self._lacked[at]:
+            self.low += int(self._lacked[at : self.high + 1 - self._origin].argmax())
+            if self.low + self.reach >= self._origin + self._length:
+                self._slide()
+
+    def _slide(self) -> None:
+        """Drop the entries below `low`."""
+        dropped = self.low - self._origin
+        kept = self._length - dropped
+        for array, initial in ((self._lacked, True), (self._requested_at, -math.inf), (self._requests, 0)):
+            array[:kept] = array[dropped:].copy()
+            array[kept:] = initial
+        self._origin = self.low
+
+    # What to request again
+
+    def overtaken(self, end: int, *, last_held: bool) -> np.ndarray:
+        """Return the lacked positions below `end` above which `REORDERING` results are here.
 
         Parameters
         ----------
+        end : int
+            One above the highest position that may be requested.
+        last_held : bool
+            No result above `high` is expected, so one later result is enough (RFC 5827).
+
+        Returns
+        -------
+        numpy.ndarray
+            int64, ascending.
+        """
+        gap = 1 if last_held else REORDERING
+        if self.high - self.low < gap + 1:
+            return _NO_POSITIONS
+        held = np.flatnonzero(~self._lacked[self.low - self._origin : self.high - self._origin])
+        if len(held) < gap:
+            return _NO_POSITIONS
+        return self.lacked(self.low, max(self.low, min(self.low + int(held[-gap]), end)))
+
+    def lost(self, overtaken: np.ndarray, now: float, timer: RetransmissionTimer) -> np.ndarray:
+        """Return the overtaken positions to request now: each after about a round trip, then once in a time-out.
+
+        A position that this member never requested counts from the moment at which it was first found overtaken: the
+        result is perhaps only late.
+
+        Parameters
+        ----------
+        overtaken : numpy.ndarray
+            int64, ascending.
         now : float
             Time in seconds.
         timer : RetransmissionTimer
@@ -130,38 +194,38 @@ class SegmentLedger:
         numpy.ndarray
             int64, ascending.
         """
-        lost = self.overtaken()
-        if not len(lost):
-            return lost
-        newest_sent_at = self.sent_at[self.newest] if self.newest >= 0 else 0.0
-        due = np.where(self.retransmitted[lost], min(now - timer.base_s, newest_sent_at), now - timer.reordering_s)
-        return lost[self.sent_at[lost] <= due]
+        if not len(overtaken):
+            return overtaken
+        at = overtaken - self._origin
+        self._requested_at[at[self._requested_at[at] < 0]] = now
+        due = np.where(
+            self._requests[at] > 1, min(now - timer.base_s, self.newest_request_at), now - timer.reordering_s
+        )
+        return overtaken[self._requested_at[at] <= due]
 
-    def probes(self, now: float, timer: RetransmissionTimer, *, has_results: bool) -> np.ndarray:
-        """Return the segments to retransmit after a time-out without any result.
+    def probes(self, overtaken: np.ndarray, end: int, now: float, timer: RetransmissionTimer) -> np.ndarray:
+        """Return the positions to request after a time-out without any result.
 
-        Before the collective's first result that is the lowest segment alone: most likely another worker computes.
-        After it, that is all overtaken segments, and the last ones, whose results show what is lost below them
-        (RFC 8985, section 7).
+        These are the lowest one, all overtaken ones, and the last ones, whose results show what is lost below them
+        (RFC 8985, section 7). All but the lowest one are left alone for a time-out after a request.
 
         Parameters
         ----------
+        overtaken : numpy.ndarray
+            int64, ascending.
+        end : int
+            One above the highest position that may be requested.
         now : float
             Time in seconds.
         timer : RetransmissionTimer
-            Gives the time for which a retransmitted segment is left alone.
-        has_results : bool
-            The collective has received a result.
+            Gives the time for which a requested segment is left alone.
 
         Returns
         -------
         numpy.ndarray
             int64, ascending.
         """
-        indices = np.array([self.low])
-        if not has_results:
-            return indices
-        lacked = np.flatnonzero(self.lacked[self.low : self.next]) + self.low
-        last = lacked[-(_PROBES_LOSSY if timer.lossy else _PROBES) :]
-        indices = np.concatenate([indices, self.overtaken(), last])
-        return np.unique(indices[self.sent_at[indices] <= now - timer.base_s])
+        last = self.lacked(self.low, end)[-(_PROBES_LOSSY if timer.lossy else _PROBES) :]
+        wanted = np.concatenate([overtaken, last])
+        overdue = wanted[self._requested_at[wanted - self._origin] <= now - timer.base_s]
+        return np.unique(np.append(overdue, self.low))

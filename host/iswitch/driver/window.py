@@ -24,10 +24,13 @@ class SendWindow:
     ----------
     most : int
         The switch's window, in segments.
+    narrows : bool
+        False if the size stays `most`: results of other members' updates are resent without a contribution.
     """
 
-    def __init__(self, most: int):
+    def __init__(self, most: int, *, narrows: bool = True):
         self.most = self.size = most
+        self._narrows = narrows
         self._results = self._retransmitted = self._resent = self._collectives = 0
 
     def record_results(self, results: int, *, retransmitted: int, resent: int) -> None:
@@ -47,7 +50,7 @@ class SendWindow:
         self._resent += resent
         if self._results < _RESULTS:
             return
-        if 4 * self._resent >= self._results and 4 * self._resent >= 3 * self._retransmitted:
+        if self._narrows and 4 * self._resent >= self._results and 4 * self._resent >= 3 * self._retransmitted:
             self.size = min(self.size, max(_LEAST, min(_NARROW, self.size // 2)))
             self._collectives = _NARROW_COLLECTIVES
         self._results = self._retransmitted = self._resent = 0

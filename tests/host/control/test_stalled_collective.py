@@ -21,7 +21,7 @@ def stalled(monkeypatch, slot, *, epoch=1, state=JobState.RUNNING, evict_us=5_00
     monkeypatch.setattr(stalled_collective, "read_job", lambda control, number: job)
     monkeypatch.setattr(stalled_collective, "read_slot", lambda control, number, seq, window: slot)
     membership = SimpleNamespace(job=0, window=4, epoch=1, member=1, world=3, elements=ELEMENTS, evict_us=evict_us)
-    ring = SimpleNamespace(membership=membership, low=10, lacked=(1, 4 * 36))
+    ring = SimpleNamespace(membership=membership, low_seq=10, lacked=(1, 4 * 36))
     control = SimpleNamespace(counters=lambda ports: counters or {}, job=lambda number: SimpleNamespace(live=3))
     return StalledCollective(control, SimpleNamespace(ports=2), ring, 100, Format.WINDOW64, "job 0 at the switch")
 
@@ -73,9 +73,9 @@ def test_a_reset_or_halted_job_is_no_mismatch(monkeypatch, changes):
 def test_looks_at_another_segment_begin_again(monkeypatch):
     found = stalled(monkeypatch, slot(length=4 * 40))
     check(found, 2)
-    found.ring.low = 11
+    found.ring.low_seq = 11
     found.check()
-    found.ring.low = 10
+    found.ring.low_seq = 10
     check(found, 2)
 
 

@@ -15,9 +15,10 @@ from iswitch import AsyncWorker, SwitchUnreachableError, Worker
 from iswitch.config import Config
 from iswitch.control.exchange import Exchange
 from iswitch.control.state_transfer import TRANSFER_NOTE, pack_arrays, transfer_key
+from iswitch.driver.collective_result import NoProgressError
 from iswitch.driver.membership import Membership
 from iswitch.driver.progress import Progress
-from iswitch.driver.ring import NoProgressError, Ring
+from iswitch.driver.ring import Ring
 from iswitch.driver.update_layout import TRAILER_ENTRY, UpdateLayout
 from iswitch.wire import (
     FLAGS_SHIFT,

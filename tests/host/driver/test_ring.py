@@ -5,10 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
+from iswitch.driver.collective_result import NoProgressError
 from iswitch.driver.membership import Membership
 from iswitch.driver.notices import CollectiveConflictError, MembershipRejectedError
 from iswitch.driver.progress import Progress
-from iswitch.driver.ring import NoProgressError, Ring
+from iswitch.driver.ring import Ring
 from iswitch.errors import MismatchError
 from iswitch.wire import (
     FLAGS_SHIFT,
@@ -131,7 +132,7 @@ def test_contributions_keep_to_the_window_and_acknowledge_results():
     ]
     assert Collective.from_word(int(first["members"])) == (0, CollectiveKind.ALLREDUCE, 30 % 16)
     assert sums.retransmissions == 0 and not sums.flagged
-    assert ring.low == (MEMBER.first_seq + 30) % 2**32
+    assert ring.low_seq == (MEMBER.first_seq + 30) % 2**32
 
 
 def test_gap_is_filled_by_one_fast_retransmission():
@@ -275,7 +276,7 @@ def test_backlog_bounds_what_is_acknowledged():
         header["job"], header["epoch"], header["seq"] = 1, 7, (MEMBER.first_seq + k) % 2**32
         script.waiting.append(result(header, bytes(4 * ELEMENTS), format_flags=Format.WINDOW64))
     ring.serve()
-    assert (ring.low - MEMBER.first_seq) % 2**32 == 5
+    assert (ring.low_seq - MEMBER.first_seq) % 2**32 == 5
     assert [index(header) for header in script.sent] == [5]
 
 

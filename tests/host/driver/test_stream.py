@@ -348,7 +348,7 @@ def test_an_update_whose_members_have_all_died_changes_nothing_and_blocks_no_wor
     """The only member granted dies between its GRANT and its first segment."""
     network = job(30, threshold=1, evict_us=100_000, compute_s=[0.001, 10, 10])
     first = network.nodes[0]
-    first.stream._send_new = lambda now: None
+    first.stream.send_new = lambda now: None
     assert network.run(lambda: first.stream.claims.granted)
     first.dead = True
     for node in network.nodes[1:]:
@@ -482,7 +482,7 @@ def test_no_member_of_a_halted_job_is_evicted():
 # What the checks above are worth: each of these drivers breaks a rule, and is found out.
 
 handle_grant, handle_refusal = Claims.handle_grant, Claims.handle_refusal
-send_claim, send_receipts = Claims.send, Stream._send_receipts
+send_claim, send_receipts = Claims.send, Stream.send_receipts
 
 
 def takes_any_grant(claims, base):
@@ -504,16 +504,16 @@ def claims_once(claims, now):
 
 
 def says_more_than_it_holds(stream, positions, *, want):
-    stream.low += 3
+    stream.ledger.low += 3
     send_receipts(stream, positions + 3, want=want)
-    stream.low -= 3
+    stream.ledger.low -= 3
 
 
 MUTANTS = {
     "takes any GRANT that names it": (Claims, "handle_grant", takes_any_grant),
     "claims once": (Claims, "send", claims_once),
-    "acknowledges what it lacks": (Stream, "_send_receipts", says_more_than_it_holds),
-    "asks for nothing": (Stream, "_request", lambda stream, positions, now: None),
+    "acknowledges what it lacks": (Stream, "send_receipts", says_more_than_it_holds),
+    "asks for nothing": (Stream, "request", lambda stream, positions, now: None),
     "hears no refusal": (Claims, "handle_refusal", lambda claims, number: False),
     "drops what was computed ahead from the books": (Claims, "handle_refusal", keeps_what_was_computed_ahead),
 }

@@ -1,0 +1,84 @@
+"""The results of one synchronous collective, put together in the order in which they come."""
+
+import numpy as np
+
+from iswitch.driver.packing import Payloads
+from iswitch.driver.result_frames import Results
+from iswitch.errors import MismatchError
+from iswitch.wire import FLAGS_SHIFT, HEADER, RESULT_HEADER, TAIL, TAIL_BYTES, Format, ResultFlag
+from iswitch.wire.formats import FORMATS
+
+__all__ = ["ReceivedSum"]
+
+_FORMAT_MASK = (1 << FLAGS_SHIFT) - 1
+_RESENT = int(ResultFlag.RESENT) << FLAGS_SHIFT
+_PARTIAL = int(ResultFlag.PARTIAL) << FLAGS_SHIFT
+_MEMBERS_CHANGED = int(ResultFlag.MEMBERS_CHANGED) << FLAGS_SHIFT
+
+
+class ReceivedSum:
+    """A sum whose results have come in part or completely.
+
+    Parameters
+    ----------
+    payloads : Payloads
+        The caller's array, which the results replace.
+    format : int
+        Number format of the sum.
+
+    Attributes
+    ----------
+    headers : numpy.ndarray
+        `RESULT_HEADER`, shape (segments,).
+    tails : numpy.ndarray
+        `TAIL`, shape (segments,).
+    """
+
+    def __init__(self, payloads: Payloads, format: int):
+        self._payloads, self._format = payloads, format
+        # Rows of bytes are copied three times as fast as records.
+        self._header_rows = np.empty((payloads.size, HEADER.itemsize), np.uint8)
+        self._tail_rows = np.empty((payloads.size, TAIL_BYTES), np.uint8)
+        self.headers = self._header_rows.reshape(-1).view(RESULT_HEADER)
+        self.tails = self._tail_rows.reshape(-1).view(TAIL)
+        self._flags = 0  # of all results, except RESENT
+
+    @property
+    def partial(self) -> bool:
+        """True if a result lacks a member of the job."""
+        return bool(self._flags & _PARTIAL)
+
+    @property
+    def flagged(self) -> bool:
+        """True if a result is partial or tainted."""
+        return bool(self._flags & ~_MEMBERS_CHANGED)
+
+    @property
+    def admitted(self) -> bool:
+        """True if joining members take part from the next collective on."""
+        return bool(self._flags & _MEMBERS_CHANGED)
+
+    def store(self, results: Results, base: int) -> None:
+        """Copy results into the array.
+
+        Parameters
+        ----------
+        results : Results
+            New results of the collective.
+        base : int
+            Position of the collective's first segment.
+
+        Raises
+        ------
+        MismatchError
+            If a result differs in size or number format from this worker's array.
+        """
+        format, segments = results.format_flags & _FORMAT_MASK, results.segments(base)
+        if format != self._format or not self._payloads.put(segments, results.bodies):
+            raise MismatchError(
+                f"a result has {results.bodies.shape[1] // 4} {FORMATS[Format(format)].element.name} elements, which "
+                "does not fit this worker's array: all workers of a job must call the same collectives, on arrays of "
+                "the same size and dtype, in the same order"
+            )
+        self._flags |= results.format_flags & ~_FORMAT_MASK & ~_RESENT
+        self._header_rows[segments], self._tail_rows[segments] = results.headers, results.tails
