@@ -15,6 +15,7 @@ from hw.interface.rows import slot_number
 from hw.interface.verdict import Work
 from hw.stream.fifo import Fifo
 from hw.stream.memory import NEVER_READ_WHILE_WRITTEN
+from hw.stream.stored_word import majority, triple
 from iswitch.config import Config
 from iswitch.wire import Operation
 
@@ -174,7 +175,8 @@ class WaitingResults(wiring.Component):
         count_write, count_read, seen_read = writes.write_port(), writes.read_port(), writes.read_port()
 
         # An operation is taken. One cycle later the slot's number of writes is known, and the result is under way.
-        Entry = data.StructLayout({"made": Making(config), "repeated": 1})
+        # The scan waits for the result of its own operation, which no bit error may hide.
+        Entry = data.StructLayout({"made": Making(config), "repeated": 3})
         m.submodules.under_way = under_way = Fifo(Entry, depth=UNDER_WAY, buffered=False)
         operation, taken = self.operations.payload, Signal()
         blocks, issues, has_place = Signal(), Signal(), Signal()
@@ -206,7 +208,7 @@ class WaitingResults(wiring.Component):
             wrote.eq(operation.write),
             emits.eq(operation.emit),
             at.eq(operation.slot),
-            entry.repeated.eq(issues),
+            entry.repeated.eq(triple(issues)),
             entry.made.bindings.eq(operation.bindings),
             entry.made.fraction.eq(operation.fraction),
         ]
@@ -231,7 +233,7 @@ class WaitingResults(wiring.Component):
         m.d.comb += [
             slot.eq(Mux(self.begins, slot_number(config, self.header.job, self.header.seq), pointer)),
             job.eq(slot >> exact_log2(config.slots)),
-            self.repeated.eq(under_way.o.payload.repeated),
+            self.repeated.eq(majority(under_way.o.payload.repeated)),
             self.decided.eq(under_way.o.payload.made.bindings),
             under_way.o.ready.eq(self.begins),
             # What the scan read stays until its next step.

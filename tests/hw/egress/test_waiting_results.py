@@ -1,5 +1,7 @@
 """Results that wait in their slots: they are made again for their recipients, until the slot is written again."""
 
+import functools
+
 import amaranth.lib.fifo
 import pytest
 from amaranth.hdl import Value
@@ -276,6 +278,46 @@ def test_a_bit_error_of_a_waiting_result_is_found(monkeypatch):
 
 def test_a_bit_error_of_a_result_under_way_makes_its_row_void(monkeypatch):
     check_under_way(monkeypatch)
+
+
+def check_repeated(monkeypatch, module=hw.egress.waiting_results) -> None:
+    """Flip each copy of `repeated`, while the result that is made again is under way."""
+    first = Making(CONFIG).size
+    for bit in range(first, first + 3):
+        memories, flipped = [], []
+        make = functools.partial(record, memories)
+        monkeypatch.setattr(amaranth.lib.fifo, "Memory", make)
+
+        def disturb(ctx, cycle, memories=memories, flipped=flipped, bit=bit):
+            row = Value.cast(memories[0].data[1])
+            if not flipped and ctx.get(row):
+                ctx.set(row, ctx.get(row) ^ 1 << bit)
+                flipped.append(cycle)
+
+        works = [(0, contribution(result(1)))]
+        room = lambda port, cycle: port == 0 or cycle > 100
+        ports = Ports(works, room, component=module.WaitingResults, cycles=200, disturb=disturb)
+        monkeypatch.undo()
+        assert flipped and ports.received(1) == [1, 1, 1, 1] and not ports.busy
+        assert [repeated for _, repeated, *_ in ports.made] == [0, 1]
+
+
+def record(memories, *arguments, **options) -> Memory:
+    memories.append(Memory(*arguments, **options))
+    return memories[-1]
+
+
+def test_no_bit_error_hides_the_result_for_which_the_scan_waits(monkeypatch):
+    check_repeated(monkeypatch)
+
+
+@pytest.mark.mutant
+def test_a_mutant_without_a_majority_is_noticed(monkeypatch):
+    broken = mutant(
+        hw.egress.waiting_results, "majority(under_way.o.payload.repeated)", "under_way.o.payload.repeated[0]"
+    )
+    with pytest.raises(AssertionError):
+        check_repeated(monkeypatch, broken)
 
 
 def coincidence(monkeypatch, module=hw.egress.waiting_results) -> Ports:
