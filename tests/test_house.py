@@ -75,7 +75,7 @@ def test_examples_import_neither_gateware_nor_simulation():
 
 
 def test_golden_models_import_no_gateware():
-    assert breaches("sim/model/", "hw", "amaranth", "sim.bench", "sim.emulator") == []
+    assert breaches("host/iswitch/golden/", "hw", "amaranth", "sim.bench", "sim.emulator") == []
 
 
 def test_gateware_imports_no_simulation():

@@ -16,7 +16,7 @@ RESERVE_BITS = 5
 
 
 class FloodLimit(wiring.Component):
-    """The buckets of all ports. The golden model is `sim/model/bridge/flood_limit.py`.
+    """The buckets of all ports. The golden model is `host/iswitch/golden/bridge/flood_limit.py`.
 
     `admits` and `admits_bpdu` say whether `port` may flood an ordinary frame or a BPDU. They are combinational and
     include every earlier `takes`. `takes` removes a token of `port` in each cycle. Each bucket gets a token when

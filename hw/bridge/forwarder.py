@@ -31,7 +31,7 @@ class Route(data.StructLayout):
 class Forwarder(wiring.Component):
     """Computes the `Route` of each frame, should it be an ordinary one, and learns the sender of every frame.
 
-    The golden model is `sim/model/bridge/forwarder.py`.
+    The golden model is `host/iswitch/golden/bridge/forwarder.py`.
 
     A frame whose headers have a bit error is dropped, and its sender is not learnt. A frame whose source is the switch
     itself is dropped. A frame to the switch is answered or dropped. A frame to a

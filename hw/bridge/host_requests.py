@@ -46,7 +46,7 @@ def wire(octets: str) -> int:
 
 class HostRequests(wiring.Component):
     """Finds requests to the switch as a host, and the reply to each. Combinational; the golden model is
-    `sim/model/bridge/responder.py`.
+    `host/iswitch/golden/bridge/responder.py`.
 
     A request is an ARP request for `own_ip`, sent to `own_mac` or to all, or an ICMP echo request to `own_mac` and
     `own_ip`. The latter is complete (no fragment, not truncated), without IPv4 options and with a right IPv4 checksum.

@@ -66,7 +66,7 @@ def first_from(turn, ways):
 
 
 class MacTable(wiring.Component):
-    """A cache of stations in sets of four ways. The golden model is `sim/model/bridge/forwarder.py`.
+    """A cache of stations in sets of four ways. The golden model is `host/iswitch/golden/bridge/forwarder.py`.
 
     With `lookup`, the port of `destination` is looked up and `source` is learnt. Its own entry is renewed. A new
     station takes a free or expired way of its set, or else a way of a port that has at least two more ways of the set

@@ -31,7 +31,7 @@ class SpoofDetector(wiring.Component):
     `is_own`: the source MAC address is `own_mac`, or the frame is IPv4 or ARP, behind at most two VLAN tags, and its
     IPv4 source is `own_ip`, or the frame has more than two tags. `is_group`: the source MAC address is a group address,
     or the field of an untagged frame's IPv4 source holds an address from 224.0.0.0 on. Golden model:
-    `sim/model/bridge/spoofing.py`.
+    `host/iswitch/golden/bridge/spoofing.py`.
     """
 
     def __init__(self):

@@ -1,4 +1,4 @@
-"""The rules of claims; golden model: `sim/model/decide/claims.py`."""
+"""The rules of claims; golden model: `host/iswitch/golden/decide/claims.py`."""
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
@@ -44,7 +44,7 @@ class Claims(wiring.Component):
     `at` is the seq of a claim's weights, or the seq to look up; `k` is the claim's number. `covered`: `at` belongs to a
     kept grant, whose members are `granted`. `behind`: live members that have not acknowledged every granted result.
     `row_next` is the claims row after `decision`. `age` is the age of the claim's weights in updates. The component is
-    empty if `config.staleness` is 0. Source: `sim/model/decide/claims.py`.
+    empty if `config.staleness` is 0. Source: `host/iswitch/golden/decide/claims.py`.
     """
 
     def __init__(self, config: Config):

@@ -76,7 +76,7 @@ class Core(wiring.Component):
     fewer words (those on a longer frame pass beside its words), for each cycle of a procedure `PROCEDURE_COST`, and for
     each word of a stored sum that is sent again `RESEND_COST`. Cycles in which the frame waits for an older one are not
     its own. `decided` with `trace`, `claimed` with `age`, and `stats` describe the previous cycle. Golden model:
-    `sim/model/tree_switch.py`. Rules: docs/protocol.md, section 3.
+    `host/iswitch/golden/tree_switch.py`. Rules: docs/protocol.md, section 3.
     """
 
     def __init__(self, config: Config):

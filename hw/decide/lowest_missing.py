@@ -22,7 +22,7 @@ class LowestMissing(wiring.Component):
     Live members lack results within 4W of each other's, so a few bits of each distance from `member` determine the
     minimum. `member` itself is taken as `gain` ahead of what `acknowledged` says; `gain` is not negative. Latency 3
     cycles from `acknowledged`, `live` and `member`, 2 from `gain`; one result per cycle, without stalls. Source:
-    `lowest_acknowledged` of `sim/model/decide/tree.py`.
+    `lowest_acknowledged` of `host/iswitch/golden/decide/tree.py`.
     """
 
     def __init__(self, config: Config):

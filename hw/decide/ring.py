@@ -1,4 +1,4 @@
-"""The rules of the ring; golden model: `sim/model/decide/ring.py`."""
+"""The rules of the ring; golden model: `host/iswitch/golden/decide/ring.py`."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
@@ -104,7 +104,7 @@ class Ring(wiring.Component):
     In trees, the slot that a frame completes goes to the parent if `is_leaf`. A leaf also `reports` to its parent if a
     receipt or a retransmission gives the aggregator no operation. `lowest` is the lowest seq whose result a live member
     lacks, 4 cycles after `acknowledged` and the job's row. While a member `departs`, what the frame acknowledges does
-    not count for `lowest`. Source: `sim/model/decide/ring.py` and `tree.py`.
+    not count for `lowest`. Source: `host/iswitch/golden/decide/ring.py` and `tree.py`.
     """
 
     def __init__(self, config: Config):

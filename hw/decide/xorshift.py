@@ -15,7 +15,7 @@ class Xorshift64(wiring.Component):
 
     It steps with `draw` and not with the clock, so that a model gives the same numbers. `value` is combinational and
     stays until the end of the cycle in which `draw` is 1; one number per cycle. Not a cryptographic generator:
-    docs/protocol.md section 6. Source: `sim/model/decide/random.py`.
+    docs/protocol.md section 6. Source: `host/iswitch/golden/decide/random.py`.
     """
 
     seed: In(64)

@@ -16,11 +16,11 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
+from iswitch.golden.tree_switch import TreeSwitch
 from iswitch.wire import Outcome, Reason
 from sim.bench.cocotb_bus import Handshake, Sink, Source, StreamBus, watch
 from sim.bench.run_cocotb import CONFIG
 from sim.bench.scapy_wire import Ack, Control, Header, address, checked
-from sim.model.tree_switch import TreeSwitch
 
 __all__ = ["ADDRESS", "FP32", "INT32", "MAC", "WINDOW64", "Bench", "Worker", "joined", "sort"]
 

@@ -16,6 +16,14 @@ from hw.decide.core import Core
 from hw.interface.address import Address
 from hw.interface.address import Parent as PARENT
 from iswitch.config import Config
+from iswitch.golden.decide import tree
+from iswitch.golden.decide.claims import Answer
+from iswitch.golden.decide.job import Job
+from iswitch.golden.decide.slot import Contributors, Work
+from iswitch.golden.egress import compose
+from iswitch.golden.ingress.parse import is_ours
+from iswitch.golden.jobs import Frames
+from iswitch.golden.tree_switch import Parent, TreeSwitch
 from iswitch.wire import (
     ACK,
     FRAME_BYTES,
@@ -34,14 +42,6 @@ from iswitch.wire import (
 )
 from sim.bench.stream import Bench, Sink, Source, pack
 from sim.frames.client import SWITCH_IP, SWITCH_MAC
-from sim.model.decide import tree
-from sim.model.decide.claims import Answer
-from sim.model.decide.job import Job
-from sim.model.decide.slot import Contributors, Work
-from sim.model.egress import compose
-from sim.model.ingress.parse import is_ours
-from sim.model.jobs import Frames
-from sim.model.tree_switch import Parent, TreeSwitch
 
 __all__ = ["CoreBench", "Done"]
 

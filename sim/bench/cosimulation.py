@@ -5,6 +5,8 @@ from collections import defaultdict
 from typing import Any
 
 from iswitch.config import Config
+from iswitch.golden.decide.job import Job
+from iswitch.golden.tree_switch import Parent, TreeSwitch
 from iswitch.wire import (
     ADDRESSES,
     FRAME_BYTES,
@@ -21,8 +23,6 @@ from iswitch.wire import (
 from sim.emulator.compile import Design
 from sim.emulator.engine import Board
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client
-from sim.model.decide.job import Job
-from sim.model.tree_switch import Parent, TreeSwitch
 
 __all__ = ["DivergenceError", "Pair", "registers_of"]
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from iswitch.config import Config
+from iswitch.golden.interface.message import Source
+from iswitch.golden.replay.service import Service
 from iswitch.wire import ADDRESSES
 from iswitch.wire.replay import Kind, ReplayOutcome
 from sim.bench.replay_client import ReplayClient
 from sim.bench.replay_traffic import ReplayTraffic
-from sim.model.interface.message import Source
-from sim.model.replay.service import Service
 
 __all__ = ["Burst", "Sent", "Scenario", "address", "source_of"]
 

@@ -1,9 +1,9 @@
 """A golden switch with a replay service, and clients that send one frame at a time."""
 
 from iswitch.config import Config
+from iswitch.golden.switch import Switch
 from sim.bench.replay_client import ParsedFrame, ReplayClient, parse_frame
 from sim.frames.client import SWITCH_IP, SWITCH_MAC
-from sim.model.switch import Switch
 
 __all__ = ["ReplayBench", "fields"]
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 from amaranth.hdl import Value
 
 from iswitch.config import Replay
+from iswitch.golden.replay import frames
+from iswitch.golden.replay.dispatcher import Effect
+from iswitch.golden.replay.service import Service
 from iswitch.wire import FRAME_BYTES
 from iswitch.wire.replay import REPLAY_HEADER, Kind, ReplayOutcome
 from sim.bench.replay_client import record
 from sim.bench.stream import Bench
-from sim.model.replay import frames
-from sim.model.replay.dispatcher import Effect
-from sim.model.replay.service import Service
 
 __all__ = ["LARGE", "PARAMETER_ROWS_OF", "TYPICAL", "Decisions", "frame_of", "number", "outputs"]
 

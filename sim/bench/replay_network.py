@@ -13,10 +13,10 @@ from functools import partial
 
 from iswitch.config import Config
 from iswitch.driver.transport import Buffer, Keepalive
+from iswitch.golden.switch import Switch
 from iswitch.wire import ADDRESSES, UDP_PORT
 from sim.emulator.endpoint import burst_of
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, udp_frame
-from sim.model.switch import Switch
 
 __all__ = ["Network", "NodeTransport"]
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from iswitch.config import Replay
+from iswitch.golden.replay.fractions import fractions
 from iswitch.wire.replay import UNIT_BYTES, Kind, ReplayOutcome
-from sim.model.replay.fractions import fractions
 
 __all__ = ["Item", "Op", "Oracle", "OracleTable"]
 

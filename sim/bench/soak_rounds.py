@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from typing import NamedTuple
 
 from iswitch.config import Config
+from iswitch.golden.decide.random import seed_for_first_seq
 from iswitch.wire import REGISTERS_PER_READ, Format, Outcome, PortCounter, Register, Stat, Type, port_counter_register
 from sim.bench.attacker import Attacker, Injected, Place
 from sim.bench.soak_asynchronous import AsynchronousJob
@@ -14,7 +15,6 @@ from sim.emulator.compile import Design
 from sim.emulator.counters import read
 from sim.emulator.engine import Board, Decision
 from sim.frames.client import SWITCH_IP
-from sim.model.decide.random import seed_for_first_seq
 
 __all__ = ["Report", "Soak"]
 

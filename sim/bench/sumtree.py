@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from hw.replay.sampling.sum_tree import SumTree
+from iswitch.golden.replay.fractions import fractions as of_a_batch
+from iswitch.golden.replay.tree import SumTree as Model
 from sim.bench.compiled import Compiled
-from sim.model.replay.fractions import fractions as of_a_batch
-from sim.model.replay.tree import SumTree as Model
 
 __all__ = [
     "FOUND",

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from iswitch.config import Config
+from iswitch.golden.network import Network
+from iswitch.golden.tree_switch import Parent, TreeSwitch
 from iswitch.wire import (
     ADDRESSES,
     FRAME_BYTES,
@@ -21,8 +23,6 @@ from iswitch.wire import (
     version_type,
 )
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, Reply, udp_frame
-from sim.model.network import Network
-from sim.model.tree_switch import Parent, TreeSwitch
 
 __all__ = [
     "BAD",

@@ -18,9 +18,9 @@ from typing import Any
 from iswitch import Worker
 from iswitch.config import Config
 from iswitch.control.job_worker import JobWorker
+from iswitch.golden.tree_switch import TreeSwitch
 from iswitch.wire import ADDRESSES, UDP_PORT
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, udp_frame
-from sim.model.tree_switch import TreeSwitch
 
 __all__ = ["Faults", "UdpModel", "kill", "together"]
 

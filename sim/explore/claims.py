@@ -1,10 +1,10 @@
 """Asynchronous jobs under every order of messages: claims, grants and refusals, and the ring under them.
 
-The switch (`claims_switch.py`) is `sim/model/decide/claims.py` and `ring.py`. The workers (`claims_worker.py`) follow
-`docs/protocol.md`: a worker computes a vector with the weights of some version (the number of updates in them), claims
-an update for it, and contributes the vector if it is granted. If it is refused, the worker computes another one. It
-applies updates in their order. How long a computation takes is open: a vector that is claimed now may have been
-computed with any weights since the worker was free to compute.
+The switch (`claims_switch.py`) is `host/iswitch/golden/decide/claims.py` and `ring.py`. The workers
+(`claims_worker.py`) follow `docs/protocol.md`: a worker computes a vector with the weights of some version (the number
+of updates in them), claims an update for it, and contributes the vector if it is granted. If it is refused, the worker
+computes another one. It applies updates in their order. How long a computation takes is open: a vector that is claimed
+now may have been computed with any weights since the worker was free to compute.
 
 The network remembers everything, as `messages.py` says, grants and refusals included. A few messages are possible that
 were never sent: a granted vector's claim with other weights. With `lies` a worker may claim any vector with weights
@@ -31,6 +31,8 @@ it.
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from iswitch.golden.decide import claims as golden
+from iswitch.golden.interface.tuples import replace_at
 from iswitch.wire import SlotState, Type
 from sim.explore.claims_scenario import (
     AdmitJoining,
@@ -49,8 +51,6 @@ from sim.explore.claims_symmetry import renumber
 from sim.explore.claims_worker import CORRECT, ClaimsWorkers, Worker, WorkerRules
 from sim.explore.messages import UNKNOWN, Leave, Receipt, Result, SetThreshold, is_member, lowest_missing
 from sim.explore.search import Continuation, Event, Explorer, Violation
-from sim.model.decide import claims as golden
-from sim.model.interface.tuples import replace_at
 
 __all__ = ["ClaimsExplorer", "ClaimsState"]
 

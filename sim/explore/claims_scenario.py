@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from iswitch.golden.decide import claims as golden
+from iswitch.golden.decide.claims import Claims, Verdict
+from iswitch.golden.decide.slot import Ring
 from sim.explore.search import Scenario
-from sim.model.decide import claims as golden
-from sim.model.decide.claims import Claims, Verdict
-from sim.model.decide.slot import Ring
 
 __all__ = [
     "AdmitJoining",

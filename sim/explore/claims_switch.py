@@ -5,6 +5,11 @@ A vector is known by its worker and k. Accumulators are sets of (segment, worker
 
 from typing import NamedTuple
 
+from iswitch.golden.decide import claims as golden
+from iswitch.golden.decide import ring as golden_ring
+from iswitch.golden.decide.claims import Answer, Claims
+from iswitch.golden.decide.slot import Ring, Step, Work
+from iswitch.golden.interface.tuples import replace_at
 from iswitch.wire import Operation, Outcome, SlotState, Type
 from sim.explore.claims_scenario import (
     AdmitJoining,
@@ -18,11 +23,6 @@ from sim.explore.claims_scenario import (
 from sim.explore.messages import UNKNOWN, Leave, Receipt, SegmentNumbers, SetThreshold, is_member
 from sim.explore.search import Event, Violation
 from sim.explore.switch import ExploredSwitch
-from sim.model.decide import claims as golden
-from sim.model.decide import ring as golden_ring
-from sim.model.decide.claims import Answer, Claims
-from sim.model.decide.slot import Ring, Step, Work
-from sim.model.interface.tuples import replace_at
 
 __all__ = ["ClaimsCore", "ClaimsSent", "ClaimsSwitch", "grants_to"]
 

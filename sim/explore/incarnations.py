@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from iswitch.golden.interface.tuples import replace_at
 from sim.explore.messages import is_member
 from sim.explore.search import Event, Explorer, Scenario, Violation
-from sim.model.interface.tuples import replace_at
 
 __all__ = ["IncarnationExplorer", "IncarnationScenario", "RingState", "StoredSlot", "slot_to_write"]
 

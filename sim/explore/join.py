@@ -1,4 +1,6 @@
-"""The Join handshake under every order of messages. The switch is `sim/model/decide/join.py` and `command.py`.
+"""The Join handshake under every order of messages.
+
+The switch is `host/iswitch/golden/decide/join.py` and `command.py`.
 
 The network remembers everything: any Join, Leave, END or acknowledgement ever sent may arrive now, again and again, or
 never. Actors are incarnations of workers, each with its own nonce and token. An actor may crash, leave, or move to
@@ -19,13 +21,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from iswitch.config import Config
+from iswitch.golden.decide import command, join
+from iswitch.golden.decide.job import NO_JOB, EntryState, Job, Verdict
+from iswitch.golden.decide.random import Offer
+from iswitch.golden.interface.message import Request, Settings, Source
+from iswitch.golden.interface.tuples import replace_at
 from iswitch.wire import NO_MEMBER, SILENCE_TICK_US, SILENCE_TICKS_MAX, Action, Format, JobState, Reason
 from sim.explore.search import Event, Explorer, Scenario, Violation
-from sim.model.decide import command, join
-from sim.model.decide.job import NO_JOB, EntryState, Job, Verdict
-from sim.model.decide.random import Offer
-from sim.model.interface.message import Request, Settings, Source
-from sim.model.interface.tuples import replace_at
 
 __all__ = ["CRASHES", "LEAVES", "MOVES", "STAYS", "Actor", "JoinExplorer", "JoinScenario", "JoinState"]
 

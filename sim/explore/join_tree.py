@@ -23,6 +23,12 @@ from itertools import product
 import numpy as np
 
 from iswitch.config import Config
+from iswitch.golden.decide.command import remove_member
+from iswitch.golden.decide.job import EntryState, Job, live_ranks
+from iswitch.golden.egress import compose
+from iswitch.golden.interface.message import Source, SwitchAddress
+from iswitch.golden.interface.tuples import replace_at
+from iswitch.golden.tree_switch import Parent, ParentMembership, TreeSwitch
 from iswitch.wire import ACK, FRAME_BYTES, NO_MEMBER, UDP_PORT, AckRegister, Action, Format, JobState, Reason, Type
 from sim.explore.join_tree_scenario import (
     SWITCH_MAC,
@@ -40,12 +46,6 @@ from sim.explore.join_tree_scenario import (
     TreeJoinState,
 )
 from sim.explore.search import Event, Explorer, Violation
-from sim.model.decide.command import remove_member
-from sim.model.decide.job import EntryState, Job, live_ranks
-from sim.model.egress import compose
-from sim.model.interface.message import Source, SwitchAddress
-from sim.model.interface.tuples import replace_at
-from sim.model.tree_switch import Parent, TreeSwitch
 
 __all__ = ["TreeJoinExplorer"]
 

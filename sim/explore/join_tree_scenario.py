@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from iswitch.golden.decide.job import Job
+from iswitch.golden.tree_switch import ParentMembership, TreeSwitch
 from iswitch.wire import FRAME_BYTES, NO_MEMBER, Type
 from sim.explore.search import Scenario
-from sim.model.decide.job import Job
-from sim.model.tree_switch import ParentMembership, TreeSwitch
 
 __all__ = [
     "SWITCH_MAC",

@@ -20,7 +20,7 @@ under all of them at once. It also keeps messages in flight out of the state: th
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from sim.model.interface.serial import SERIAL
+from iswitch.golden.interface.serial import SERIAL
 
 __all__ = [
     "UNKNOWN",

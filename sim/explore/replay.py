@@ -29,6 +29,8 @@ answered gets an answer to every request, or learns that its session is lost.
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from iswitch.golden.interface.tuples import replace_at
+from iswitch.golden.replay.session import SERIAL
 from iswitch.wire.replay import WAITS, Kind, ReplayOutcome
 from sim.explore.replay_scenario import (
     ALWAYS,
@@ -55,8 +57,6 @@ from sim.explore.replay_switch import (
     execution_mark,
 )
 from sim.explore.search import Event, Explorer, Violation
-from sim.model.interface.tuples import replace_at
-from sim.model.replay.session import SERIAL
 
 __all__ = ["SessionExplorer", "SessionState"]
 

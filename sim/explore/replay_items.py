@@ -1,4 +1,6 @@
-"""The limit on samples of an item under every order of requests. The table is `sim/model/replay/table.py` itself.
+"""The limit on samples of an item under every order of requests.
+
+The table is `host/iswitch/golden/replay/table.py` itself.
 
 One item is in the table. SAMPLE, UPDATE and LIMIT come in any order, with any limit of `times` up to `largest`, and at
 any time the item's count may become wrong by a bit error. Checked at each step: an item that was sampled as often as
@@ -11,8 +13,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from iswitch.config import Replay
+from iswitch.golden.replay.table import Limits, Table
 from sim.explore.search import Event, Explorer, Scenario, Violation
-from sim.model.replay.table import Limits, Table
 
 __all__ = ["CountFlips", "ItemExplorer", "ItemScenario", "ItemState", "LimitComes", "SampleComes", "UpdateComes"]
 

@@ -1,5 +1,5 @@
 """Bit errors of a sum tree, and its rebuild, under every order of requests. The rules are
-`sim/model/replay/rebuild.py`.
+`host/iswitch/golden/replay/rebuild.py`.
 
 The tree has a few slots. For each slot, the sums contain some share of the slot's priority: all of it, nothing, or
 after a bit error something else. A bit error is *visible* until a request that writes the sums gives them a right
@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from iswitch.golden.interface.tuples import replace_at
+from iswitch.golden.replay.rebuild import RULES, RebuildRules, SumState
 from sim.explore.search import Event, Explorer, Scenario, Violation
-from sim.model.interface.tuples import replace_at
-from sim.model.replay.rebuild import RULES, RebuildRules, SumState
 
 __all__ = ["BitFlips", "RebuildComes", "RebuildExplorer", "RebuildScenario", "SampleComes", "TreeState", "UpdateComes"]
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from iswitch.golden.replay.session import RULES, SERIAL, Rules
 from iswitch.wire.replay import Kind
 from sim.explore.replay_switch import UNKNOWN, ToyDispatcher
 from sim.explore.search import Scenario
-from sim.model.replay.session import RULES, SERIAL, Rules
 
 __all__ = [
     "ALWAYS",

@@ -10,15 +10,15 @@ from typing import NamedTuple
 import numpy as np
 
 from iswitch.config import Replay
+from iswitch.golden.interface.message import Source
+from iswitch.golden.interface.tuples import replace_at
+from iswitch.golden.replay import frames
+from iswitch.golden.replay.dispatcher import Dispatcher, Effect, Sent
+from iswitch.golden.replay.frames import Request
+from iswitch.golden.replay.session import RULES, SERIAL, Rules, Session
 from iswitch.wire.replay import REPLAY_HEADER, SESSION_SILENT_US, STATUS, Kind, ReplayOutcome
 from sim.explore.search import Violation
 from sim.explore.switch import ExploredSwitch
-from sim.model.interface.message import Source
-from sim.model.interface.tuples import replace_at
-from sim.model.replay import frames
-from sim.model.replay.dispatcher import Dispatcher, Effect, Sent
-from sim.model.replay.frames import Request
-from sim.model.replay.session import RULES, SERIAL, Rules, Session
 
 __all__ = [
     "EXECUTED",

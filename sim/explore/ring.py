@@ -1,8 +1,8 @@
 """The ring of slots under every order of messages: workers, one switch and a hostile network, in small cases.
 
-The switch (`ring_switch.py`) is `sim/model/decide/ring.py` itself. The workers follow `docs/protocol.md`. The network
-remembers everything (`messages.py`); `ring_network.py` explores networks with queues and single kinds of faults, and
-the tests compare the two.
+The switch (`ring_switch.py`) is `host/iswitch/golden/decide/ring.py` itself. The workers follow `docs/protocol.md`. The
+network remembers everything (`messages.py`); `ring_network.py` explores networks with queues and single kinds of
+faults, and the tests compare the two.
 
 Checked at each step:
 
@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import NamedTuple
 
+from iswitch.golden.interface.tuples import replace_at
 from iswitch.wire import SlotState
 from sim.explore.messages import (
     UNKNOWN,
@@ -40,7 +41,6 @@ from sim.explore.messages import (
 )
 from sim.explore.ring_switch import DeadlinePasses, ForceSegment, Join, RingCore, RingScenario, RingSwitch
 from sim.explore.search import Continuation, Event, Explorer, Violation
-from sim.model.interface.tuples import replace_at
 
 __all__ = ["RingExplorer", "RingState"]
 

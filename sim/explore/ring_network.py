@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any, NamedTuple
 
+from iswitch.golden.interface.tuples import replace_at
 from sim.explore.messages import UNKNOWN, Contribution, Receipt, is_member, lowest_missing
 from sim.explore.ring import RingExplorer, RingState
 from sim.explore.ring_switch import RingScenario
 from sim.explore.search import Event, Explorer
-from sim.model.interface.tuples import replace_at
 
 __all__ = ["DUPLICATE", "LOSS", "REORDER", "LinkExplorer", "LinkState"]
 

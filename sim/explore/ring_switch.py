@@ -7,14 +7,14 @@ A payload is one bit that names its worker and segment. The accumulators are set
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from iswitch.golden.decide import ring as golden
+from iswitch.golden.decide.slot import RULES, Ring, Rules, Slot, Step, Work
+from iswitch.golden.interface.serial import SERIAL
+from iswitch.golden.interface.tuples import replace_at
 from iswitch.wire import Operation, Outcome, SlotState
 from sim.explore.messages import UNKNOWN, Contribution, Leave, Receipt, SegmentNumbers, SetThreshold, is_member
 from sim.explore.search import Event, Scenario, Violation
 from sim.explore.switch import ExploredSwitch
-from sim.model.decide import ring as golden
-from sim.model.decide.slot import RULES, Ring, Rules, Slot, Step, Work
-from sim.model.interface.serial import SERIAL
-from sim.model.interface.tuples import replace_at
 
 __all__ = ["DeadlinePasses", "ForceSegment", "Join", "RingCore", "RingScenario", "RingSent", "RingSwitch"]
 

@@ -1,7 +1,8 @@
 """Trees of switches under every order of messages: workers, switches and a hostile network on every link.
 
-Each switch (`tree_switches.py`) runs `sim/model/decide/tree.py` itself. The workers follow `docs/protocol.md`. The
-network remembers everything (`messages.py`), so a state is the switches and what the workers hold:
+Each switch (`tree_switches.py`) runs `host/iswitch/golden/decide/tree.py` itself. The workers follow
+`docs/protocol.md`. The network remembers everything (`messages.py`), so a state is the switches and what the workers
+hold:
 
 - A worker's messages, and the results that it may get from its switch, are those of `ring.py`.
 - A leaf's uplink of a segment never changes (checked). It may have been sent with each `low` up to the one that the
@@ -26,6 +27,7 @@ to every worker that is still connected to the root by members. No switch needs 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from iswitch.golden.interface.tuples import replace_at
 from iswitch.wire import SlotState
 from sim.explore.messages import (
     UNKNOWN,
@@ -42,7 +44,6 @@ from sim.explore.messages import (
 from sim.explore.search import Continuation, Event, Explorer, Violation
 from sim.explore.tree_scenario import LeafReceipt, MemberLeaves, ParentResult, SlotExpires, TreeScenario, Uplink
 from sim.explore.tree_switches import SwitchTree, TreeCore
-from sim.model.interface.tuples import replace_at
 
 __all__ = ["TreeExplorer", "TreeState"]
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from iswitch.golden.decide.tree import RULES, Rules
 from sim.explore.messages import UNKNOWN
 from sim.explore.search import Scenario
-from sim.model.decide.tree import RULES, Rules
 
 __all__ = ["LeafReceipt", "MemberLeaves", "ParentResult", "SlotExpires", "TreeScenario", "Uplink"]
 

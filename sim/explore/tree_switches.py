@@ -6,15 +6,15 @@ it is made.
 
 from typing import NamedTuple
 
+from iswitch.golden.decide import ring as flat
+from iswitch.golden.decide import tree as golden
+from iswitch.golden.decide.slot import Ring, Slot, Work
+from iswitch.golden.interface.tuples import replace_at
 from iswitch.wire import Operation, Outcome, SlotState
 from sim.explore.messages import UNKNOWN, Contribution, Leave, Receipt, SegmentNumbers, known
 from sim.explore.search import Event, Violation
 from sim.explore.switch import ExploredSwitch
 from sim.explore.tree_scenario import LeafReceipt, MemberLeaves, ParentResult, SlotExpires, TreeScenario, Uplink
-from sim.model.decide import ring as flat
-from sim.model.decide import tree as golden
-from sim.model.decide.slot import Ring, Slot, Work
-from sim.model.interface.tuples import replace_at
 
 __all__ = ["SwitchTree", "TreeCore", "TreeSent"]
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from itertools import chain, combinations
 from typing import NamedTuple
 
+from iswitch.golden.egress import waiting_results as rules
+from iswitch.golden.egress.waiting_results import Row
 from sim.explore.search import Explorer, Scenario, Violation
-from sim.model.egress import waiting_results as rules
-from sim.model.egress.waiting_results import Row
 
 __all__ = ["WaitingExplorer", "WaitingScenario", "WaitingState"]
 
@@ -33,7 +33,7 @@ class WaitingScenario(Scenario):
     resends : int
         How many retransmissions are answered with the stored result.
     note, visit : callable
-        The rules, of `sim.model.egress.waiting_results`.
+        The rules, of `iswitch.golden.egress.waiting_results`.
     may_make : callable
         Takes a row and the slot's number of writes. Returns whether the result may be made now.
     counts : callable

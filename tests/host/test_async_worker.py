@@ -25,10 +25,10 @@ from iswitch import (
 from iswitch.config import Config
 from iswitch.control.client import Control
 from iswitch.driver.udp import UdpTransport
+from iswitch.golden.switch import Switch
 from iswitch.wire import JobState
 from sim.bench.udp_model import Faults, UdpModel, kill
 from sim.frames.client import SWITCH_IP, SWITCH_MAC
-from sim.model.switch import Switch
 
 SMALL = Config(ports=4, window=4, elements=16, members=8)
 EVICT_S = 2.0  # a starved thread on a busy machine must not look dead

@@ -18,10 +18,10 @@ from iswitch import (
 )
 from iswitch.config import Config
 from iswitch.control.state_transfer import CANDIDATE, TakesPart, most_advanced
+from iswitch.golden.switch import Switch
 from iswitch.wire import CollectiveKind, Format
 from sim.bench.udp_model import Faults, UdpModel, kill, together
 from sim.frames.client import SWITCH_IP, SWITCH_MAC
-from sim.model.switch import Switch
 
 SMALL = Config(ports=4, window=4, elements=16, members=8)
 BAD = Faults(loss=0.05, duplication=0.05, reordering=0.05)

@@ -30,9 +30,9 @@ from iswitch.config import Config
 from iswitch.control import abandoned_job
 from iswitch.control.client import Control
 from iswitch.driver.udp import UdpTransport
+from iswitch.golden.decide import random
 from iswitch.wire import RESULT_HEADER, Outcome, Reason
 from sim.bench.udp_model import Faults, UdpModel, kill, together
-from sim.model.decide import random
 
 ELEMENTS, WINDOW = 352, 64
 SIZES = [0, 1, ELEMENTS - 1, ELEMENTS, ELEMENTS + 1, ELEMENTS * WINDOW, ELEMENTS * WINDOW + 1, ELEMENTS * 200 + 7]

@@ -11,11 +11,11 @@ import pytest
 
 from hw.switch import Switch
 from iswitch.config import Config
+from iswitch.golden.tree_switch import TreeSwitch as Model
 from iswitch.wire import Format, Type
 from sim.bench.stream import Bench, from_words, pack, to_words
 from sim.bench.traffic import broken_frames
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, ordinary, parse
-from sim.model.tree_switch import TreeSwitch as Model
 
 SEED = 11
 

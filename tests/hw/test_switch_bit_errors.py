@@ -8,10 +8,10 @@ from amaranth.lib.memory import Memory
 import hw.ingress.packet_queue
 from hw.switch import Switch
 from iswitch.config import Config
+from iswitch.golden.tree_switch import TreeSwitch as Model
 from iswitch.wire import Format, Outcome, ones_complement_sum
 from sim.bench.stream import Bench, from_words, pack, to_words
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, ordinary
-from sim.model.tree_switch import TreeSwitch as Model
 
 SEED = 11
 PAYLOAD = 42

@@ -6,13 +6,13 @@ Every granted vector is in its sum exactly once, and all workers receive the sam
 import numpy as np
 import pytest
 
+from iswitch.golden.decide.random import seed_for_first_seq
 from iswitch.wire import Action, Format, Type
 from sim.bench.asynchronous import AsynchronousWorker, Ledger, element
 from sim.bench.designs import TWO_PORTS
 from sim.emulator.engine import Board
 from sim.emulator.faults import DIRECTIONS, PS_PER_US, Faults, Rates
 from sim.frames.client import Client
-from sim.model.decide.random import seed_for_first_seq
 
 SMALL = TWO_PORTS
 RATES = Rates(loss=0.03, duplicate=0.03, reorder=0.05, corrupt=0.01)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from iswitch.config import Config
+from iswitch.golden.decide.random import seed_for_first_seq
 from iswitch.wire import SILENCE_TICK_US, Format, Mode, Outcome, Stat
 from sim.bench.cosimulation import DivergenceError, Pair
 from sim.bench.designs import TWO_PORTS
@@ -13,7 +14,6 @@ from sim.bench.hosts import Hosts
 from sim.bench.throughput import joined, stations
 from sim.bench.traffic import Traffic, adverse_numbers
 from sim.frames.client import Client, ordinary, parse
-from sim.model.decide.random import seed_for_first_seq
 
 SMALL = TWO_PORTS
 WIDE = Config(ports=3, bus_bits=512, members=32, window=4, elements=352)

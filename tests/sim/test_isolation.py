@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from iswitch.golden.egress import compose
 from iswitch.wire import UDP_PORT, Format, Outcome
 from sim.bench.clients import checked_board
 from sim.bench.hosts import Host, spoofed
@@ -16,7 +17,6 @@ from sim.bench.isolation import ATTACKER_PORT, ATTACKS, FLOODS, NOTICES, PLACES,
 from sim.bench.tree import Tree, address
 from sim.emulator.engine import Board
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, ordinary, udp_frame
-from sim.model.egress import compose
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ ONE = Config(
 )
 pytestmark = (
     pytest.mark.slow
-)  # compiles a switch that no other test needs; the golden model has the same laws in tests/sim/model
+)  # compiles a switch that no other test needs; the golden model has the same laws in tests/host/golden
 BROADCAST = b"\xff" * 6
 
 

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from iswitch.golden.replay import table as table_of
+from iswitch.golden.replay.session import RULES
+from iswitch.golden.replay.table import Table
 from iswitch.wire import Outcome
 from iswitch.wire.replay import ReplayOutcome
 from sim.bench.cosimulation import DivergenceError, Pair
 from sim.bench.replay_traffic import NARROW, SMALL, ReplayTraffic
 from sim.bench.traffic import Traffic
-from sim.model.replay import table as table_of
-from sim.model.replay.session import RULES
-from sim.model.replay.table import Table
 
 ONE = replace(
     SMALL,

@@ -20,7 +20,6 @@ from sim.emulator.link import Link
 from sim.emulator.virtual import VirtualTime
 from sim.emulator.wire import Wire
 from sim.frames.client import Client, Reply
-from sim.model.decide.random import seed_for_first_seq
 
 SMALL = TREE
 WIDE = Config(ports=4, bus_bits=256, members=8, window=2, elements=352)

@@ -31,7 +31,7 @@ class Command(wiring.Component):
     until the parent has begun the next epoch.
 
     Takes 3 cycles: two until the sender's row has been compared, one to decide. Procedure: see `procedure_ports`.
-    Source: docs/protocol.md section 4, the order of the checks; `sim/model/decide/command.py`.
+    Source: docs/protocol.md section 4, the order of the checks; `host/iswitch/golden/decide/command.py`.
     """
 
     def __init__(self, config: Config):

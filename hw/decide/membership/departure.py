@@ -22,8 +22,8 @@ class Departure(wiring.Component):
     to go up. The switch does not answer the member's own Leave; its retransmissions also trigger those of the switch.
 
     The rows of job and member must be here in the cycle of `start`. Takes 1 cycle, with uplinks 2. Procedure: see
-    `procedure_ports`. Source: `remove_member` of `sim/model/decide/command.py`; `is_last_leave` of
-    `sim/model/tree_member.py`.
+    `procedure_ports`. Source: `remove_member` of `host/iswitch/golden/decide/command.py`; `is_last_leave` of
+    `host/iswitch/golden/tree_member.py`.
     """
 
     def __init__(self, config: Config):

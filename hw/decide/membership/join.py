@@ -32,7 +32,7 @@ class Join(wiring.Component):
     the number at `random` for epoch and first seq.
 
     Takes what the search takes, and 3 cycles for an entry of the sender's own, 4 for a new one, 2 more for a new job,
-    and 1 more for that at a leaf. Procedure: see `procedure_ports`. Source: `sim/model/decide/join.py`.
+    and 1 more for that at a leaf. Procedure: see `procedure_ports`. Source: `host/iswitch/golden/decide/join.py`.
     """
 
     def __init__(self, config: Config):

@@ -53,7 +53,7 @@ class Membership(wiring.Component):
     ParentReply, RegisterRead. `active` to `done`: a departure takes a cycle for each slot, 5 for each slot that
     collects, and at most 14 more; a Read takes 13, all else at most as many as there are entries, and 15. A Join that
     removes a silent member takes as long as both. Only `completed` can stall. Source: docs/protocol.md section 4,
-    `sim/model/decide/join.py`, `command.py`; in a tree docs/tree.md, `sim/model/tree_switch.py`.
+    `host/iswitch/golden/decide/join.py`, `command.py`; in a tree docs/tree.md, `host/iswitch/golden/tree_switch.py`.
     """
 
     def __init__(self, config: Config):

@@ -45,7 +45,7 @@ class ParentReply(wiring.Component):
     present state and changes nothing; `requests_parent` means that the switch sends a Join to the parent.
 
     The job's row must be here in the cycle of `start`. Takes 1 cycle, or 3 if the job runs from now on. Procedure: see
-    `procedure_ports`. Source: `handle_parent_ack` and `handle_parent_notice` of `sim/model/tree_member.py`.
+    `procedure_ports`. Source: `handle_parent_ack` and `handle_parent_notice` of `host/iswitch/golden/tree_member.py`.
     """
 
     def __init__(self, config: Config):

@@ -23,7 +23,7 @@ class RingReset(wiring.Component):
     written now. So no slot ever gets its old content back.
 
     The job's row must be here in the cycle after `start`. Takes 2 cycles. Procedure: see `procedure_ports`. Source:
-    `new_ring` of `sim/model/decide/ring.py`; `sim/explore/incarnations.py`.
+    `new_ring` of `host/iswitch/golden/decide/ring.py`; `sim/explore/incarnations.py`.
     """
 
     def __init__(self, config: Config):

@@ -27,7 +27,7 @@ class SlotCompletion(wiring.Component):
 
     A sweep takes 1 cycle and one for each slot, and 5 more for each slot that collects; an FBCAST takes 4; without
     stalls of `completed`. Procedure: see
-    `procedure_ports`. Source: `leave` and `force` of `sim/model/decide/ring.py`.
+    `procedure_ports`. Source: `leave` and `force` of `host/iswitch/golden/decide/ring.py`.
     """
 
     def __init__(self, config: Config):

@@ -15,7 +15,7 @@ def begin_anew(config, tables, *, is_leaf):
 
     The root's job is in its next epoch. The job of a leaf forms until its parent has begun the next epoch, and if it
     ran, the leaf becomes another member to its parent. The ring has to be emptied afterwards. Source: `begin_anew` of
-    `sim/model/decide/renewal.py`, `take_next_nonce` of `sim/model/tree_member.py`.
+    `host/iswitch/golden/decide/renewal.py`, `take_next_nonce` of `host/iswitch/golden/tree_member.py`.
     """
     job, status = tables.job_row, tables.status_next
     if not config.uplinks:

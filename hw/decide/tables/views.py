@@ -41,7 +41,7 @@ class Views(wiring.Component):
 
     `viewed`: the address of two cycles before belongs to a view; `value` is 0 where there is no such job, member or
     slot. The views are aligned to their sizes, so that job, member, slot and word of an address are some of its bits.
-    One address a cycle. The records are those of `iswitch.wire`. Source: `sim/model/decide/views.py`.
+    One address a cycle. The records are those of `iswitch.wire`. Source: `host/iswitch/golden/decide/views.py`.
     """
 
     def __init__(self, config: Config):

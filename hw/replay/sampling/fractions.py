@@ -39,7 +39,7 @@ class RandomFractions(wiring.Component):
 
     The generator is xoroshiro128++ (Blackman and Vigna, ACM TOMS 47, 2021), started from the batch's seed. It gives a
     number of 64 bits for each fraction, and two numbers have no word in common. The golden model is
-    `sim/model/replay/fractions.py`.
+    `host/iswitch/golden/replay/fractions.py`.
     """
 
     batches: In(stream.Signature(Batch))

@@ -57,7 +57,7 @@ class Histogram(wiring.Component):
     A bucket is not empty if more priorities entered than left. Memories count both modulo `capacity`. An arrival always
     makes its bucket not empty. After a departure less than `capacity` priorities are left, so the counts are compared:
     equal counts mean an empty bucket. A register for each bucket says whether it is empty. The golden model is
-    `sim/model/replay/histogram.py`.
+    `host/iswitch/golden/replay/histogram.py`.
     """
 
     LATENCY = 7

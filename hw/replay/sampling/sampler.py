@@ -53,7 +53,7 @@ class Sampler(wiring.Component):
 
     `single_copy` saves the second copy of all priorities. Then every command but a SAMPLE waits until the SAMPLEs
     before it are past (`SumTree`), and `latency` is a lower bound. The golden model of both is
-    `sim/model/replay/slots.py`.
+    `host/iswitch/golden/replay/slots.py`.
     """
 
     def __init__(

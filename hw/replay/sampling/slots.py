@@ -88,7 +88,7 @@ class SlotTable(wiring.Component):
 
     `single_copy`: this table holds no priorities; `old` is undefined, and `new` is valid only if the command `changes`
     it; `corrupted` and `lost` are 0. Then a command comes out 1 cycle after it was taken, `placed` may stall, and
-    nothing is wiped. The golden model of both is `sim/model/replay/slots.py`.
+    nothing is wiped. The golden model of both is `host/iswitch/golden/replay/slots.py`.
     """
 
     def __init__(self, *, capacity: int, priority_bits: int = 27, generation_bits: int = 8, single_copy: bool = False):

@@ -98,7 +98,7 @@ class SumTree(wiring.Component):
     its priority becomes 0, `lost` is 1 in the cycle of `entered`, and the tree is not corrupt.
 
     All priorities are 0 at first. Not ready for `capacity` / `arity` cycles after a reset, in which the memories are
-    wiped. The golden model is `sim/model/replay/tree.py`.
+    wiped. The golden model is `host/iswitch/golden/replay/tree.py`.
     """
 
     def __init__(self, *, capacity: int, priority_bits: int = 27, arity: int = 16, single_copy: bool = False):

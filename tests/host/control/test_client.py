@@ -9,9 +9,9 @@ from iswitch.config import Config
 from iswitch.control.client import Control
 from iswitch.driver.membership import Membership
 from iswitch.errors import NotAMemberError, RefusedError, SwitchUnreachableError
+from iswitch.golden.switch import Switch
 from iswitch.wire import NO_MEMBER, Action, ContributionFlag, Format, JobState, MemberState, Mode, Type
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, parse
-from sim.model.switch import Switch
 
 CONFIG = Config(ports=4, bus_bits=64, members=4, window=4, elements=4)
 KEY = 0x6B6579

@@ -8,8 +8,6 @@ from iswitch.driver.membership import Membership
 from iswitch.errors import RefusedError, SwitchUnreachableError
 from iswitch.wire import ADDRESSES, Format, JobState, Mode
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client
-from sim.model.network import Network
-from sim.model.tree_switch import Parent, TreeSwitch
 
 CONFIG = Config(ports=4, bus_bits=64, members=4, window=4, elements=4)
 ROOT = bytes.fromhex("025749000002"), bytes([10, 0, 0, 2])

@@ -6,10 +6,10 @@ import pytest
 
 from iswitch.config import Config
 from iswitch.control.inspection import awaited_ranks, lowest_serial, read_job, read_member, read_progress, read_slot
+from iswitch.golden.decide.random import seed_for_first_seq
 from iswitch.wire import Format, JobState, MemberState, SlotState
 from sim.bench.udp_model import UdpModel
 from sim.frames.client import Client
-from sim.model.decide.random import seed_for_first_seq
 
 FIRST = 2**32 - 8
 CONFIG = Config(ports=2, members=4, window=4, elements=64)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from iswitch.driver.progress import Progress
+from iswitch.golden.egress import compose
 from iswitch.wire import HEADER, RESULT_HEADER, TAIL, CollectiveKind, Format, ones_complement_sum
-from sim.model.egress import compose
 
 
 def results(rng, segments, *, flags=0, token=7, job=1, seq=0xFFFFFFF0):

@@ -1,5 +1,5 @@
 """Facts of docs/protocol.md that are the Python driver's. Those of the switch are in
-`tests/sim/model/test_protocol_page.py`."""
+`tests/host/golden/test_protocol_page.py`."""
 
 import hashlib
 import inspect
@@ -20,6 +20,7 @@ from iswitch.driver.membership import Membership
 from iswitch.driver.progress import Progress
 from iswitch.driver.ring import Ring
 from iswitch.driver.update_layout import TRAILER_ENTRY, UpdateLayout
+from iswitch.golden.egress import compose
 from iswitch.wire import (
     FLAGS_SHIFT,
     HEADER,
@@ -35,7 +36,6 @@ from iswitch.wire import (
     version_type,
 )
 from sim.bench.udp_model import UdpModel
-from sim.model.egress import compose
 
 ELEMENTS = 4
 MEMBER = Membership(

@@ -14,11 +14,11 @@ from iswitch.driver.claims import PIPELINE_DEPTH, Claims, Vector
 from iswitch.driver.membership import Membership
 from iswitch.driver.stream import Stream
 from iswitch.driver.update_layout import UpdateLayout
+from iswitch.golden.decide import random as chance_of_switch
+from iswitch.golden.egress import compose
+from iswitch.golden.switch import Switch
 from iswitch.wire import HEADER, UDP_PORT, Format, Mode, Outcome, Type
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, udp_frame
-from sim.model.decide import random as chance_of_switch
-from sim.model.egress import compose
-from sim.model.switch import Switch
 
 CONFIG = Config(ports=4, bus_bits=64, members=4, window=4, elements=4)
 DELAY_S = 0.0001

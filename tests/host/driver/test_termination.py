@@ -18,11 +18,11 @@ from iswitch import AsyncWorker, NotAMemberError, Worker
 from iswitch.config import Config, Replay
 from iswitch.driver import termination
 from iswitch.driver.termination import call_before_termination
+from iswitch.golden.tree_switch import TreeSwitch
 from iswitch.replay import Field, ReplayClient
 from iswitch.wire import HEADER, Action, JobState, Type, version_type
 from sim.bench.udp_model import UdpModel
 from sim.frames.client import SWITCH_IP, SWITCH_MAC
-from sim.model.tree_switch import TreeSwitch
 
 SMALL = Config(ports=4, window=4, elements=16, members=8)
 PROGRAM = """

@@ -7,6 +7,7 @@ import pytest
 
 from iswitch.config import Config, Replay
 from iswitch.errors import SwitchUnreachableError
+from iswitch.golden.replay import fractions
 from iswitch.replay import (
     Field,
     NoFreeSessionError,
@@ -20,7 +21,6 @@ from iswitch.wire.replay import Kind, ReplayOutcome
 from sim.bench.replay_network import Network
 from sim.bench.statistics import chi_square, quantile
 from sim.bench.udp_model import UdpModel
-from sim.model.replay import fractions
 
 REPLAY = Replay(
     tables=2,

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from iswitch.config import Config, Replay
+from iswitch.golden.replay.rebuild import SumState
 from iswitch.replay import CorruptTableError, Field, ReplayClient
 from iswitch.wire.replay import REBUILD_SLOTS
 from sim.bench.replay_network import Network
-from sim.model.replay.rebuild import SumState
 
 CAPACITY = 4 * REBUILD_SLOTS
 SPEC = {"number": Field((), np.int64)}

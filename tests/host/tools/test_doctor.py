@@ -12,13 +12,13 @@ from iswitch import Worker
 from iswitch.config import Config
 from iswitch.control.counters import Severity, counter_entry
 from iswitch.errors import SwitchUnreachableError
+from iswitch.golden.switch import Switch
 from iswitch.tools.doctor import examine
 from iswitch.tools.path_checks import Mark
 from iswitch.tools.probe import Probe, answers_arp
 from iswitch.wire import ADDRESSES, UDP_PORT, JobState, Outcome, PortCounter, Register
 from sim.bench.udp_model import Faults, UdpModel
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, udp_frame
-from sim.model.switch import Switch
 
 CONFIG = Config(ports=2, members=4, window=4, elements=64)
 LONGEST = 22 + 4 * 64 + 4

@@ -9,6 +9,10 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
+from iswitch.golden.egress import compose
+from iswitch.golden.ingress.parse import parse as parse_to_switch
+from iswitch.golden.ingress.parse import parse_control
+from iswitch.golden.interface.message import Message, Source, SwitchAddress
 from iswitch.wire import (
     ACK,
     CONTROL,
@@ -34,10 +38,6 @@ from iswitch.wire import (
     result_identity,
 )
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, parse
-from sim.model.egress import compose
-from sim.model.ingress.parse import parse as parse_to_switch
-from sim.model.ingress.parse import parse_control
-from sim.model.interface.message import Message, Source, SwitchAddress
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 NAMES = ("contribution", "result", "receipt", "notice", "join", "ack", "claim", "grant", "refuse")

@@ -10,10 +10,10 @@ from hw.aggregate.accumulator import LOOP, Accumulator, SumWord
 from hw.aggregate.sequencer import Beat
 from hw.numeric.lane import Lane
 from iswitch.config import Config
+from iswitch.golden.numeric import lane as model
 from iswitch.wire import Format
 from sim.bench.stream import Bench, pack
 from sim.bench.traffic import adverse_numbers
-from sim.model.numeric import lane as model
 
 
 def config(bus_bits):

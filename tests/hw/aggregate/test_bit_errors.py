@@ -16,11 +16,11 @@ from hw.aggregate.accumulator import SumWord
 from hw.interface.result import ResultHeader
 from hw.stream.fifo import Fifo
 from iswitch.config import Config
+from iswitch.golden.egress import compose
 from iswitch.wire import Format, Operation, ones_complement_sum
 from sim.bench.mutant import mutant
 from sim.bench.result_headers import with_parity
 from sim.bench.stream import Bench, from_words, to_words
-from sim.model.egress import compose
 
 CONFIG = Config(ports=2, bus_bits=64, members=4, jobs=2, window=2, elements=32, queue_bytes=4096, uplinks=False)
 ADDRESS_BYTES = 42

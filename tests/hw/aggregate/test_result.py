@@ -5,10 +5,10 @@ import pytest
 
 from hw.aggregate.result import ResultComposer
 from iswitch.config import Config
+from iswitch.golden.egress import compose
 from iswitch.wire import ones_complement_sum
 from sim.bench.result_headers import with_parity
 from sim.bench.stream import Bench, from_words, to_words
-from sim.model.egress import compose
 
 BUSES = [64, 256, 512]
 ADDRESS_BYTES = 42

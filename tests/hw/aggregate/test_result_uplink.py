@@ -12,13 +12,13 @@ import hw.aggregate.result
 import hw.aggregate.sequencer
 from hw.aggregate.aggregator import Aggregator
 from iswitch.config import Config
+from iswitch.golden.egress import compose
+from iswitch.golden.numeric import lane as model
 from iswitch.wire import UPLINK_TAIL, Format, Operation, ones_complement_sum
 from sim.bench.mutant import mutant
 from sim.bench.result_headers import with_parity
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 from sim.bench.traffic import adverse_numbers
-from sim.model.egress import compose
-from sim.model.numeric import lane as model
 
 ADDRESS_BYTES = 42
 FRACTION, LIMIT = 44, model.exponent_limit(44)

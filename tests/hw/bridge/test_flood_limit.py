@@ -8,9 +8,9 @@ import pytest
 import hw.bridge.flood_limit
 from hw.bridge.flood_limit import FloodLimit
 from iswitch.config import Config
+from iswitch.golden.bridge.flood_limit import FloodLimit as Model
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench
-from sim.model.bridge.flood_limit import FloodLimit as Model
 
 CONFIG = Config(ports=3, flood_interval_us=64)
 

@@ -6,12 +6,12 @@ import pytest
 import hw.bridge.forwarder
 from hw.bridge.forwarder import Forwarder
 from iswitch.config import Config
+from iswitch.golden.switch import Switch
 from iswitch.wire import Outcome, ones_complement_sum
 from sim.bench.hosts import Hosts, arp_request, echo_request
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, ordinary
-from sim.model.switch import Switch
 
 CONFIG = Config(ports=3, bus_bits=64, members=4, window=2, elements=16, queue_bytes=4096, mac_entries=64)
 

@@ -5,13 +5,13 @@ import pytest
 
 import hw.bridge.host_requests
 from hw.bridge.host_requests import HostRequests
+from iswitch.golden.bridge.responder import answer
+from iswitch.golden.interface.message import SwitchAddress
 from iswitch.wire import ones_complement_sum
 from sim.bench.hosts import BROADCAST, Host, arp_request, echo_request, spoilt
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, ordinary
-from sim.model.bridge.responder import answer
-from sim.model.interface.message import SwitchAddress
 
 OWN = SwitchAddress(SWITCH_MAC, SWITCH_IP)
 HOST = Host(bytes.fromhex("020000000142"), bytes([10, 0, 2, 7]), 3)

@@ -10,10 +10,10 @@ from amaranth.lib.memory import Memory
 import hw.bridge.mac_table
 from hw.bridge.mac_table import WAYS, MacTable
 from iswitch.config import Config
+from iswitch.golden.bridge.forwarder import MacTable as Model
 from sim.bench.hosts import crowd
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench
-from sim.model.bridge.forwarder import MacTable as Model
 
 CONFIG = Config(ports=16, mac_entries=64)
 NARROW = Config(ports=16, mac_entries=64, bus_bits=64)

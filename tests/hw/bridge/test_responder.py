@@ -5,12 +5,12 @@ import pytest
 import hw.bridge.responder
 from hw.bridge.responder import Responder
 from iswitch.config import Config
+from iswitch.golden.bridge.responder import answer
+from iswitch.golden.interface.message import SwitchAddress
 from sim.bench.hosts import Host, arp_request, echo_request
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, ordinary
-from sim.model.bridge.responder import answer
-from sim.model.interface.message import SwitchAddress
 
 OWN = SwitchAddress(SWITCH_MAC, SWITCH_IP)
 HOST = Host(bytes.fromhex("020000000142"), bytes([10, 0, 2, 7]), 1)

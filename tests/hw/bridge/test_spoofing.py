@@ -5,12 +5,12 @@ import pytest
 
 import hw.bridge.spoofing
 from hw.bridge.spoofing import SpoofDetector
+from iswitch.golden.bridge.spoofing import is_group_source, is_spoofed
+from iswitch.golden.interface.message import SwitchAddress
 from sim.bench.hosts import Host, spoilt, spoofed
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, ordinary
-from sim.model.bridge.spoofing import is_group_source, is_spoofed
-from sim.model.interface.message import SwitchAddress
 
 OWN = SwitchAddress(SWITCH_MAC, SWITCH_IP)
 HOST = Host(bytes.fromhex("020000000142"), bytes([10, 0, 2, 7]), 3)

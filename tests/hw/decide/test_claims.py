@@ -11,11 +11,11 @@ from amaranth.lib import data
 import hw.decide.claims
 from hw.interface.rows import claims_row, job_row
 from iswitch.config import Config
+from iswitch.golden.decide import claims as model
+from iswitch.golden.decide.slot import Ring
 from iswitch.wire import Outcome, Type
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, pack, unpack
-from sim.model.decide import claims as model
-from sim.model.decide.slot import Ring
 
 CONFIG = Config(ports=2, bus_bits=64, members=5, jobs=2, window=4, elements=64, queue_bytes=4096, staleness=3)
 SERIAL = 1 << 32

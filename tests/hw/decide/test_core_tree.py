@@ -20,6 +20,8 @@ from hw.decide.membership import (
 )
 from hw.decide.rules import renewal
 from iswitch.config import Config
+from iswitch.golden.egress import compose
+from iswitch.golden.interface.message import Source, SwitchAddress
 from iswitch.wire import (
     NO_MEMBER,
     SILENCE_TICK_US,
@@ -36,8 +38,6 @@ from sim.bench.core import CoreBench
 from sim.bench.traffic import adverse_numbers
 from sim.bench.tree import BAD, OPERATOR_KEY, TREES, Tree, address, frames_as_leaf, rebuilt, spoilt, with_fields
 from sim.frames.client import Client
-from sim.model.egress import compose
-from sim.model.interface.message import Source, SwitchAddress
 
 CONFIG = Config(ports=8, bus_bits=64, members=8, jobs=2, window=2, elements=16, queue_bytes=4096, mac_entries=64)
 

@@ -8,10 +8,10 @@ from amaranth.hdl import Value
 import hw.decide.lowest_missing
 from hw.decide.lowest_missing import LowestMissing
 from iswitch.config import Config
+from iswitch.golden.decide import tree
+from iswitch.golden.decide.slot import Ring
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench
-from sim.model.decide import tree
-from sim.model.decide.slot import Ring
 
 SERIAL = 1 << 32
 

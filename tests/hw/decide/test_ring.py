@@ -13,11 +13,11 @@ import hw.decide.rules.completion
 from hw.decide.ring import RingRequest
 from hw.interface.rows import job_row, slot_row
 from iswitch.config import Config
+from iswitch.golden.decide import ring as model
+from iswitch.golden.decide.slot import Ring, Slot, Work
 from iswitch.wire import Operation, Outcome, SlotState
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, pack
-from sim.model.decide import ring as model
-from sim.model.decide.slot import Ring, Slot, Work
 
 CONFIG = Config(ports=2, bus_bits=64, members=5, jobs=2, window=4, elements=64, queue_bytes=4096, uplinks=False)
 SERIAL = 1 << 32

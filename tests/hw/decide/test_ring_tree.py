@@ -12,12 +12,12 @@ import hw.decide.ring
 from hw.decide.ring import RingRequest
 from hw.interface.rows import job_row, slot_row
 from iswitch.config import Config
+from iswitch.golden.decide import tree
+from iswitch.golden.decide.slot import Contributors, Ring, Slot, Step
+from iswitch.golden.interface.serial import ahead
 from iswitch.wire import Operation, Outcome, SlotState
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, pack
-from sim.model.decide import tree
-from sim.model.decide.slot import Contributors, Ring, Slot, Step
-from sim.model.interface.serial import ahead
 
 CONFIG = Config(ports=2, bus_bits=64, members=5, jobs=2, window=4, elements=64, queue_bytes=4096)
 SERIAL = 1 << 32

@@ -3,8 +3,8 @@
 import pytest
 
 from hw.decide.xorshift import DEFAULT_SEED, Xorshift64
+from iswitch.golden.decide import random as model
 from sim.bench.stream import Bench
-from sim.model.decide import random as model
 
 
 def values(seed, draws):

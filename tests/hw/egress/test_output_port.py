@@ -10,12 +10,12 @@ from scapy.layers.l2 import Ether
 import hw.egress.output_port
 from hw.egress.output_port import ORDINARY_SHARE, OutputPort
 from iswitch.config import Config
+from iswitch.golden.egress import compose
+from iswitch.golden.interface.message import Source, SwitchAddress
 from iswitch.wire import UDP_PORT, Format, Reason, ones_complement_sum
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, ordinary
-from sim.model.egress import compose
-from sim.model.interface.message import Source, SwitchAddress
 
 PORT = 1
 OWN = SwitchAddress(SWITCH_MAC, SWITCH_IP)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from hw.egress.reply_composer import ReplyComposer
+from iswitch.golden.egress import compose
 from iswitch.wire import ACK, HEADER, Reason, ones_complement_sum
 from sim.bench.stream import STALLS, Bench, from_words
-from sim.model.egress import compose
 
 BUSES = [64, 256, 512]
 ADDRESS_BYTES = 42

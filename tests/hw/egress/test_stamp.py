@@ -10,11 +10,11 @@ from scapy.layers.l2 import Ether
 import hw.egress.header_checksums
 import hw.egress.stamp
 from hw.egress.stamp import Stamp
+from iswitch.golden.egress import compose
+from iswitch.golden.interface.message import Source, SwitchAddress
 from iswitch.wire import UDP_PORT, Reason, ones_complement_sum
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, from_words, to_words
-from sim.model.egress import compose
-from sim.model.interface.message import Source, SwitchAddress
 
 PAYLOAD_AT = 42
 OWN_HALVES = (10 << 8, 100)

@@ -10,9 +10,9 @@ from amaranth.sim import Simulator
 import hw.numeric.lane
 from hw.numeric.lane import Lane
 from hw.numeric.window64 import Aligner, Rounder
+from iswitch.golden.numeric import lane as model
 from iswitch.wire import Format
 from sim.bench.mutant import mutant
-from sim.model.numeric import lane as model
 
 NAN, INF = 0x7FC00000, 0x7F800000
 FORMATS = [Format.WINDOW64, Format.FP32, Format.INT32]

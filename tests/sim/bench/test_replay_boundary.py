@@ -4,10 +4,10 @@ by hand."""
 import pytest
 
 from iswitch.config import Config, Replay
+from iswitch.golden.switch import Switch
 from sim.bench.replay_boundary import Boundary, boundary
 from sim.emulator.engine import Frame, Stamp
 from sim.frames.client import SWITCH_IP, SWITCH_MAC
-from sim.model.switch import Switch
 
 REPLAY = Replay(capacity=256, priority_bits=20, sessions=2, log_bytes=4096)
 CONFIG = Config(ports=2, members=2, jobs=2, window=2, elements=16, replay=REPLAY)

@@ -3,11 +3,11 @@
 import pytest
 
 from iswitch.config import Config
+from iswitch.golden.switch import Switch
 from iswitch.wire import VERSION, Register
 from sim.emulator.counters import counters, read
 from sim.emulator.engine import BoardError, Frame
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, ordinary
-from sim.model.switch import Switch
 
 
 class Modelled:

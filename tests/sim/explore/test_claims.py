@@ -6,6 +6,8 @@ as a rule; seq wraps. Larger cases are left to `make test-all` for time.
 
 import pytest
 
+from iswitch.golden.decide import claims as claims_of
+from iswitch.golden.decide.claims import Claimant
 from iswitch.wire import Outcome
 from sim.bench.mutant import broken_promise
 from sim.explore.claims import ClaimsExplorer
@@ -14,8 +16,6 @@ from sim.explore.claims_switch import ClaimsSwitch
 from sim.explore.claims_symmetry import renumber
 from sim.explore.claims_worker import Worker, WorkerRules
 from sim.explore.search import Violation
-from sim.model.decide import claims as claims_of
-from sim.model.decide.claims import Claimant
 
 TWO = ClaimsScenario(workers=2, staleness=1, threshold=1, updates=3)
 THREE = ClaimsScenario(workers=3, staleness=0, threshold=2, updates=3)

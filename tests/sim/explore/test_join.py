@@ -2,11 +2,11 @@
 
 import pytest
 
+from iswitch.golden.decide import command
+from iswitch.golden.decide import join as golden
 from iswitch.wire import JobState, Reason
 from sim.explore.join import CRASHES, LEAVES, MOVES, Actor, JoinExplorer, JoinScenario
 from sim.explore.search import Violation
-from sim.model.decide import command
-from sim.model.decide import join as golden
 
 LEAVING = JoinScenario((Actor(1, fate=LEAVES), Actor(2), Actor(3, after=0)))
 CRASHING = JoinScenario((Actor(1), Actor(2, fate=CRASHES), Actor(2, after=1)))

@@ -2,13 +2,13 @@
 
 import pytest
 
+from iswitch.golden.decide import join
+from iswitch.golden.decide.job import EntryState, live_ranks
+from iswitch.golden.tree_switch import TreeSwitch
 from iswitch.wire import NO_MEMBER, JobState
 from sim.explore.join_tree import TreeJoinExplorer
 from sim.explore.join_tree_scenario import TreeJoinScenario
 from sim.explore.search import Violation
-from sim.model.decide import join
-from sim.model.decide.job import EntryState, live_ranks
-from sim.model.tree_switch import TreeSwitch
 
 RIGHT = {
     "a leaf and a worker at the root": (396, (-1, 0), (0, 1)),

@@ -2,16 +2,16 @@
 
 import pytest
 
+from iswitch.golden.interface.message import Source
+from iswitch.golden.replay import frames
+from iswitch.golden.replay.dispatcher import Sent
+from iswitch.golden.replay.frames import CachedAnswer, Request
+from iswitch.golden.replay.session import RULES, SERIAL, Rules, Session
 from iswitch.wire.replay import Kind, ReplayOutcome
 from sim.explore.replay import SessionExplorer
 from sim.explore.replay_scenario import ALWAYS, WAITING, ClientRules, SessionScenario
 from sim.explore.replay_switch import ToyDispatcher
 from sim.explore.search import Violation
-from sim.model.interface.message import Source
-from sim.model.replay import frames
-from sim.model.replay.dispatcher import Sent
-from sim.model.replay.frames import CachedAnswer, Request
-from sim.model.replay.session import RULES, SERIAL, Rules, Session
 
 ADD, WRITE, SAMPLE, CLOSE = Kind.ADD, Kind.WRITE, Kind.SAMPLE, Kind.CLOSE
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from iswitch.golden.replay.table import Table
 from sim.explore.replay_items import ItemExplorer, ItemScenario
 from sim.explore.search import Violation
-from sim.model.replay.table import Table
 
 AGAIN = "an item that was sampled as often as allowed has a priority above 0 again"
 

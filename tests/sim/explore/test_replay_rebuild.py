@@ -2,9 +2,9 @@
 
 import pytest
 
+from iswitch.golden.replay.rebuild import RULES
 from sim.explore.replay_rebuild import RebuildExplorer, RebuildScenario
 from sim.explore.search import Violation
-from sim.model.replay.rebuild import RULES
 
 SAMPLE = "a SAMPLE is drawn from wrong sums"
 REBUILT = "a tree is not right after it was rebuilt"

@@ -6,12 +6,12 @@ Left to `make test-all` for time: N = 3, W = 2 with H < N; leaves with H < N at 
 
 import pytest
 
+from iswitch.golden.decide.slot import Rules
 from iswitch.wire import SlotState
 from sim.bench.mutant import broken_promise
 from sim.explore.ring import RingExplorer
 from sim.explore.ring_switch import RingScenario, RingSwitch
 from sim.explore.search import Violation
-from sim.model.decide.slot import Rules
 
 SPOILED = frozenset({(0, 0), (1, 1), (0, 2), (1, 2), (2, 2)})
 """Quarantined contributions: one, another, and a segment's all three."""

@@ -8,14 +8,14 @@ import random
 
 import pytest
 
+from iswitch.golden.decide import slot as flat
+from iswitch.golden.decide.tree import Rules
+from iswitch.golden.interface.serial import ahead
 from iswitch.wire import SlotState
 from sim.explore.messages import UNKNOWN, Leave, Result, is_member, lowest_missing
 from sim.explore.search import Violation
 from sim.explore.tree import TreeExplorer
 from sim.explore.tree_scenario import ParentResult, TreeScenario, Uplink
-from sim.model.decide import slot as flat
-from sim.model.decide.tree import Rules
-from sim.model.interface.serial import ahead
 
 NOBODY = frozenset()
 SPOILED = frozenset({(0, 0), (1, 1), (0, 2), (1, 2), (2, 2)})

@@ -2,9 +2,9 @@
 
 import pytest
 
+from iswitch.golden.egress.waiting_results import visit
 from sim.bench.mutant import broken_promise
 from sim.explore.waiting_results import WaitingExplorer, WaitingScenario
-from sim.model.egress.waiting_results import visit
 
 TWO = WaitingScenario()
 

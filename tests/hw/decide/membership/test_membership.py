@@ -9,10 +9,10 @@ import pytest
 from hw.decide import core, work
 from hw.decide.membership import acknowledgement, departure, ring_reset
 from iswitch.config import Config
+from iswitch.golden.decide.random import seed_for_first_seq
 from iswitch.wire import NO_MEMBER, SILENCE_TICK_US, Action, JobState, MemberState, Operation, Outcome, Reason
 from sim.bench.core import CoreBench
 from sim.frames.client import Client
-from sim.model.decide.random import seed_for_first_seq
 
 CONFIG = Config(ports=4, bus_bits=64, members=3, jobs=2, window=2, elements=16, queue_bytes=4096, mac_entries=64)
 WORLD = {"world": 2, "elements": 8, "threshold": 2}

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from iswitch.config import Config
+from iswitch.golden.decide.random import seed_for_first_seq
 from iswitch.wire import (
     JOB_VIEW,
     MEMBER_VIEW,
@@ -24,7 +25,6 @@ from iswitch.wire import (
 )
 from sim.bench.core import CoreBench
 from sim.frames.client import Client
-from sim.model.decide.random import seed_for_first_seq
 
 CONFIGS = [
     Config(

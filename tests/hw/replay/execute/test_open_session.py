@@ -8,11 +8,11 @@ import hw.replay.execute.open_session
 from hw.replay.execute.open_session import OpenSession
 from hw.replay.request.sessions import Session
 from iswitch.config import Replay
+from iswitch.golden.replay.session import Session as GoldenSession
+from iswitch.golden.replay.session import open_session
 from iswitch.wire.replay import ReplayOutcome
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, pack
-from sim.model.replay.session import Session as GoldenSession
-from sim.model.replay.session import open_session
 
 REPLAY = Replay(tables=1, capacity=64, sessions=3, cached_answers=4, log_bytes=4096)
 REQUEST = {

@@ -11,10 +11,10 @@ import hw.replay.reply.answers
 from hw.replay.reply.answers import AnswerSender
 from hw.replay.reply.cache import list_rows
 from iswitch.config import Replay
+from iswitch.golden.replay import frames
 from iswitch.wire.replay import ALL_FRAGMENTS, END, REPLAY_HEADER, STATUS, Kind
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench
-from sim.model.replay import frames
 
 REPLAY = Replay(capacity=64, sessions=3, cached_answers=2, samples_per_request=512, log_bytes=4096)
 STATUS_ROWS = STATUS.itemsize // 8

@@ -12,11 +12,11 @@ from scapy.utils import checksum
 
 import hw.replay.reply.framer
 from hw.replay.reply.framer import BODY_ROWS, FRAME_ROWS, HEAD_ROWS, ROW_BITS, ReplyFramer, queue_words
+from iswitch.golden.egress import compose
 from iswitch.wire import ADDRESSES, FRAME_BYTES, ones_complement_sum
 from iswitch.wire.replay import END, REPLAY_HEADER
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, from_words, pack
-from sim.model.egress import compose
 
 WIDTHS = [64, 256, 512]
 BETWEEN = 2

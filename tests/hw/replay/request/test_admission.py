@@ -11,6 +11,12 @@ import hw.replay.request.record
 from hw.replay.request.admission import Admission
 from hw.replay.request.record import PARAMETER_ROWS, TableState
 from hw.replay.request.sessions import Session
+from iswitch.golden.interface.message import Source
+from iswitch.golden.replay import frames
+from iswitch.golden.replay.rebuild import SumState
+from iswitch.golden.replay.session import SERIAL
+from iswitch.golden.replay.session import Session as GoldenSession
+from iswitch.golden.replay.table import Limits
 from iswitch.wire import FRAME_BYTES
 from iswitch.wire.replay import (
     LIMITS,
@@ -30,12 +36,6 @@ from sim.bench.mutant import mutant
 from sim.bench.replay_client import record
 from sim.bench.replay_decisions import LARGE, PARAMETER_ROWS_OF, TYPICAL, Decisions, frame_of, number, outputs
 from sim.bench.stream import pack
-from sim.model.interface.message import Source
-from sim.model.replay import frames
-from sim.model.replay.rebuild import SumState
-from sim.model.replay.session import SERIAL
-from sim.model.replay.session import Session as GoldenSession
-from sim.model.replay.table import Limits
 
 HALF = SERIAL // 2
 DECIDED = [kind for kind in Kind if kind != Kind.OPEN]

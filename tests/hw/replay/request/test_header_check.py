@@ -7,12 +7,12 @@ import pytest
 import hw.replay.request.header_check
 from hw.replay.request.header_check import HeaderCheck
 from iswitch.config import Replay
+from iswitch.golden.replay import frames
 from iswitch.wire import FRAME_BYTES
 from iswitch.wire.replay import BODY_BYTES, ORDERED, REPLAY_HEADER, Kind, ReplayOutcome
 from sim.bench.mutant import mutant
 from sim.bench.replay_client import record
 from sim.bench.replay_decisions import LARGE, PARAMETER_ROWS_OF, TYPICAL, Decisions, frame_of, outputs
-from sim.model.replay import frames
 
 
 def check_header(replay=TYPICAL, *, part=HeaderCheck, count=4000, seed=1):

@@ -10,13 +10,13 @@ from amaranth.sim import Simulator
 import hw.replay.request.sessions
 from hw.replay.request.sessions import Session, Sessions
 from iswitch.config import Replay
+from iswitch.golden.replay.service import Service
+from iswitch.golden.replay.session import SERIAL, choose_index, find_nonce
+from iswitch.golden.replay.session import Session as GoldenSession
 from iswitch.wire.replay import SESSION_SILENT_US
 from sim.bench.bit_errors import flip, keep_memories
 from sim.bench.mutant import mutant
 from sim.bench.stream import pack
-from sim.model.replay.service import Service
-from sim.model.replay.session import SERIAL, choose_index, find_nonce
-from sim.model.replay.session import Session as GoldenSession
 
 SIZES = [2, 3, 8, 32]
 NONCES = [

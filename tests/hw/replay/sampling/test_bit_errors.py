@@ -15,11 +15,11 @@ import hw.replay.sampling.slots
 import hw.replay.sampling.sum_tree
 from hw.replay.sampling.sampler import Sampler
 from hw.replay.sampling.slots import CommandKind
+from iswitch.golden.replay.histogram import bucket
+from iswitch.golden.replay.slots import Handle
+from iswitch.golden.replay.slots import Slots as Model
 from sim.bench.mutant import mutant
 from sim.bench.stream import pack
-from sim.model.replay.histogram import bucket
-from sim.model.replay.slots import Handle
-from sim.model.replay.slots import Slots as Model
 
 CAPACITY, ARITY, PRIORITY_BITS = 32, 4, 5
 HOLDERS = {

@@ -6,9 +6,9 @@ import pytest
 
 import hw.replay.sampling.fractions
 from hw.replay.sampling.fractions import RandomFractions
+from iswitch.golden.replay.fractions import fractions, stride
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench
-from sim.model.replay.fractions import fractions, stride
 
 COUNTS = [1, 2, 3, 7, 32, 33, 512]
 

@@ -8,11 +8,11 @@ import pytest
 import hw.replay.sampling.sampler
 from hw.replay.sampling.sampler import Sampler
 from hw.replay.sampling.slots import CommandKind
+from iswitch.golden.replay.histogram import bucket
+from iswitch.golden.replay.slots import Handle
+from iswitch.golden.replay.slots import Slots as Model
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench
-from sim.model.replay.histogram import bucket
-from sim.model.replay.slots import Handle
-from sim.model.replay.slots import Slots as Model
 
 MIX = (CommandKind.ADD, CommandKind.UPDATE, CommandKind.SAMPLE, CommandKind.READ)
 

@@ -7,11 +7,11 @@ import hw.replay.sampling.sampler
 import hw.replay.sampling.slots
 from hw.replay.sampling.sampler import Sampler
 from hw.replay.sampling.slots import CommandKind
+from iswitch.golden.replay.slots import Handle
+from iswitch.golden.replay.slots import Slots as Model
 from sim.bench.compiled import Compiled
 from sim.bench.mutant import mutant
 from sim.bench.sumtree import fractions
-from sim.model.replay.slots import Handle
-from sim.model.replay.slots import Slots as Model
 
 MIXES = {
     "in any mix": (0.25, 0.3, 0.35, 0.1),

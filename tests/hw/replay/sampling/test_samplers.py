@@ -10,11 +10,11 @@ import hw.replay.sampling.samplers
 from hw.replay.sampling.samplers import HANDLE_BITS, Samplers
 from hw.replay.sampling.slots import CommandKind
 from iswitch.config import Replay
+from iswitch.golden.replay.histogram import bucket
+from iswitch.golden.replay.slots import Handle
+from iswitch.golden.replay.slots import Slots as Model
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, pack
-from sim.model.replay.histogram import bucket
-from sim.model.replay.slots import Handle
-from sim.model.replay.slots import Slots as Model
 
 REPLAY = Replay(tables=2, capacity=32, priority_bits=7)
 SIZES = [

@@ -7,10 +7,10 @@ import pytest
 
 import hw.replay.sampling.slots
 from hw.replay.sampling.slots import CommandKind, SlotTable
+from iswitch.golden.replay.slots import Handle
+from iswitch.golden.replay.slots import Slots as Model
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench
-from sim.model.replay.slots import Handle
-from sim.model.replay.slots import Slots as Model
 
 
 def check(slots=SlotTable, *, capacity=8, priority_bits=5, generation_bits=3, count=600, stalls=0.0, single_copy=False):

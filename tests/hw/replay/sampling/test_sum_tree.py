@@ -9,10 +9,10 @@ from amaranth.sim import Simulator
 
 import hw.replay.sampling.sum_tree
 from hw.replay.sampling.sum_tree import SumTree, fanouts
+from iswitch.golden.replay.tree import FRACTION_BITS
+from iswitch.golden.replay.tree import SumTree as Model
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench, pack
-from sim.model.replay.tree import FRACTION_BITS
-from sim.model.replay.tree import SumTree as Model
 
 LAST_FRACTION = (1 << FRACTION_BITS) - 1
 ARITIES = [2, 4, 8, 16]

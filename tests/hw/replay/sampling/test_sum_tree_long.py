@@ -6,10 +6,10 @@ import pytest
 
 import hw.replay.sampling.sum_tree
 import sim.bench.sumtree
+from iswitch.golden.replay.tree import SumTree as Model
 from sim.bench.mutant import mutant
 from sim.bench.statistics import chi_square, quantile
 from sim.bench.sumtree import CompiledTree, answer, fractions, mixes, ops_per_cycle, some, step_cycles
-from sim.model.replay.tree import SumTree as Model
 
 LEAVES = 1 << 20
 BITS = 18

@@ -1,0 +1,53 @@
+"""The accumulators of all slots, and what an operation does to them."""
+
+import numpy as np
+
+from iswitch.golden.decide.slot import Slot, Work
+from iswitch.golden.interface.message import Settings
+from iswitch.golden.numeric import lane
+from iswitch.wire import TAIL_BYTES, UPLINK_TAIL, Operation
+from iswitch.wire.formats import FORMATS
+
+__all__ = ["Sums"]
+
+
+class Sums:
+    """Accumulators by job and slot index."""
+
+    def __init__(self) -> None:
+        self.stored: dict[tuple[int, int], lane.Stored] = {}
+
+    def execute(self, job: int, settings: Settings, work: Work, slot: Slot, payload: bytes) -> int:
+        """Execute an operation with a frame's payload, and return how many non-zero terms rounded to zero.
+
+        An installed result is kept as it is, because only the root rounds. An uplink's payload, which is longer than a
+        contribution's of the slot, ends with a tail.
+        """
+        place = job, work.slot
+        old = self.stored.get(place)
+        if work.operation == Operation.INSTALL_DOWN:
+            self.stored[place] = lane.install(np.frombuffer(payload[:-TAIL_BYTES], "<u4"))
+            return 0
+        adds = work.operation == Operation.CONTRIBUTE
+        if adds and len(payload) > slot.length:
+            terms = np.frombuffer(payload[: -UPLINK_TAIL.itemsize], lane.patterns(FORMATS[slot.format].uplink))
+            self.stored[place] = lane.accumulate_uplink(slot.format, old, terms, first=work.first)
+            return 0
+        self.stored[place], flushed = lane.accumulate(
+            slot.format,
+            old,
+            np.frombuffer(payload, "<u4") if adds else np.zeros(slot.length // 4, "<u4"),
+            fraction=settings.fraction,
+            limit=lane.exponent_limit(settings.fraction),
+            include=adds,
+            first=work.first,
+        )
+        return flushed
+
+    def result(self, job: int, index: int, format: int, fraction: int) -> np.ndarray:
+        """Return a slot's elements as they leave in a result."""
+        return lane.result(format, self.stored[job, index], fraction)
+
+    def uplink(self, job: int, index: int, format: int) -> np.ndarray:
+        """Return a slot's accumulators as they go up, unrounded."""
+        return lane.uplink(format, self.stored[job, index])
