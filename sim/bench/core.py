@@ -22,7 +22,9 @@ from iswitch.golden.decide.job import Job
 from iswitch.golden.decide.slot import Contributors, Work
 from iswitch.golden.egress import compose
 from iswitch.golden.ingress.parse import is_ours
-from iswitch.golden.jobs import Frames
+from iswitch.golden.interface.message import Datagram
+from iswitch.golden.interface.message import Source as Sender
+from iswitch.golden.switch import Frames
 from iswitch.golden.tree_switch import Parent, TreeSwitch
 from iswitch.wire import (
     ACK,
@@ -44,8 +46,6 @@ from sim.bench.stream import Bench, Sink, Source, pack
 from sim.frames.client import SWITCH_IP, SWITCH_MAC
 
 __all__ = ["CoreBench", "Done"]
-
-ADDRESS_BYTES = FRAME_BYTES - HEADER.itemsize
 
 
 def clock_us(frames: int) -> int:
@@ -93,7 +93,7 @@ class Recorder(TreeSwitch):
         super().__init__(config, mac=mac, ip=ip, seed=seed, operator_key=operator_key, parents=parents)
         self.fates: list[Outcome] = []
         self.works: list[Done] = []
-        self.replies: list[tuple[int, bytes]] = []
+        self.replies: list[Datagram] = []
         self.routes: list[set[int]] = []
 
     def receive(self, port: int, frame: bytes, now_us: int, error: bool = False, *, overflow: bool = False) -> Frames:
@@ -106,7 +106,7 @@ class Recorder(TreeSwitch):
         ]
         return sent
 
-    def execute(self, number: int, work: Work, payload: bytes = b"") -> Frames:
+    def execute(self, number: int, work: Work, payload: bytes = b"") -> list[Datagram]:
         job, slots = self.jobs[number], self.config.slots
         slot, resend = job.ring.slots[work.slot], work.operation == Operation.RESEND
         again, leaf = work.operation == Operation.SEND_UP, number in self.parents
@@ -158,7 +158,7 @@ class Recorder(TreeSwitch):
         )
         return super().execute(number, work, payload)
 
-    def answer_claim(self, message, answer: Answer) -> Frames:
+    def answer_claim(self, message, answer: Answer) -> list[Datagram]:
         sent = super().answer_claim(message, answer)
         if answer.type == Type.GRANT:
             self.works.append(
@@ -168,30 +168,28 @@ class Recorder(TreeSwitch):
             self.replies += sent
         return sent
 
-    def send_notice(self, message, reason: Reason, now_us: int, collective: int = 0) -> Frames:
+    def send_notice(self, message, reason: Reason, now_us: int, collective: int = 0) -> list[Datagram]:
         sent = super().send_notice(message, reason, now_us, collective)
         self.replies += sent
         return sent
 
-    def handle_control(self, message, now_us: int) -> tuple[Outcome, Frames]:
+    def handle_control(self, message, now_us: int) -> tuple[Outcome, list[Datagram]]:
         outcome, sent = super().handle_control(message, now_us)
-        self.replies += [
-            (port, frame) for port, frame in sent if frame[ADDRESS_BYTES] & 0xF in (Type.ACK, Type.CONTROL)
-        ]
+        self.replies += [datagram for datagram in sent if datagram.payload[0] & 0xF in (Type.ACK, Type.CONTROL)]
         return outcome, sent
 
-    def handle_parent_ack(self, message) -> tuple[Outcome, Frames]:
+    def handle_parent_ack(self, message) -> tuple[Outcome, list[Datagram]]:
         outcome, sent = super().handle_parent_ack(message)
         self.replies += sent
         return outcome, sent
 
-    def handle_parent_notice(self, message) -> tuple[Outcome, Frames]:
+    def handle_parent_notice(self, message) -> tuple[Outcome, list[Datagram]]:
         outcome, sent = super().handle_parent_notice(message)
         self.replies += sent
         return outcome, sent
 
-    def extra_frames(self, message, step) -> Frames:
-        sent = super().extra_frames(message, step)
+    def extra_datagrams(self, message, step) -> list[Datagram]:
+        sent = super().extra_datagrams(message, step)
         self.replies += sent
         return sent
 
@@ -317,18 +315,16 @@ class CoreBench:
         assert [self.addressed(item) for item in replies.items] == self.model.replies
         return source, verdicts, replies
 
-    def addressed(self, reply: data.Const) -> tuple[int, bytes]:
-        """Return a reply of the gateware as the frame that is sent."""
+    def addressed(self, reply: data.Const) -> Datagram:
+        """Return a reply of the gateware as what is sent."""
         header = reply.header.as_value().value.to_bytes(HEADER.itemsize, "little")
         body = reply.body.as_value().value.to_bytes(ACK.itemsize, "little") if reply.acknowledges else b""
         payload = compose.with_complement(
             header + body, compose.RECEIPT_COMPLEMENT_AT if reply.receipt else compose.COMPLEMENT_AT
         )
         octets = reply.address.as_value().value.to_bytes(data.Layout.cast(Address).size // 8, "little")
-        source = compose.Source(
-            reply.port, octets[:6], int.from_bytes(octets[6:10], "big"), int.from_bytes(octets[10:], "big")
-        )
-        return reply.port, compose.frame(self.model.own, source, payload)
+        source = Sender(reply.port, octets[:6], int.from_bytes(octets[6:10], "big"), int.from_bytes(octets[10:], "big"))
+        return Datagram(source, payload)
 
 
 def done(work: data.Const) -> Done:

@@ -8,8 +8,8 @@ from iswitch.golden.decide.job import Verdict, is_abandoned
 from iswitch.golden.decide.join import join
 from iswitch.golden.egress import compose
 from iswitch.golden.ingress.parse import parse_control
-from iswitch.golden.interface.message import Message, Request
-from iswitch.golden.jobs import Frames, JobTable
+from iswitch.golden.interface.message import Datagram, Message, Request
+from iswitch.golden.jobs import JobTable
 from iswitch.golden.replay.service import Service
 from iswitch.wire import REGISTERS_PER_READ, AckRegister, Action, JobState, MemberState, Outcome, Reason
 
@@ -23,7 +23,7 @@ class ControlPlane(JobTable):
         super().__init__(config, mac=mac, ip=ip, seed=seed, operator_key=operator_key)
         self.service = Service(config.replay) if config.replay else None
 
-    def handle_control(self, message: Message, now_us: int) -> tuple[Outcome, Frames]:
+    def handle_control(self, message: Message, now_us: int) -> tuple[Outcome, list[Datagram]]:
         """Handle a control message: return its outcome, the acknowledgement, and the results that it completes."""
         number, request = message.job, parse_control(message)
         verdict = self.decide(message, request, now_us)
@@ -38,7 +38,7 @@ class ControlPlane(JobTable):
             self.admit_at_boundary(number, now_us)
         return Outcome.REFUSED if verdict.reason else Outcome.CONTROL, sent
 
-    def evict_for_joining(self, number: int, verdict: Verdict, now_us: int) -> Frames:
+    def evict_for_joining(self, number: int, verdict: Verdict, now_us: int) -> list[Datagram]:
         """Evict a member that keeps a joining one out of an asynchronous job.
 
         The repeated Join of the joining member shows that it waits for the next boundary. If all live members are

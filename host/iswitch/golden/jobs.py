@@ -1,4 +1,4 @@
-"""The jobs of one switch: operations on their slots, and the frames that these send to members."""
+"""The jobs of one switch: operations on their slots, and what these send to members."""
 
 from collections.abc import Sequence
 
@@ -13,13 +13,10 @@ from iswitch.golden.decide.command import remove_member
 from iswitch.golden.decide.job import NO_JOB, Job, admit_at_boundary, is_silent
 from iswitch.golden.decide.slot import Contributors, Ring, Slot, Work
 from iswitch.golden.egress import compose
-from iswitch.golden.interface.message import Message, SwitchAddress
+from iswitch.golden.interface.message import Datagram, Message, SwitchAddress
 from iswitch.wire import NOTICE_INTERVAL_US, Operation, Reason, ResultFlag, Stat
 
-__all__ = ["Frames", "JobTable"]
-
-Frames = list[tuple[int, bytes]]
-"""Frames with the ports by which they leave, in order."""
+__all__ = ["JobTable"]
 
 
 class JobTable:
@@ -51,15 +48,15 @@ class JobTable:
         """Return a job; NO_JOB if the switch has no such number."""
         return self.jobs[number] if number < self.config.jobs else NO_JOB
 
-    def execute(self, number: int, work: Work, payload: bytes = b"") -> Frames:
+    def execute(self, number: int, work: Work, payload: bytes = b"") -> list[Datagram]:
         """Execute an operation on the accumulators of a slot, and return the copies of the result that it sends."""
         slot = self.jobs[number].ring.slots[work.slot]
         if work.operation == Operation.RESEND:
             self.stats[Stat.RESENT] += 1
-            return self.result_frames(number, slot, work.receivers, ResultFlag.RESENT)
+            return self.send_result(number, slot, work.receivers, ResultFlag.RESENT)
         self.accumulate(number, work, payload)
         self.stats[Stat.RESULTS] += work.emit
-        return self.result_frames(number, slot, work.receivers) if work.emit else []
+        return self.send_result(number, slot, work.receivers) if work.emit else []
 
     def accumulate(self, number: int, work: Work, payload: bytes) -> None:
         """Execute an operation on the accumulators of a slot, and count what it did."""
@@ -68,7 +65,7 @@ class JobTable:
         self.stats[Stat.TERMS_FLUSHED] += flushed
         self.stats[Stat.FORCED] += work.operation == Operation.FORCE
 
-    def result_frames(self, number: int, slot: Slot, receivers: int, flags: int = 0) -> Frames:
+    def send_result(self, number: int, slot: Slot, receivers: int, flags: int = 0) -> list[Datagram]:
         """Return the result in a complete slot, once for each member in the set `receivers`."""
         job = self.jobs[number]
         contributors, elements = self.result_content(number, slot)
@@ -89,7 +86,7 @@ class JobTable:
             identity=slot.identity,
             elements=elements,
         )
-        return self.frames_to_members(job, receivers, payload)
+        return self.send_to_members(job, receivers, payload)
 
     def result_content(self, number: int, slot: Slot) -> tuple[Contributors, np.ndarray]:
         """Return the contributors to a complete slot, and the elements that leave."""
@@ -97,14 +94,12 @@ class JobTable:
         fraction = self.jobs[number].settings.fraction
         return contributors, self.sums.result(number, slot.seq % self.config.slots, slot.format, fraction)
 
-    def frames_to_members(self, job: Job, receivers: int, payload: bytes) -> Frames:
+    def send_to_members(self, job: Job, receivers: int, payload: bytes) -> list[Datagram]:
         """Return one payload for each member in the set `receivers`, by port and on a port by member."""
         members = [entry.source for m, entry in enumerate(job.entries) if receivers >> m & 1]
-        return [
-            (to.port, compose.frame(self.own, to, payload)) for to in sorted(members, key=lambda member: member.port)
-        ]
+        return [Datagram(to, payload) for to in sorted(members, key=lambda member: member.port)]
 
-    def evict(self, number: int, waits_for: int, now_us: int) -> Frames:
+    def evict(self, number: int, waits_for: int, now_us: int) -> list[Datagram]:
         """Evict the first awaited member that has been silent for too long.
 
         Only members that others wait for are evicted, one for each message, so a switch needs no timers.
@@ -133,7 +128,7 @@ class JobTable:
         """Count that a boundary admitted members, if it did."""
         self.stats[Stat.ADMITTED] += bool(ring.live & ~before.live & before.ring.joining)
 
-    def send_notice(self, message: Message, reason: Reason, now_us: int, collective: int = 0) -> Frames:
+    def send_notice(self, message: Message, reason: Reason, now_us: int, collective: int = 0) -> list[Datagram]:
         """Return a NOTICE. `collective`: with which the sender's differs.
 
         A member always gets it. All other hosts of a port share one in an interval, so that an unknown host can neither
@@ -157,6 +152,6 @@ class JobTable:
         )
         return self.reply(message, payload)
 
-    def reply(self, message: Message, payload: bytes) -> Frames:
+    def reply(self, message: Message, payload: bytes) -> list[Datagram]:
         """Return a payload for the sender of a message."""
-        return [(message.source.port, compose.frame(self.own, message.source, payload))]
+        return [Datagram(message.source, payload)]

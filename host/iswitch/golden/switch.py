@@ -24,13 +24,15 @@ from iswitch.golden.decide.job import Job, record_activity
 from iswitch.golden.decide.slot import Step
 from iswitch.golden.egress import compose
 from iswitch.golden.ingress.parse import ADDRESS_BYTES, FLAT, is_ours, parse
-from iswitch.golden.interface.message import Message, Source
-from iswitch.golden.jobs import Frames
+from iswitch.golden.interface.message import Datagram, Message, Source
 from iswitch.golden.numeric import lane
 from iswitch.golden.replay.service import Service
 from iswitch.wire import ContributionFlag, Mode, Outcome, PortCounter, Reason, Stat, Type
 
-__all__ = ["Switch"]
+__all__ = ["Frames", "Switch"]
+
+Frames = list[tuple[int, bytes]]
+"""Frames with the ports by which they leave, in order."""
 
 RUNT_BYTES = 60
 """Shorter frames, without FCS, are runts."""
@@ -116,16 +118,24 @@ class Switch(ControlPlane):
         """Return the outcome of a frame that reached the core, and what it sends."""
         if is_spoofed(frame, self.own) or is_ours(frame, self.own.ip) and is_group_source(frame):
             return Outcome.SPOOFED, []
-        types = (*self.types, Type.REQUEST) if self.service else self.types
-        message = parse(port, frame, self.own.ip, types)
+        message = parse(port, frame, self.own.ip, self.accepted_types())
         if message == Outcome.ORDINARY:
             return self.forward(port, frame)
         if isinstance(message, Outcome):
             return message, []
+        outcome, sent = self.handle(message, frame[ADDRESS_BYTES:], now_us)
+        return outcome, [(to.port, compose.frame(self.own, to, payload)) for to, payload in sent]
+
+    def accepted_types(self) -> tuple[Type, ...]:
+        """Return the messages that the switch handles."""
+        return (*self.types, Type.REQUEST) if self.service else self.types
+
+    def handle(self, message: Message, payload: bytes, now_us: int) -> tuple[Outcome, list[Datagram]]:
+        """Return the outcome of a message, whose whole UDP payload is `payload`, and what it sends."""
         if message.type == Type.CONTROL:
             return self.handle_control(message, now_us)
         if self.service and message.type == Type.REQUEST:
-            return Outcome.REPLAY, self.serve(self.service, message.source, frame[ADDRESS_BYTES:], now_us)
+            return Outcome.REPLAY, self.serve(self.service, message.source, payload, now_us)
         return self.handle_message(message, now_us)
 
     def forward(self, port: int, frame: bytes) -> tuple[Outcome, Frames]:
@@ -140,13 +150,13 @@ class Switch(ControlPlane):
             return Outcome.FLOOD_LIMITED, []
         return outcome, [(egress, frame) for egress in ports]
 
-    def serve(self, service: Service, source: Source, payload: bytes, now_us: int) -> Frames:
+    def serve(self, service: Service, source: Source, payload: bytes, now_us: int) -> list[Datagram]:
         """Hand a request to the replay service, and return its answers."""
         sent = service.receive(source, payload, now_us)
         self.stats[Stat.SATURATED] = service.saturated
-        return [(to.port, compose.frame(self.own, to, answer)) for to, answer in sent]
+        return [Datagram(to, answer) for to, answer in sent]
 
-    def handle_message(self, message: Message, now_us: int) -> tuple[Outcome, Frames]:
+    def handle_message(self, message: Message, now_us: int) -> tuple[Outcome, list[Datagram]]:
         """Handle a contribution, a receipt or a claim."""
         number = message.job
         failed = self.failed_check(message)
@@ -166,7 +176,7 @@ class Switch(ControlPlane):
             outcome, waits_for = step.outcome, step.waits_for
             sent = self.report_collective(message, step, now_us)
             sent += self.execute(number, step.work, message.payload) if step.work else []
-            sent += self.extra_frames(message, step)
+            sent += self.extra_datagrams(message, step)
         sent += self.evict(number, waits_for, now_us)
         self.admit_at_boundary(number, now_us)
         return outcome, sent
@@ -208,17 +218,17 @@ class Switch(ControlPlane):
             digest=message.digest,
         )
 
-    def report_collective(self, message: Message, step: Step, now_us: int) -> Frames:
+    def report_collective(self, message: Message, step: Step, now_us: int) -> list[Datagram]:
         """Return the NOTICE to a sender whose slot has met another collective than the sender's."""
         if step.differs_from is None:
             return []
         return self.send_notice(message, Reason.COLLECTIVE, now_us, collective=step.differs_from)
 
-    def extra_frames(self, message: Message, step: Step) -> Frames:
+    def extra_datagrams(self, message: Message, step: Step) -> list[Datagram]:
         """Return what a step makes the switch send besides results."""
         return []
 
-    def claim(self, job: Job, claims: Claims, message: Message) -> tuple[Outcome, int, Frames]:
+    def claim(self, job: Job, claims: Claims, message: Message) -> tuple[Outcome, int, list[Datagram]]:
         """Return the outcome of a claim, the members that it waits for, and its answer."""
         verdict = claims_of.claim(claims, job.ring, member=message.member, k=message.seq, weights=message.members)
         self.jobs[message.job] = job._replace(claims=verdict.claims)
@@ -227,14 +237,14 @@ class Switch(ControlPlane):
         sent = self.answer_claim(message, verdict.answer) if verdict.answer else []
         return verdict.outcome, verdict.waits_for, sent
 
-    def answer_claim(self, message: Message, answer: Answer) -> Frames:
+    def answer_claim(self, message: Message, answer: Answer) -> list[Datagram]:
         """Return a GRANT for its receivers, or a REFUSE for the claimant."""
         job = self.jobs[message.job]
         if answer.type == Type.GRANT:
             payload = compose.grant(
                 job=message.job, epoch=job.epoch, base=answer.seq, members=answer.members, token=job.token
             )
-            return self.frames_to_members(job, answer.receivers, payload)
+            return self.send_to_members(job, answer.receivers, payload)
         payload = compose.refuse(
             job=message.job,
             epoch=job.epoch,

@@ -29,8 +29,7 @@ from iswitch.golden.decide.ring import new_ring
 from iswitch.golden.decide.slot import Work
 from iswitch.golden.egress import compose
 from iswitch.golden.ingress.parse import parse_control
-from iswitch.golden.interface.message import Message, Request, Source
-from iswitch.golden.jobs import Frames
+from iswitch.golden.interface.message import Datagram, Message, Request, Source
 from iswitch.golden.switch import Switch
 from iswitch.wire import ACK, NO_MEMBER, UDP_PORT, AckRegister, Action, JobState, Outcome, Reason
 
@@ -107,14 +106,14 @@ class TreeMember(Switch):
     def ranks_below(self, number: int) -> int:
         return self.parents[number].ranks if number in self.parents else 0
 
-    def send_up(self, number: int, payload: bytes) -> Frames:
+    def send_up(self, number: int, payload: bytes) -> list[Datagram]:
         """Return a payload for the parent of a job."""
         to = self.parents[number].source
-        return [(to.port, compose.frame(self.own, to, payload))]
+        return [Datagram(to, payload)]
 
     # Control messages of members
 
-    def handle_control(self, message: Message, now_us: int) -> tuple[Outcome, Frames]:
+    def handle_control(self, message: Message, now_us: int) -> tuple[Outcome, list[Datagram]]:
         """Handle a control message. At a leaf, the last Leave goes up, and a Join or a RESET makes the leaf join."""
         number, request = message.job, parse_control(message)
         if number not in self.parents or request.action not in (Action.JOIN, Action.LEAVE, Action.RESET, Action.END):
@@ -144,7 +143,7 @@ class TreeMember(Switch):
         is_complete = self.above[number].ran or live_ranks(job) == self.parents[number].ranks
         return job.state == JobState.FORMING and is_complete
 
-    def request_parent(self, number: int, action: Action = Action.JOIN) -> Frames:
+    def request_parent(self, number: int, action: Action = Action.JOIN) -> list[Datagram]:
         """Return this leaf's own Join or Leave.
 
         The parent recognises retransmissions by the nonce of a Join and by the number of a Leave. That is always 1, for
@@ -196,7 +195,7 @@ class TreeMember(Switch):
         nonce = above.nonce & ~low_bits | (above.nonce + 1) & low_bits
         self.above[number] = above._replace(nonce=nonce, reason=Reason.DONE)
 
-    def join_again(self, number: int) -> Frames:
+    def join_again(self, number: int) -> list[Datagram]:
         """Return the Join of this leaf, which its parent does not know. If the job runs here, it begins anew."""
         if self.jobs[number].state == JobState.RUNNING:
             self.jobs[number] = begin_anew(self.config, self.jobs[number], is_leaf=True)
@@ -235,7 +234,7 @@ class TreeMember(Switch):
 
     # Answers of the parent
 
-    def handle_parent_ack(self, message: Message) -> tuple[Outcome, Frames]:
+    def handle_parent_ack(self, message: Message) -> tuple[Outcome, list[Datagram]]:
         """Handle the parent's answer to a Join or a Leave.
 
         The first Join carries no challenge that the parent has said. The leaf answers another CHALLENGE at once by
@@ -287,7 +286,7 @@ class TreeMember(Switch):
         )
         self.above[number] = above._replace(ran=True)
 
-    def handle_parent_notice(self, message: Message) -> tuple[Outcome, Frames]:
+    def handle_parent_notice(self, message: Message) -> tuple[Outcome, list[Datagram]]:
         """Handle a NOTICE of the parent.
 
         If a slot that was sent up belongs to another collective there, the slot remembers that. If the parent is in

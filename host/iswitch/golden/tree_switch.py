@@ -15,9 +15,8 @@ from iswitch.golden.decide.job import Entry, Job
 from iswitch.golden.decide.slot import Contributors, Slot, Step, Work
 from iswitch.golden.egress import compose
 from iswitch.golden.ingress.parse import FLAT
-from iswitch.golden.interface.message import Message
+from iswitch.golden.interface.message import Datagram, Message
 from iswitch.golden.interface.serial import ahead
-from iswitch.golden.jobs import Frames
 from iswitch.golden.numeric import lane
 from iswitch.golden.tree_member import Parent, ParentMembership, TreeMember, has_several
 from iswitch.wire import (
@@ -77,7 +76,7 @@ class TreeSwitch(TreeMember):
         if not config.uplinks:
             self.types = FLAT
 
-    def handle_message(self, message: Message, now_us: int) -> tuple[Outcome, Frames]:
+    def handle_message(self, message: Message, now_us: int) -> tuple[Outcome, list[Datagram]]:
         """Handle any message that is no control message."""
         if message.type not in FROM_PARENT:
             return super().handle_message(message, now_us)
@@ -165,7 +164,7 @@ class TreeSwitch(TreeMember):
             want=bool(message.flags & ContributionFlag.WANT),
         )
 
-    def extra_frames(self, message: Message, step: Step) -> Frames:
+    def extra_datagrams(self, message: Message, step: Step) -> list[Datagram]:
         """Return a leaf's receipt for one of its members', which the ring has recorded by now, or for a duplicate."""
         number, job = message.job, self.jobs[message.job]
         if step.work or job.claims:
@@ -184,7 +183,7 @@ class TreeSwitch(TreeMember):
 
     # Sums
 
-    def execute(self, number: int, work: Work, payload: bytes = b"") -> Frames:
+    def execute(self, number: int, work: Work, payload: bytes = b"") -> list[Datagram]:
         """Execute an operation as a flat switch does. What a leaf closes goes up."""
         slot = self.jobs[number].ring.slots[work.slot]
         if work.operation == Operation.SEND_UP:
@@ -205,7 +204,7 @@ class TreeSwitch(TreeMember):
         partial = contributors.partial or not leaf and bool(slot.expected & ~slot.members)
         return contributors._replace(partial=partial), elements
 
-    def send_sum_up(self, number: int, slot: Slot, *, again: bool) -> Frames:
+    def send_sum_up(self, number: int, slot: Slot, *, again: bool) -> list[Datagram]:
         """Return the uplink of a closed slot: its accumulators, unrounded."""
         job, above, index = self.jobs[number], self.above[number], slot.seq % self.config.slots
         contributors = tree.contributors(job.ring, index)
@@ -244,7 +243,7 @@ class TreeSwitch(TreeMember):
             return Outcome.PORT
         return Outcome.ADDRESS if message.source != source else None
 
-    def install(self, message: Message) -> tuple[Outcome, Frames]:
+    def install(self, message: Message) -> tuple[Outcome, list[Datagram]]:
         """Install a result of the parent and send it to the members."""
         number, job, length = message.job, self.jobs[message.job], len(message.payload) - TAIL_BYTES
         if job.state == JobState.FORMING:

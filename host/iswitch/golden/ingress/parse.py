@@ -22,7 +22,7 @@ from iswitch.wire import (
     ones_complement_sum,
 )
 
-__all__ = ["ADDRESS_BYTES", "FLAT", "is_ours", "parse", "parse_control"]
+__all__ = ["ADDRESS_BYTES", "FLAT", "is_ours", "parse", "parse_control", "parse_payload"]
 
 ADDRESS_BYTES = FRAME_BYTES - HEADER.itemsize
 IP_AT, UDP_AT = 14, 34
@@ -76,13 +76,28 @@ def parse(port: int, frame: bytes, ip: bytes, types: tuple[Type, ...] = FLAT) ->
     pseudo = frame[26:34] + struct.pack(">HH", 17, udp_length)
     if header["udp_checksum"] != 0 and ones_complement_sum(pseudo + frame[UDP_AT:]) != 0xFFFF:
         return Outcome.UDP_CHECKSUM
+    source = Source(port, header["eth_src"].tobytes(), int(header["ip_src"]), int(header["udp_src"]))
+    return parse_payload(source, frame[ADDRESS_BYTES:], types)
+
+
+def parse_payload(source: Source, payload: bytes, types: tuple[Type, ...] = FLAT) -> Message | Outcome:
+    """Return the message in a UDP payload, or the outcome of one that holds none.
+
+    A network stack that removes addresses and checksums begins here.
+    """
+    if not payload:
+        return Outcome.LENGTH
+    if payload[0] >> 4 != VERSION:
+        return Outcome.VERSION
+    if len(payload) < HEADER.itemsize:
+        return Outcome.LENGTH
+    header = np.frombuffer(payload, HEADER, 1)[0]
     kind = int(header["version_type"]) & 0xF
     if kind not in types:
         return Outcome.TYPE
-    payload = frame[FRAME_BYTES:]
-    if len(payload) != BODY_BYTES.get(Type(kind), len(payload)):
+    body = payload[HEADER.itemsize :]
+    if len(body) != BODY_BYTES.get(Type(kind), len(body)):
         return Outcome.LENGTH
-    source = Source(port, header["eth_src"].tobytes(), int(header["ip_src"]), int(header["udp_src"]))
     return Message(
         Type(kind),
         source,
@@ -94,7 +109,7 @@ def parse(port: int, frame: bytes, ip: bytes, types: tuple[Type, ...] = FLAT) ->
         int(header["format_flags"]) & 0xF,
         int(header["behind"]),
         int(header["token"]),
-        payload,
+        body,
         int(header["count"]),
         int(header["members"]),
     )

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from iswitch.wire import Type
 
-__all__ = ["Message", "Request", "Settings", "Source", "SwitchAddress"]
+__all__ = ["Datagram", "Message", "Request", "Settings", "Source", "SwitchAddress"]
 
 
 class SwitchAddress(NamedTuple):
@@ -21,6 +21,13 @@ class Source(NamedTuple):
     mac: bytes
     ip: int
     udp_port: int
+
+
+class Datagram(NamedTuple):
+    """A UDP payload that the switch sends, and where it goes."""
+
+    to: Source
+    payload: bytes
 
 
 class Message(NamedTuple):
