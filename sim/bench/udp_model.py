@@ -19,6 +19,7 @@ from iswitch import Worker
 from iswitch.config import Config
 from iswitch.control.job_worker import JobWorker
 from iswitch.golden.tree_switch import TreeSwitch
+from iswitch.switch.software_switch import SoftwareSwitch
 from iswitch.wire import ADDRESSES, UDP_PORT
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, udp_frame
 
@@ -44,7 +45,7 @@ class UdpModel:
 
     def __init__(self, config: Config | None = None, *, seed: int = 1, faults: Faults | None = None) -> None:
         self.config = config or Config()
-        self.switch = TreeSwitch(self.config, mac=SWITCH_MAC, ip=SWITCH_IP, seed=seed)
+        self.switch = SoftwareSwitch(self.config, mac=SWITCH_MAC, ip=SWITCH_IP, seed=seed)
         self.faults, self.deaf = faults or Faults(), False
         self.lock = threading.Condition(threading.Lock())  # is notified after every frame
         self._chance = random.Random(seed)

@@ -27,6 +27,7 @@ from iswitch.driver.udp import UdpTransport
 from iswitch.errors import IswitchError
 from iswitch.replay.rebuild import rebuild_table
 from iswitch.replay.session import Session
+from iswitch.switch.command import switch as software_switch
 from iswitch.tools.doctor import examine
 from iswitch.tools.path_checks import Mark
 from iswitch.tools.snapshot import read_snapshot
@@ -270,6 +271,9 @@ def rebuild_replay(
     if lost:
         lines += f"; {lost} items had a bit error in their priority, which is 0 until an update"
     out.print(lines, highlight=False, soft_wrap=True)
+
+
+app.command()(software_switch)
 
 
 if missing := missing_from("plan"):

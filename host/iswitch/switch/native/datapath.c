@@ -1,0 +1,361 @@
+/* See datapath.h. The rules are those of iswitch/golden/decide/{checks,ring,tree}.py, in the same order. Seqs are
+   compared as serial numbers, and sets of members are bit masks. */
+
+#include "datapath.h"
+
+#include <string.h>
+
+#include "lanes.h"
+
+static int32_t ahead(uint32_t newer, uint32_t older) { return (int32_t)(newer - older); }
+
+static uint16_t u16_at(const uint8_t *at) { return (uint16_t)(at[0] | at[1] << 8); }
+
+static uint32_t u32_at(const uint8_t *at) { return u16_at(at) | (uint32_t)u16_at(at + 2) << 16; }
+
+static void put_u16(uint8_t *at, uint32_t value) {
+    at[0] = (uint8_t)value;
+    at[1] = (uint8_t)(value >> 8);
+}
+
+static void put_u32(uint8_t *at, uint32_t value) {
+    put_u16(at, value);
+    put_u16(at + 2, value >> 16);
+}
+
+static int is_same_source(const struct source *a, const struct source *b) {
+    return a->port == b->port && a->udp_port == b->udp_port && a->ip == b->ip && !memcmp(a->mac, b->mac, 6);
+}
+
+static int is_asynchronous(const struct job *job) { return job->segments != 0; }
+
+/* A message of a member, and the rows that it concerns. */
+struct message {
+    struct switch_state *state;
+    struct job *job;
+    struct member *member;
+    struct slot *row; /* where its slot is stored */
+    uint32_t number, index, bit, seq, behind, flags, format, now_us;
+    const uint8_t *elements;
+    uint32_t bytes; /* of the elements */
+};
+
+/* What a message does. `slot` is the slot afterwards. */
+struct step {
+    struct slot slot;
+    int outcome, writes_slot, adds, forces, first, emits, resends;
+    uint32_t waits_for;
+};
+
+/* The rules of slots */
+
+static int is_complete(const struct slot *slot, uint32_t threshold, int overdue) {
+    int enough = (uint32_t)__builtin_popcount(slot->members) >= threshold || overdue;
+    return !(slot->expected & ~slot->arrived) || (enough && !slot->requires_all);
+}
+
+static int is_overdue(const struct job *job, const struct slot *slot, uint32_t now_us) {
+    return job->deadline_us && now_us - slot->opened_us >= job->deadline_us;
+}
+
+/* The live members that are not known to hold a slot's result. `acknowledged` is the sender's, which the message may
+   have moved. */
+static uint32_t lacking_members(const struct message *message, const struct slot *slot, uint32_t acknowledged) {
+    const struct job *job = message->job;
+    uint32_t lacking = 0;
+    for (uint32_t live = job->live; live; live &= live - 1) {
+        int m = __builtin_ctz(live);
+        uint32_t known = &job->member[m] == message->member ? acknowledged : job->member[m].acknowledged;
+        if (ahead(known, slot->seq) <= 0) lacking |= (uint32_t)1 << m;
+    }
+    return lacking;
+}
+
+static int may_overwrite(const struct slot *slot, uint32_t lacking) {
+    return slot->state == SLOT_EMPTY || (slot->state == SLOT_COMPLETE && !lacking);
+}
+
+static uint32_t awaited_members(const struct slot *slot, uint32_t lacking) {
+    return slot->state == SLOT_COLLECTING ? slot->expected & ~slot->arrived : lacking;
+}
+
+/* Return whether a granted update covers a seq, and the members to which it is granted. */
+static int granted_members(const struct job *job, uint32_t seq, uint32_t *members) {
+    for (uint32_t k = 0; k < job->grants; k++) {
+        int32_t distance = ahead(seq, job->grant[k].base);
+        if (distance >= 0 && (uint32_t)distance < job->segments) {
+            *members = job->grant[k].members;
+            return 1;
+        }
+    }
+    *members = 0;
+    return 0;
+}
+
+static int any_is_silent(const struct job *job, uint32_t members, uint32_t now_us) {
+    if (!job->evict_ticks) return 0;
+    for (; members; members &= members - 1) {
+        uint32_t elapsed = (now_us / SILENCE_TICK_US - job->member[__builtin_ctz(members)].heard_tick) % TICKS;
+        if ((elapsed < SILENCE_TICKS_MAX ? elapsed : SILENCE_TICKS_MAX) > job->evict_ticks) return 1;
+    }
+    return 0;
+}
+
+/* Messages. Each function returns UNUSUAL, or fills in `step` and returns the acknowledged seq. */
+
+/* Return whether a member may report that it holds every result below `low`. */
+static int is_too_far(const struct message *message, uint32_t low) {
+    return ahead(low, message->member->acknowledged) > (int32_t)message->state->slots;
+}
+
+static int contribute(struct message *message, struct step *step, uint32_t *acknowledged, const uint8_t *header) {
+    struct switch_state *state = message->state;
+    const struct job *job = message->job;
+    const struct slot *old = message->row;
+    struct slot *slot = &step->slot;
+    uint32_t collective = u32_at(header + COLLECTIVE_AT), digest = u16_at(header + DIGEST_AT), granted;
+    uint32_t boundary = (message->flags & CONTRIBUTION_BOUNDARY) && !is_asynchronous(job);
+    uint32_t requires_all = (message->flags & CONTRIBUTION_REQUIRES_ALL) || is_asynchronous(job);
+    int32_t distance = ahead(message->seq, old->seq);
+    granted_members(job, message->seq, &granted);
+
+    if (message->behind >= state->slots / 2 || is_too_far(message, message->seq - message->behind) ||
+        distance > (int32_t)state->slots) {
+        step->outcome = OUTCOME_WINDOW;
+        return 0;
+    }
+    if (ahead(message->seq - message->behind, *acknowledged) > 0) *acknowledged = message->seq - message->behind;
+    if (distance < 0 || (!distance && old->state == SLOT_EMPTY)) {
+        step->outcome = OUTCOME_STALE;
+        return 0;
+    }
+    *slot = *old;
+    if (distance > 0) {
+        uint32_t lacking = lacking_members(message, old, *acknowledged);
+        if (!may_overwrite(old, lacking)) {
+            step->outcome = OUTCOME_SLOT_HELD;
+            step->waits_for = awaited_members(old, lacking);
+            return 0;
+        }
+        uint32_t early = ahead(message->seq, job->admitted_seq) < 0 ? job->admitted : 0;
+        memset(slot, 0, sizeof *slot);
+        slot->seq = message->seq;
+        slot->state = SLOT_COLLECTING;
+        slot->expected = is_asynchronous(job) ? granted : job->live & ~early;
+        slot->format = (uint8_t)message->format;
+        slot->length = (uint16_t)message->bytes;
+        slot->boundary = (uint8_t)boundary;
+        slot->requires_all = (uint8_t)requires_all;
+        slot->opened_us = message->now_us;
+        slot->collective = collective;
+        slot->digest = (uint16_t)digest;
+    }
+    if (is_asynchronous(job) && slot->state == SLOT_COLLECTING && !(slot->expected & message->bit)) {
+        step->outcome = OUTCOME_WINDOW;
+        return 0;
+    }
+    if (slot->collective != collective || slot->digest != digest) return UNUSUAL;
+    if (slot->format != message->format || slot->boundary != boundary || slot->requires_all != requires_all) {
+        step->outcome = OUTCOME_FORMAT;
+        return 0;
+    }
+    if (slot->length != message->bytes) {
+        step->outcome = OUTCOME_LENGTH;
+        return 0;
+    }
+    int overdue = is_overdue(job, slot, message->now_us);
+    if (slot->state != SLOT_COLLECTING || slot->arrived & message->bit) {
+        step->outcome = slot->arrived & message->bit ? OUTCOME_DUPLICATE : OUTCOME_LATE;
+        if (slot->state == SLOT_COMPLETE) {
+            step->resends = 1;
+            return 0;
+        }
+        if (slot->rival || is_complete(slot, job->threshold, overdue)) return UNUSUAL;
+        step->waits_for = slot->expected & ~slot->arrived;
+        return 0;
+    }
+
+    uint32_t limit = message->format == FORMAT_INT32 ? 256 : message->format == FORMAT_FP32 ? 255 : job->limit;
+    int tainted = largest_exponent(message->elements, message->bytes / 4) >= limit;
+    int included = !(tainted && job->mode == MODE_QUARANTINE);
+    step->first = !slot->members;
+    slot->arrived |= message->bit;
+    if (included) slot->members |= message->bit;
+    if (tainted) slot->tainted |= message->bit;
+    if (!is_asynchronous(job)) {
+        uint32_t ranks = message->member->ranks;
+        if (included) slot->ranks |= ranks;
+        if (tainted) slot->tainted_ranks |= ranks;
+    }
+    step->writes_slot = 1;
+    step->adds = included;
+    step->outcome = included ? OUTCOME_ADDED : OUTCOME_QUARANTINED;
+    if (is_complete(slot, job->threshold, overdue)) {
+        if (boundary && job->joining) return UNUSUAL;
+        slot->state = SLOT_COMPLETE;
+        step->emits = 1;
+        step->forces = !included;
+    }
+    return 0;
+}
+
+static int receive_receipt(struct message *message, struct step *step, uint32_t *acknowledged) {
+    const struct job *job = message->job;
+    const struct slot *slot = message->row;
+    uint32_t granted, low = message->seq - message->behind;
+    if (message->behind > message->state->slots / 2 || is_too_far(message, low)) {
+        step->outcome = OUTCOME_WINDOW;
+        return 0;
+    }
+    if (ahead(low, *acknowledged) > 0) *acknowledged = low;
+    step->outcome = OUTCOME_RECEIPT;
+    step->slot = *slot;
+    if (!(message->flags & CONTRIBUTION_WANT)) return 0;
+    if (slot->seq == message->seq && slot->state == SLOT_COMPLETE) {
+        step->resends = 1;
+    } else if (is_asynchronous(job) && granted_members(job, message->seq, &granted) &&
+               ahead(message->seq, slot->seq) == (int32_t)message->state->slots) {
+        uint32_t lacking = lacking_members(message, slot, *acknowledged);
+        if (!may_overwrite(slot, lacking))
+            step->waits_for = awaited_members(slot, lacking);
+        else if (granted)
+            step->waits_for = granted;
+        else
+            return UNUSUAL;
+    } else if (slot->seq == message->seq && slot->state == SLOT_COLLECTING) {
+        step->waits_for = slot->expected & ~slot->arrived;
+    }
+    return 0;
+}
+
+/* Results */
+
+static uint32_t ones_complement_sum(const uint8_t *bytes, uint32_t length) {
+    uint32_t sum = 0; /* of little-endian words, of which there are fewer than 2^16 */
+    for (uint32_t at = 0; at < length; at += 2) sum += u16_at(bytes + at);
+    sum = (sum & 0xFFFF) + (sum >> 16);
+    return (sum & 0xFFFF) + (sum >> 16);
+}
+
+static void send_result(struct message *message, const struct slot *slot, uint32_t receivers, uint32_t flags) {
+    struct switch_state *state = message->state;
+    const struct job *job = message->job;
+    struct output *output = &state->output;
+    uint8_t *payload = output->payloads + output->bytes;
+    size_t place = (size_t)message->number * state->slots + message->index;
+    struct terms terms = {slot->format, job->fraction, 0, 0};
+    uint32_t ranks = is_asynchronous(job) ? slot->members : slot->ranks;
+    uint32_t tainted = is_asynchronous(job) ? slot->tainted : slot->tainted_ranks;
+    uint32_t length = HEADER_BYTES + slot->length + TAIL_BYTES;
+    uint32_t identity = (slot->collective & 0xFFFF) ^ (slot->collective >> 16) ^ slot->digest;
+
+    if (slot->partial || slot->expected & ~slot->members) flags |= RESULT_PARTIAL;
+    if (tainted) flags |= RESULT_TAINTED;
+    if (slot->members_changed) flags |= RESULT_MEMBERS_CHANGED;
+    memset(payload, 0, HEADER_BYTES);
+    payload[VERSION_TYPE_AT] = VERSION << FLAGS_SHIFT | TYPE_RESULT;
+    payload[JOB_AT] = (uint8_t)message->number;
+    put_u16(payload + EPOCH_AT, job->epoch);
+    put_u32(payload + SEQ_AT, slot->seq);
+    payload[MEMBER_AT] = BROADCAST_MEMBER;
+    payload[FORMAT_FLAGS_AT] = (uint8_t)(flags << FLAGS_SHIFT | slot->format);
+    put_u32(payload + TAINTED_AT, tainted);
+    put_u32(payload + MEMBERS_AT, ranks);
+    put_u32(payload + TOKEN_AT, job->token);
+    round_sums(terms, state->sums + place * state->elements, state->poison + place * state->elements,
+               payload + HEADER_BYTES, slot->length / 4);
+    put_u16(payload + length - 4, identity);
+    put_u16(payload + length - 2, 0);
+    put_u16(payload + length - 2, 0xFFFF - ones_complement_sum(payload, length));
+    output->sent[output->count++] = (struct sent){output->bytes, length, receivers, (uint8_t)message->number};
+    output->bytes += length;
+}
+
+static void execute(struct message *message, struct step *step) {
+    struct switch_state *state = message->state;
+    struct job *job = message->job;
+    size_t place = (size_t)message->number * state->slots + message->index;
+    int64_t *sums = state->sums + place * state->elements;
+    uint8_t *poison = state->poison + place * state->elements;
+    if (step->adds) {
+        struct terms terms = {(int)message->format, job->fraction,
+                              largest_exponent(message->elements, message->bytes / 4), job->limit};
+        state->stats[STAT_TERMS_FLUSHED] +=
+            add_elements(terms, sums, poison, message->elements, message->bytes / 4, step->first);
+    } else if (step->forces) {
+        state->stats[STAT_FORCED]++;
+        if (step->first) {
+            memset(sums, 0, step->slot.length / 4 * sizeof *sums);
+            memset(poison, 0, step->slot.length / 4);
+        }
+    }
+    if (step->emits) {
+        state->stats[STAT_RESULTS]++;
+        send_result(message, &step->slot, job->live, 0);
+    } else if (step->resends) {
+        state->stats[STAT_RESENT]++;
+        send_result(message, &step->slot, message->bit, RESULT_RESENT);
+    }
+}
+
+int handle_payload(struct switch_state *state, const struct source *source, const uint8_t *payload, uint32_t length,
+                   uint32_t now_us) {
+    if (!length) return OUTCOME_LENGTH;
+    if (payload[VERSION_TYPE_AT] >> FLAGS_SHIFT != VERSION) return OUTCOME_VERSION;
+    if (length < HEADER_BYTES) return OUTCOME_LENGTH;
+    if (!(state->types >> (payload[VERSION_TYPE_AT] & 0xF) & 1)) return OUTCOME_TYPE;
+    if (payload[JOB_AT] >= state->jobs) return UNUSUAL;
+    uint32_t type = payload[VERSION_TYPE_AT] & 0xF, number = payload[JOB_AT], m = payload[MEMBER_AT];
+    struct job *job = &state->job[number];
+    if ((type != TYPE_CONTRIBUTION && type != TYPE_RECEIPT) || job->state != JOB_RUNNING || job->is_leaf ||
+        u16_at(payload + EPOCH_AT) != job->epoch || m >= job->world || (is_asynchronous(job) && job->joining))
+        return UNUSUAL;
+    struct member *member = &job->member[m];
+    if (!member->present || !(job->live >> m & 1) || u32_at(payload + TOKEN_AT) != member->token ||
+        !is_same_source(source, &member->source))
+        return UNUSUAL;
+    uint32_t seq = u32_at(payload + SEQ_AT), flags_format = payload[FORMAT_FLAGS_AT];
+    uint32_t index = seq & (state->slots - 1);
+    struct message message = {state,
+                              job,
+                              member,
+                              &state->slot[(size_t)number * state->slots + index],
+                              number,
+                              index,
+                              (uint32_t)1 << m,
+                              seq,
+                              u16_at(payload + BEHIND_AT),
+                              flags_format >> FLAGS_SHIFT,
+                              flags_format & 0xF,
+                              now_us,
+                              payload + HEADER_BYTES,
+                              length - HEADER_BYTES};
+    struct step step = {.outcome = UNUSUAL};
+    uint32_t acknowledged = member->acknowledged;
+    if (type == TYPE_CONTRIBUTION) {
+        int is_whole = message.bytes >= 4 && message.bytes <= 4u * job->elements && message.bytes % 4 == 0;
+        int has_format = message.format == job->format || message.format == FORMAT_INT32;
+        int has_one_rank = (member->ranks & (member->ranks - 1)) == 0;
+        if (!is_whole || !has_format || !has_one_rank) return UNUSUAL;
+        if (contribute(&message, &step, &acknowledged, payload) == UNUSUAL) return UNUSUAL;
+    } else {
+        if (message.bytes || receive_receipt(&message, &step, &acknowledged) == UNUSUAL) return UNUSUAL;
+    }
+    uint32_t heard = member->heard_tick;
+    member->heard_tick = now_us / SILENCE_TICK_US;
+    if (any_is_silent(job, step.waits_for, now_us)) {
+        member->heard_tick = heard;
+        return UNUSUAL;
+    }
+    member->acknowledged = acknowledged;
+    job->changed = 1;
+    if (step.writes_slot) {
+        *message.row = step.slot;
+        if (step.emits && step.slot.boundary) {
+            job->admitted = 0;
+            job->admitted_seq = step.slot.seq + 1;
+        }
+    }
+    execute(&message, &step);
+    return step.outcome;
+}

@@ -1,0 +1,30 @@
+/* The arithmetic of the aggregator: what it does to the elements of one segment. Golden model: iswitch/golden/numeric.
+
+   The accumulator of an element is a 64-bit integer. `window64` fills it with a fixed-point sum; `fp32` and `int32` keep
+   their 32 bits in its low half and zeros above. `poison` is 1 for an element of `window64` to whose sum a rejected term
+   belongs. */
+
+#ifndef ISWITCH_LANES_H
+#define ISWITCH_LANES_H
+
+#include <stdint.h>
+
+#include "records.h"
+
+struct terms {
+    int format;
+    int fraction;       /* F: a term of window64 is x * 2^F */
+    uint32_t exponent;  /* the largest biased exponent of the elements */
+    uint32_t limit;     /* elements with this biased exponent, or a larger one, are rejected */
+};
+
+/* Return the largest biased exponent of `count` elements. */
+uint32_t largest_exponent(const uint8_t *elements, uint32_t count);
+
+/* Add elements to the sums, or, with `first`, replace the sums. Return how many non-zero terms became 0. */
+uint32_t add_elements(struct terms terms, int64_t *sums, uint8_t *poison, const uint8_t *elements, uint32_t count, int first);
+
+/* Write the elements of a result, rounded once. */
+void round_sums(struct terms terms, const int64_t *sums, const uint8_t *poison, uint8_t *elements, uint32_t count);
+
+#endif

@@ -1,0 +1,31 @@
+/* The state that the data path shares with the golden switch.
+
+   The records and constants of records.h are declared in Python (iswitch/switch/records.py, iswitch/wire), from which
+   that file is written when this library is compiled. */
+
+#ifndef ISWITCH_STATE_H
+#define ISWITCH_STATE_H
+
+#include <stdint.h>
+
+#include "records.h"
+
+/* What is sent: `count` records in `sent`, each of which names bytes of `payloads` and members of a job. */
+struct output {
+    uint8_t *payloads;
+    struct sent *sent;
+    uint32_t bytes, count;
+};
+
+struct switch_state {
+    uint32_t jobs, slots, elements;
+    uint32_t types;    /* the set of types that the switch handles */
+    struct job *job;   /* [jobs] */
+    struct slot *slot; /* [jobs][slots] */
+    int64_t *sums;     /* [jobs][slots][elements] */
+    uint8_t *poison;   /* [jobs][slots][elements] */
+    uint64_t *stats;   /* [Stat] */
+    struct output output;
+};
+
+#endif

@@ -1,0 +1,154 @@
+"""The records that the data path in C shares with the golden switch, and the constants that it needs.
+
+They are declared here, as numpy dtypes, and `header` writes them for the C compiler. Names mean what they mean in
+`iswitch.golden.decide`.
+"""
+
+from enum import IntEnum
+
+import numpy as np
+
+from iswitch.config import MEMBERS_MAX
+from iswitch.wire import (
+    BROADCAST_MEMBER,
+    CONTRIBUTION_HEADER,
+    FLAGS_SHIFT,
+    HEADER,
+    RESULT_HEADER,
+    SILENCE_TICK_US,
+    SILENCE_TICKS_MAX,
+    STALENESS_MAX,
+    TAIL_BYTES,
+    VERSION,
+    ContributionFlag,
+    Format,
+    JobState,
+    Mode,
+    Outcome,
+    PortCounter,
+    ResultFlag,
+    SlotState,
+    Stat,
+    Type,
+)
+
+__all__ = ["GRANT", "JOB", "MEMBER", "SENT", "SLOT", "SOURCE", "header"]
+
+GRANTS_MAX = STALENESS_MAX + 1
+
+_U8, _U16, _I16, _U32 = "u1", "<u2", "<i2", "<u4"
+
+
+def _record(*fields: tuple[str, object] | tuple[str, object, int]) -> np.dtype[np.void]:
+    return np.dtype(list(fields), align=True)
+
+
+SLOT = _record(
+    ("seq", _U32),
+    ("state", _U8),
+    ("arrived", _U32),
+    ("members", _U32),
+    ("tainted", _U32),
+    ("expected", _U32),
+    ("format", _U8),
+    ("length", _U16),  # bytes of a contribution
+    ("boundary", _U8),
+    ("requires_all", _U8),
+    ("members_changed", _U8),
+    ("opened_us", _U32),
+    ("collective", _U32),
+    ("digest", _U16),
+    ("rival", _U32),
+    ("ranks", _U32),  # the contributors by global rank, in a synchronous job
+    ("tainted_ranks", _U32),
+    ("partial", _U8),
+)
+"""A slot of a job's ring: the fields of `golden.decide.slot.Slot`, then those of `Contributors`, in their order."""
+
+SOURCE = _record(("ip", _U32), ("udp_port", _U16), ("port", _U8), ("mac", _U8, 6))
+"""Where a frame came from."""
+
+MEMBER = _record(
+    *((name, _U32) for name in ("token", "ranks", "acknowledged", "heard_tick")),
+    ("source", SOURCE),
+    ("present", _U8),  # 1: the entry belongs to a member, which is live or joining
+)
+"""An entry of a job, with what the job has recorded for its member."""
+
+GRANT = _record(("base", _U32), ("members", _U32))
+"""A granted update of an asynchronous job."""
+
+JOB = _record(
+    *((name, _U32) for name in ("token", "live", "joining", "admitted", "admitted_seq", "threshold", "deadline_us")),
+    ("evict_ticks", _U32),  # 0: the job evicts no member
+    ("segments", _U32),  # of an update; 0: the job is synchronous
+    ("grants", _U32),  # number of kept grants
+    ("limit", _U32),  # the biased exponent from which window64 rejects an element
+    ("fraction", _I16),
+    ("epoch", _U16),
+    ("elements", _U16),
+    *((name, _U8) for name in ("state", "format", "mode", "world")),
+    ("is_leaf", _U8),  # the job has a parent
+    ("changed", _U8),  # set by the data path when it has changed the job
+    ("grant", GRANT, GRANTS_MAX),  # oldest first
+    ("member", MEMBER, MEMBERS_MAX),
+)
+"""A job."""
+
+SENT = _record(("offset", _U32), ("length", _U32), ("members", _U32), ("job", _U8))
+"""A payload that is sent to members of a job: where it stands in the payloads, and the set of its receivers."""
+
+RECORDS = {"slot": SLOT, "source": SOURCE, "member": MEMBER, "grant": GRANT, "job": JOB, "sent": SENT}
+C_TYPES = {"u1": "uint8_t", "u2": "uint16_t", "u4": "uint32_t", "i2": "int16_t"}
+
+
+def _enumerators(prefix: str, names: type[IntEnum]) -> list[tuple[str, int]]:
+    return [(prefix + member.name, int(member)) for member in names]
+
+
+def _struct(name: str, record: np.dtype[np.void]) -> str:
+    lines = []
+    assert record.fields is not None
+    for field in record.names or ():
+        dtype = record.fields[field][0]
+        base, shape = dtype.base, dtype.shape
+        known = next((other for other, layout in RECORDS.items() if layout == base), None)
+        kind = f"struct {known}" if known else C_TYPES[base.str.lstrip("<|")]
+        lines.append(f"    {kind} {field}{''.join(f'[{length}]' for length in shape)};")
+    size = f'_Static_assert(sizeof(struct {name}) == {record.itemsize}, "{name}");'
+    return "\n".join([f"struct {name} {{", *lines, "};", size])
+
+
+def header() -> str:
+    """Return `records.h`: all constants and records, as C."""
+    constants = [
+        ("VERSION", VERSION),
+        ("BROADCAST_MEMBER", BROADCAST_MEMBER),
+        ("FLAGS_SHIFT", FLAGS_SHIFT),
+        ("HEADER_BYTES", HEADER.itemsize),
+        ("TAIL_BYTES", TAIL_BYTES),
+        ("SILENCE_TICK_US", SILENCE_TICK_US),
+        ("SILENCE_TICKS_MAX", SILENCE_TICKS_MAX),
+        ("TICKS", (1 << 32) // SILENCE_TICK_US),
+        *(
+            (f"{name.upper()}_AT", place[1])
+            for record in (HEADER, CONTRIBUTION_HEADER, RESULT_HEADER)
+            for name, place in (record.fields or {}).items()
+        ),
+        *_enumerators("TYPE_", Type),
+        *_enumerators("FORMAT_", Format),
+        *_enumerators("OUTCOME_", Outcome),
+        *_enumerators("STAT_", Stat),
+        *_enumerators("PORT_", PortCounter),
+        ("PORT_COUNTERS", len(PortCounter)),
+        *_enumerators("JOB_", JobState),
+        *_enumerators("MODE_", Mode),
+        *_enumerators("SLOT_", SlotState),
+        *((f"CONTRIBUTION_{name}", int(flag)) for name, flag in ContributionFlag.__members__.items()),
+        *((f"RESULT_{name}", int(flag)) for name, flag in ResultFlag.__members__.items()),
+    ]
+    lines = [f"#define {name} {value}" for name, value in dict(constants).items()]
+    structs = [_struct(name, record) for name, record in RECORDS.items()]
+    return "\n".join(
+        ["/* Written by iswitch/switch/records.py. */", "#pragma once", "#include <stdint.h>", *lines, *structs, ""]
+    )

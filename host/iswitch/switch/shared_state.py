@@ -1,0 +1,148 @@
+"""The state of a software switch, in arrays that the data path in C and the golden switch both use.
+
+The golden switch reads and writes jobs as immutable tuples. `SharedJobs` makes them from the arrays when the data path
+has changed something, and writes what the golden switch has changed back.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from iswitch.config import Config
+from iswitch.golden.aggregate.sums import Sums
+from iswitch.golden.decide.job import EntryState, Job
+from iswitch.golden.decide.slot import Contributors, Ring, Slot
+from iswitch.golden.interface.message import Source
+from iswitch.golden.numeric.lane import Stored, exponent_limit
+from iswitch.switch.records import JOB, SLOT
+from iswitch.wire import SILENCE_TICK_US, JobState
+
+__all__ = ["SharedJobs", "SharedSums"]
+
+SLOT_FIELDS = len(Slot._fields)
+NO_CONTRIBUTORS = Contributors()
+
+if (SLOT.names or ())[:SLOT_FIELDS] != Slot._fields or len(SLOT.names or ()) != SLOT_FIELDS + len(NO_CONTRIBUTORS):
+    raise ImportError(f"SLOT has the fields {SLOT.names}, but the golden switch's slots have {Slot._fields}")
+
+
+class SharedJobs(Sequence[Job]):
+    """The jobs of a switch, as a sequence whose items can be replaced.
+
+    Parameters
+    ----------
+    config : Config
+        What the switch is built for.
+    empty : Job
+        What each number has in the beginning: no job.
+    """
+
+    def __init__(self, config: Config, empty: Job) -> None:
+        self.rows, self.slots = np.zeros(config.jobs, JOB), np.zeros((config.jobs, config.slots), SLOT)
+        self._changed = self.rows["changed"]
+        self._kept = [empty] * config.jobs
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __getitem__(self, number: int) -> Job:  # type: ignore[override]
+        if self._changed[number]:
+            self._kept[number] = self._read(number, self._kept[number])
+            self._changed[number] = 0
+        return self._kept[number]
+
+    def __setitem__(self, number: int, job: Job) -> None:
+        before = self[number]
+        if job is not before:
+            self._kept[number] = job
+            self._write(number, before, job)
+
+    def peek(self, number: int) -> Job:
+        """Return a job whose ring and times may be older than those in the arrays."""
+        return self._kept[number]
+
+    def set_leaf(self, number: int) -> None:
+        """Leave the messages of a job that has a parent to the golden switch."""
+        self.rows[number]["is_leaf"] = 1
+
+    def _read(self, number: int, before: Job) -> Job:
+        """Return a job after the data path has changed its ring and the times of its members."""
+        row, ring = self.rows[number], before.ring
+        members = row["member"][: len(before.entries)]
+        rows = self.slots[number].tolist()
+        contributors = () if before.claims else tuple(Contributors(*fields[SLOT_FIELDS:]) for fields in rows)
+        ring = ring._replace(
+            slots=tuple(Slot(*fields[:SLOT_FIELDS]) for fields in rows),
+            acknowledged=(*members["acknowledged"].tolist(), *ring.acknowledged[len(members) :]),
+            admitted=int(row["admitted"]),
+            admitted_seq=int(row["admitted_seq"]),
+            contributors=contributors,
+        )
+        return before._replace(ring=ring, last_heard=tuple(members["heard_tick"].tolist()))
+
+    def _write(self, number: int, before: Job, job: Job) -> None:
+        row, ring, settings = self.rows[number], job.ring, job.settings
+        row["state"], row["epoch"], row["token"] = job.state, job.epoch, job.token
+        if job.state == JobState.NONE:
+            return
+        row["live"], row["joining"], row["threshold"] = ring.live, ring.joining, ring.threshold
+        row["admitted"], row["admitted_seq"], row["deadline_us"] = ring.admitted, ring.admitted_seq, ring.deadline_us
+        if settings != before.settings:
+            row["evict_ticks"], row["world"] = settings.evict_us // SILENCE_TICK_US, settings.world
+            row["fraction"], row["limit"] = settings.fraction, exponent_limit(settings.fraction)
+            for name in ("elements", "format", "mode", "segments"):
+                row[name] = getattr(settings, name)
+        if job.claims:
+            row["grants"] = len(job.claims.grants)
+            for k, grant in enumerate(job.claims.grants):
+                row["grant"][k] = grant
+        members = row["member"]
+        for m, entry in enumerate(job.entries):
+            member = members[m]
+            member["acknowledged"], member["heard_tick"] = ring.acknowledged[m], job.last_heard[m]
+            if m >= len(before.entries) or entry is not before.entries[m]:
+                member["token"], member["ranks"] = entry.token, entry.ranks
+                member["present"] = entry.state == EntryState.LIVE
+                member["source"] = source_row(entry.source)
+        self._write_slots(number, before.ring, ring)
+
+    def _write_slots(self, number: int, before: Ring, ring: Ring) -> None:
+        """Write the slots that are others than before."""
+        rows, all_new = self.slots[number], len(before.slots) != len(ring.slots)
+        contributors, old = ring.contributors, before.contributors
+        for index, slot in enumerate(ring.slots):
+            new = contributors[index] if contributors else NO_CONTRIBUTORS
+            if all_new or slot is not before.slots[index] or new is not (old[index] if old else NO_CONTRIBUTORS):
+                rows[index] = (*slot, *new)
+
+
+def source_row(source: Source) -> tuple[int, int, int, tuple[int, ...]]:
+    """Return a `SOURCE`; an entry that was never used has no addresses."""
+    return source.ip, source.udp_port, source.port, tuple(source.mac.ljust(6, b"\0"))
+
+
+class SharedSums(Sums):
+    """The accumulators of all slots."""
+
+    def __init__(self, config: Config, slots: np.ndarray) -> None:
+        shape = (config.jobs, config.slots, config.elements)
+        self.sums, self.poison = np.zeros(shape, np.int64), np.zeros(shape, bool)
+        self.stored = _StoredSums(self.sums, self.poison, slots)  # type: ignore[assignment]
+
+
+class _StoredSums:
+    """What `Sums` keeps, by job and index of a slot."""
+
+    def __init__(self, sums: np.ndarray, poison: np.ndarray, slots: np.ndarray) -> None:
+        self._sums, self._poison, self._lengths = sums, poison, slots["length"]
+
+    def __getitem__(self, place: tuple[int, int]) -> Stored:
+        elements = int(self._lengths[place]) // 4
+        return Stored(self._sums[place][:elements].copy(), self._poison[place][:elements].copy())
+
+    def get(self, place: tuple[int, int]) -> Stored:
+        return self[place]
+
+    def __setitem__(self, place: tuple[int, int], stored: Stored) -> None:
+        elements = len(stored.accumulator)
+        self._sums[place][:elements], self._poison[place][:elements] = stored
