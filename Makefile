@@ -9,6 +9,7 @@ REORDER   ?= 0
 CORRUPT   ?= 0
 KILL      ?=
 LEAVES    ?= 0
+ENGINE    ?= verilator
 STEPS     ?=
 # Of `make emulator`: the first of its UDP ports; REPLAY=default, or sizes
 PORT      ?= 27000
@@ -85,9 +86,9 @@ lint: $(LINT)  ## ruff and mypy
 	ruff check .
 	mypy
 
-demo: $(DEMO)  ## learn CartPole with WORKERS=4, whose gradients the compiled switch sums; LOSS=0.01 REORDER=0.05 DUPLICATE=0.01 SEED=1 STEPS=200000 KILL=2 LEAVES=2
+demo: $(DEMO)  ## learn CartPole with WORKERS=4, whose gradients the compiled switch sums; LOSS=0.01 REORDER=0.05 DUPLICATE=0.01 SEED=1 STEPS=200000 KILL=2 LEAVES=2 ENGINE=software
 	python -m sim.demo --workers $(WORKERS) --seed $(SEED) \
-		--loss $(LOSS) --duplicate $(DUPLICATE) --reorder $(REORDER) --corrupt $(CORRUPT) --leaves $(LEAVES) $(if $(STEPS),--total-steps $(STEPS)) $(if $(KILL),--kill $(KILL)) --out build/demo
+		--loss $(LOSS) --duplicate $(DUPLICATE) --reorder $(REORDER) --corrupt $(CORRUPT) --leaves $(LEAVES) --engine $(ENGINE) $(if $(STEPS),--total-steps $(STEPS)) $(if $(KILL),--kill $(KILL)) --out build/demo
 
 watch: $(DEMO)  ## draw an episode with the policy that `make demo` has saved, as build/demo/policy.gif
 	python -m examples.watch build/demo

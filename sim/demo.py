@@ -12,7 +12,8 @@ from examples.common.command import Folder
 from examples.common.launch import launch
 from examples.ppo import Options, evaluate, train
 from iswitch.config import Config
-from sim.demo_switch import Corrupt, Duplicate, Emulator, Loss, Reorder, Seed, application, option_errors, run
+from sim.demo_switch import Corrupt, Duplicate, Emulator, Engine, Loss, Reorder, Seed, application, option_errors, run
+from sim.emulator.device import ENGINES
 
 __all__ = ["app"]
 
@@ -47,8 +48,9 @@ def main(
     duplicate: Duplicate = 0.0,
     reorder: Reorder = 0.0,
     corrupt: Corrupt = 0.0,
+    engine: Engine = ENGINES[0],
 ) -> None:
-    """Learn CartPole with PPO, whose gradients the emulated switch sums.
+    """Learn CartPole with PPO, whose gradients the switch sums.
 
     The exit status is 1 if the policy does not solve CartPole.
     """
@@ -80,7 +82,7 @@ def main(
             )
         return bool(summary["solved"])
 
-    raise typer.Exit(run(out, seed, faults, demo, workers=workers, leaves=leaves))
+    raise typer.Exit(run(out, seed, faults, demo, workers=workers, leaves=leaves, engine=engine))
 
 
 app = application(main)

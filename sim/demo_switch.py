@@ -16,9 +16,21 @@ from examples.common.command import stop_on_signals
 from examples.common.processes import LaunchError
 from iswitch import IswitchError
 from iswitch.config import Config
+from sim.emulator.device import ENGINES
 from sim.emulator.faults import PROBABILITIES
 
-__all__ = ["Corrupt", "Duplicate", "Emulator", "Loss", "Reorder", "Seed", "application", "option_errors", "run"]
+__all__ = [
+    "Corrupt",
+    "Duplicate",
+    "Emulator",
+    "Engine",
+    "Loss",
+    "Reorder",
+    "Seed",
+    "application",
+    "option_errors",
+    "run",
+]
 
 READY_S = 600
 STOP_S = 10
@@ -35,6 +47,9 @@ Loss = Annotated[float, _fault("loss")]
 Duplicate = Annotated[float, _fault("duplicate")]
 Reorder = Annotated[float, _fault("reorder")]
 Corrupt = Annotated[float, _fault("corrupt")]
+Engine = Annotated[
+    str, typer.Option(metavar="|".join(ENGINES), help="Simulator that compiles the RTL, or the software switch.")
+]
 Seed = Annotated[int, typer.Option(metavar="N", help="Seed of all random numbers.")]
 
 
@@ -55,6 +70,14 @@ class Emulator:
         Leaves below the root. The workers are divided among them. 0 is one switch.
     arguments : Sequence[str]
         Further arguments of the emulator.
+    engine : str
+        One of `ENGINES`. The software switch runs by itself, as `iswitch switch` starts it, if there are neither faults
+        nor leaves, which the emulator would provide.
+
+    Raises
+    ------
+    ValueError
+        If there is no such engine.
     """
 
     def __init__(
@@ -66,13 +89,20 @@ class Emulator:
         workers: int,
         leaves: int = 0,
         arguments: Sequence[str] = (),
+        engine: str = ENGINES[0],
     ) -> None:
+        if engine not in ENGINES:
+            raise ValueError(f"--engine must be one of {', '.join(ENGINES)}, not {engine!r}")
         self.ready, self.log = out / "ready.json", out / "emulator.log"
         self.ready.unlink(missing_ok=True)
-        self.command = [sys.executable, "-m", "sim.emulator", "--udp-base", "0", "--seed", str(seed)]
-        self.command += ["--ready-file", str(self.ready), "--summary", str(out / "switch.json"), *arguments]
-        for name, rate in faults.items():
-            self.command += [f"--{name}", str(rate)]
+        files = ["--udp-base", "0", "--ready-file", str(self.ready), "--summary", str(out / "switch.json")]
+        if engine == "software" and not leaves and not any(faults.values()) and not arguments:
+            self.command = [sys.executable, "-m", "iswitch.tools.cli", "switch", *files]
+        else:
+            self.command = [sys.executable, "-m", "sim.emulator", *files, "--seed", str(seed), "--engine", engine]
+            self.command += arguments
+            for name, rate in faults.items():
+                self.command += [f"--{name}", str(rate)]
         self.switches = [1 + rank * leaves // workers if leaves else 0 for rank in range(workers)]
         if leaves:
             self.command += ["--switches", str(leaves + 1)]
@@ -135,12 +165,13 @@ def run(
     workers: int,
     leaves: int = 0,
     arguments: Sequence[str] = (),
+    engine: str = ENGINES[0],
 ) -> int:
     """Start the switches of a demo, run the demo, and return its exit code.
 
     Parameters
     ----------
-    out, seed, faults, workers, leaves, arguments
+    out, seed, faults, workers, leaves, arguments, engine
         As in `Emulator`.
     demo : Callable
         Is called with an address for each worker, the emulator and a console. It returns True if the demo succeeded.
@@ -150,11 +181,12 @@ def run(
         out.mkdir(parents=True, exist_ok=True)
         with (
             stop_on_signals(),
-            Emulator(out, seed, faults, workers=workers, leaves=leaves, arguments=arguments) as emulator,
+            Emulator(out, seed, faults, workers=workers, leaves=leaves, arguments=arguments, engine=engine) as emulator,
         ):
             with console.status("the switch is compiled and started (minutes the first time, then seconds) ..."):
                 addresses = emulator.addresses()
-            switches = f"{leaves} emulated leaves below a root listen" if leaves else "the emulated switch listens"
+            kind = "software" if engine == "software" else "emulated"
+            switches = f"{leaves} {kind} leaves below a root listen" if leaves else f"the {kind} switch listens"
             rates = ", ".join(f"{name} {rate:g}" for name, rate in faults.items() if rate) or "no faults"
             console.print(f"{switches} at {', '.join(dict.fromkeys(addresses))}; {rates}", soft_wrap=True)
             return 0 if demo(addresses, emulator, console) else 1

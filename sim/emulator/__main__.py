@@ -17,7 +17,8 @@ from rich.console import Console
 from iswitch.config import Config
 from sim.emulator.compile import CompileError
 from sim.emulator.defaults import roomy_queue_bytes
-from sim.emulator.engine import Board, BoardError
+from sim.emulator.device import ENGINES, open_device
+from sim.emulator.engine import BoardError
 from sim.emulator.fabric import Node
 from sim.emulator.faults import Rates
 from sim.emulator.link import parse_link
@@ -79,7 +80,12 @@ def main(
         str, _option(panel=SWITCH, metavar="IPV4", help="IPv4 address of the first switch; the others follow.")
     ] = ".".join(map(str, SWITCH_IP)),
     engine: Annotated[
-        str, _option(panel=SWITCH, metavar="verilator|cxxrtl", help="Simulator that compiles the RTL.")
+        str,
+        _option(
+            panel=SWITCH,
+            metavar="|".join(ENGINES),
+            help="Simulator that compiles the RTL, or the software switch, without RTL.",
+        ),
     ] = "verilator",
     library: Annotated[
         Path | None,
@@ -246,7 +252,7 @@ def main(
         shared_key = 1 + secrets.randbelow(2**64 - 1) if operator_key is None else operator_key
         macs, ips = _addresses("--mac", mac, _mac, switches), _addresses("--ip", ip, ipaddress.IPv4Address, switches)
         boards = [
-            Board(
+            open_device(
                 None if library else config,
                 engine=engine,
                 seed=seed + count,

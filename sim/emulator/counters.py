@@ -1,7 +1,8 @@
 """Reads a board's registers as any station would: with READ messages, through a port."""
 
 from iswitch.wire import REGISTERS_PER_READ, Outcome, PortCounter, Register, Stat, port_counter_register
-from sim.emulator.engine import Board, BoardError
+from sim.emulator.device import Device
+from sim.emulator.engine import BoardError
 from sim.frames.client import Client, parse
 
 __all__ = ["counters", "read"]
@@ -12,7 +13,7 @@ READER_UDP_PORT = 0x5244
 CYCLES_PER_READ = 100_000
 
 
-def read(board: Board, address: int, *, port: int = 0, now_us: int = 0) -> list[int]:
+def read(board: Device, address: int, *, port: int = 0, now_us: int = 0) -> list[int]:
     """Return eight registers from an address. Other frames that leave at the port meanwhile are lost, so call it when
     the switch is idle."""
     client = Client(READER_MAC, READER_IP, READER_UDP_PORT, port, 0, 0, switch_mac=board.mac, switch_ip=board.ip)
@@ -31,7 +32,7 @@ def read(board: Board, address: int, *, port: int = 0, now_us: int = 0) -> list[
     raise BoardError(f"the switch did not answer READ {address} at port {port}")
 
 
-def counters(board: Board, *, now_us: int = 0) -> dict[str, int]:
+def counters(board: Device, *, now_us: int = 0) -> dict[str, int]:
     """Return every non-zero counter by name. The reads themselves are counted as CONTROL, and as frames of port 0."""
     registers = {Register.OUTCOMES + outcome: outcome.name for outcome in Outcome}
     registers |= {Register.STATS + stat: stat.name for stat in Stat}

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from sim.emulator.card import Card
-from sim.emulator.engine import Board
+from sim.emulator.device import Device
 from sim.emulator.fabric import Fabric
 from sim.emulator.faults import Faults
 from sim.emulator.port import Port
@@ -25,7 +25,7 @@ class Emulator(WallTime):
 
     def __init__(
         self,
-        board: Board,
+        board: Device,
         bind: tuple[str, int] = ("127.0.0.1", 0),
         *,
         faults: dict[tuple[int, str], Faults] | None = None,

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from sim.emulator.attachment import Attachment
-from sim.emulator.engine import Board
+from sim.emulator.device import Device
 from sim.emulator.link import Link, Place
 from sim.emulator.pcap import Capture
 from sim.emulator.port import Port
@@ -18,7 +18,7 @@ __all__ = ["Fabric", "Node"]
 class Node:
     """A board and its ports."""
 
-    def __init__(self, board: Board, captures: Sequence[Capture | None]):
+    def __init__(self, board: Device, captures: Sequence[Capture | None]):
         self.board = board
         self.ports = [Port(board, number, capture) for number, capture in enumerate(captures)]
 
@@ -33,7 +33,7 @@ class Fabric:
 
     def __init__(
         self,
-        boards: Sequence[Board],
+        boards: Sequence[Device],
         links: Sequence[Link] = (),
         *,
         seed: int = 1,

@@ -9,7 +9,7 @@ from typing import Any
 
 from iswitch.config import Config
 from sim.emulator.cluster import Cluster
-from sim.emulator.engine import Board
+from sim.emulator.device import Device, open_device
 from sim.emulator.fabric import Fabric
 from sim.emulator.faults import Rates
 from sim.emulator.link import Link
@@ -61,7 +61,7 @@ def boards_of(
 
 
 def fabric_of(
-    configuration: Mapping[str, Any], boards: list[Board], *, scale: float = 1.0, rates: Rates = CABLE, seed: int = 1
+    configuration: Mapping[str, Any], boards: list[Device], *, scale: float = 1.0, rates: Rates = CABLE, seed: int = 1
 ) -> Fabric:
     """Return the switches and the cables between them that carry traffic. `scale` multiplies the cables' rates."""
     place = lambda entry: (int(entry[0]), int(entry[1]))

@@ -4,7 +4,8 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from sim.emulator.attachment import Attachment
-from sim.emulator.engine import Board, Frame
+from sim.emulator.device import Device
+from sim.emulator.engine import Frame
 from sim.emulator.faults import Passed
 from sim.emulator.pcap import Capture
 from sim.emulator.wire import Wire
@@ -24,7 +25,7 @@ class Port:
     stays in the attachment.
     """
 
-    def __init__(self, board: Board, number: int, capture: Capture | None):
+    def __init__(self, board: Device, number: int, capture: Capture | None):
         self.board, self.number, self.capture = board, number, capture
         self.inbound: Wire | None = None
         self.outbound: Wire | None = None

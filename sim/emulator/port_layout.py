@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sim.emulator.card import Card
-from sim.emulator.engine import Board
+from sim.emulator.device import Device
 from sim.emulator.fabric import Fabric
 from sim.emulator.faults import Faults, Rates, parse_faults
 from sim.emulator.link import Link, Place, parse_place
@@ -35,7 +35,7 @@ class PortLayout:
     seed: int = 1
     pcap: Path | None = None
 
-    def build(self, boards: Sequence[Board]) -> Fabric:
+    def build(self, boards: Sequence[Device]) -> Fabric:
         """Build the fabric. Raises ValueError if a place does not exist or is used twice, and OSError if a socket or a
         TAP cannot be opened."""
         needed = sum(board.config.ports for board in boards)
@@ -63,7 +63,7 @@ class PortLayout:
             raise
         return fabric
 
-    def _taps(self, boards: Sequence[Board]) -> dict[Place, str]:
+    def _taps(self, boards: Sequence[Device]) -> dict[Place, str]:
         found: dict[Place, str] = {}
         for given in self.taps:
             where, equals, name = given.partition("=")
@@ -75,7 +75,7 @@ class PortLayout:
             found[place] = name
         return found
 
-    def _wires(self, boards: Sequence[Board]) -> dict[tuple[int, int, str], Wire]:
+    def _wires(self, boards: Sequence[Device]) -> dict[tuple[int, int, str], Wire]:
         """Return the wires by switch, port and direction, for ports without a link."""
         linked = {place for link in self.links for place in (link.one, link.other)}
         asked: list[list[str]] = [[] for _ in boards]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from iswitch.config import MEMBERS_MAX
-from sim.emulator.engine import Board
+from sim.emulator.device import Device
 from sim.emulator.link import Link
 
 __all__ = ["Leaf", "configure_leaves", "parse_leaf"]
@@ -39,7 +39,7 @@ def parse_leaf(given: str) -> Leaf:
     return Leaf(switch, parent, frozenset(found), int(job))
 
 
-def configure_leaves(boards: Sequence[Board], links: Sequence[Link], leaves: Sequence[Leaf]) -> None:
+def configure_leaves(boards: Sequence[Device], links: Sequence[Link], leaves: Sequence[Leaf]) -> None:
     """Configure the boards as leaves. Raises ValueError if the leaves of a job are no tree along links, or if two that
     are not one below the other have a rank in common."""
     for leaf in leaves:

@@ -90,7 +90,16 @@ def switch(
         shown = ", ".join(f"{host}:{udp_port}" for host, udp_port in addresses)
         console.print(f"the software switch ({ports} ports) listens at {shown}; Ctrl-C ends it", highlight=False)
         if ready_file:
-            _write(ready_file, {"ports": addresses, "pid": os.getpid(), "engine": "software", "config": asdict(config)})
+            _write(
+                ready_file,
+                {
+                    "ports": addresses,
+                    "switches": [{"ports": addresses}],
+                    "pid": os.getpid(),
+                    "engine": "software",
+                    "config": asdict(config),
+                },
+            )
         server.serve()
         if summary:
             _write(summary, {"counters": model.counters()})

@@ -5,6 +5,7 @@ has changed something, and writes what the golden switch has changed back.
 """
 
 from collections.abc import Sequence
+from typing import overload
 
 import numpy as np
 
@@ -45,7 +46,13 @@ class SharedJobs(Sequence[Job]):
     def __len__(self) -> int:
         return len(self._kept)
 
-    def __getitem__(self, number: int) -> Job:  # type: ignore[override]
+    @overload
+    def __getitem__(self, number: int) -> Job: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[Job]: ...
+    def __getitem__(self, number: int | slice) -> Job | list[Job]:
+        if isinstance(number, slice):
+            return [self[each] for each in range(*number.indices(len(self)))]
         if self._changed[number]:
             self._kept[number] = self._read(number, self._kept[number])
             self._changed[number] = 0

@@ -52,8 +52,8 @@ class SoftwareSwitch(TreeSwitch):
         self._shared = SharedJobs(config, self.jobs[0])
         self.jobs = self._shared  # type: ignore[assignment]
         self.sums = sums = SharedSums(config, self._shared.slots)
-        for number in self.parents:
-            self._shared.set_leaf(number)
+        for number, parent in self.parents.items():
+            self.set_parent(number, parent)
         # The data path counts in the same arrays.
         self.counts = self.shared_counts = counts = SharedCounters(config)
         self.outcomes, self.stats = counts.outcomes, counts.stats  # type: ignore[assignment]
@@ -74,6 +74,11 @@ class SoftwareSwitch(TreeSwitch):
         )
         self.by_data_path = 0
         self._handle_payload = library().handle_payload
+
+    def set_parent(self, number: int, parent: Parent) -> None:
+        """Make the switch a leaf in a job of a tree. Call it before any member joins."""
+        self.parents[number] = parent
+        self._shared.set_leaf(number)
 
     def handle(self, message: Message, payload: bytes, now_us: int) -> tuple[Outcome, list[Datagram]]:
         """Return the outcome of a message, and what it sends: by the data path if the message is a usual one."""
