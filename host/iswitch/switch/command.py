@@ -15,7 +15,7 @@ from iswitch.config import Config
 from iswitch.errors import IswitchError
 from iswitch.switch.server import SwitchServer
 from iswitch.switch.sockets import open_ports
-from iswitch.switch.software_switch import SoftwareSwitch
+from iswitch.switch.software_switch import SoftwareSwitch, config_of
 
 __all__ = ["switch"]
 
@@ -74,7 +74,7 @@ def switch(
     """
     console = Console(stderr=True)
     try:
-        config = Config(ports=ports, members=members, jobs=jobs, window=window, elements=elements)
+        config = config_of(ports=ports, members=members, jobs=jobs, window=window, elements=elements)
         # A switch that is started again with its old seed would give out its old epochs and challenges once more.
         model = SoftwareSwitch(config, mac=OWN_MAC, ip=OWN_IP, seed=secrets.randbits(64))
         model.operator_key = operator_key

@@ -18,9 +18,9 @@ from iswitch.switch.library import Output, State, library
 from iswitch.switch.records import SENT, SOURCE
 from iswitch.switch.shared_counters import SharedCounters
 from iswitch.switch.shared_state import SharedJobs, SharedSums
-from iswitch.wire import HEADER, TAIL_BYTES, Outcome, Type
+from iswitch.wire import HEADER, TAIL_BYTES, Outcome, Type, longest_frame_bytes
 
-__all__ = ["SoftwareSwitch"]
+__all__ = ["SoftwareSwitch", "config_of"]
 
 SOURCE_PACKER = struct.Struct("<IHB6s3x")
 RESULTS_MAX = 1024
@@ -29,6 +29,19 @@ DATA_PATH_TYPES = (Type.CONTRIBUTION, Type.RECEIPT)
 
 if SOURCE_PACKER.size != SOURCE.itemsize:
     raise ImportError(f"SOURCE is {SOURCE.itemsize} bytes, but its packer writes {SOURCE_PACKER.size}")
+
+
+def config_of(*, elements: int, **parameters: int) -> Config:
+    """Return the `Config` of a software switch, whose queues are the kernel's: `queue_bytes` fits the elements.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range.
+    """
+    longest_bytes = longest_frame_bytes(elements)
+    queue_bytes = max(Config().queue_bytes, 1 << (2 * longest_bytes).bit_length())
+    return Config(elements=elements, queue_bytes=queue_bytes, **parameters)
 
 
 class SoftwareSwitch(TreeSwitch):

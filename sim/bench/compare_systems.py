@@ -1,0 +1,167 @@
+"""AllReduce by the systems that the software switch is compared with, over loopback, with one interface.
+
+A system serves (`serve`, a process of its own, or None) and gives each worker a function that replaces a float32 array
+by the sum of all workers' arrays. The TCP systems are written as plainly as possible, with numpy for the sums.
+"""
+
+import socket
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from iswitch import Worker
+from iswitch.config import Config
+from iswitch.switch.server import SwitchServer
+from iswitch.switch.sockets import open_ports
+from iswitch.switch.software_switch import SoftwareSwitch
+
+__all__ = ["SYSTEMS", "Reduce", "System"]
+
+HOST = "127.0.0.1"
+CONNECT_S = 60.0
+KEY = 0xC0
+BUFFER_BYTES, PIECE_BYTES = 4 << 20, 1 << 20
+
+Reduce = Callable[[np.ndarray], Any]
+"""Replaces an array by the sum of all workers' arrays."""
+
+
+class System(NamedTuple):
+    """`serve(control, world, size_bytes)` sends its address, then serves until it is terminated.
+
+    `connect(stack, address, rank,
+    world)` returns a worker's `Reduce`; what it opens is closed with the stack."""
+
+    serve: Callable[[Connection, int, int], None] | None
+    connect: Callable[[ExitStack, int, int, int], Reduce]
+
+
+# The software switch
+
+
+def serve_switch(control: Connection, world: int, size_bytes: int) -> None:
+    config = Config(ports=4)
+    switch = SoftwareSwitch(config, mac=bytes(6), ip=bytes(4), seed=time.time_ns())
+    with SwitchServer(switch, open_ports(HOST, [0] * config.ports)) as server:
+        control.send([opened.getsockname()[1] for opened in server.sockets])
+        server.serve()
+
+
+def connect_switch(stack: ExitStack, address: Any, rank: int, world: int) -> Reduce:
+    port = address[rank % len(address)]
+    return stack.enter_context(Worker(f"{HOST}:{port}", world=world, rank=rank, key=KEY)).allreduce
+
+
+# Gloo
+
+
+def connect_gloo(stack: ExitStack, address: int, rank: int, world: int) -> Reduce:
+    import torch
+    from torch import distributed
+
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", init_method=f"tcp://{HOST}:{address}", rank=rank, world_size=world)
+    stack.callback(distributed.destroy_process_group)
+    return lambda array: distributed.all_reduce(torch.from_numpy(array))
+
+
+# A parameter server: each worker sends its array and receives the sum
+
+
+def serve_sums(control: Connection, world: int, size_bytes: int) -> None:
+    with socket.create_server((HOST, 0)) as listener:
+        control.send(listener.getsockname()[1])
+        peers = [tuned(listener.accept()[0]) for _ in range(world)]
+    arrays = [np.empty(size_bytes // 4, np.float32) for _ in peers]
+    with suppress(ConnectionError, EOFError):
+        while True:
+            for peer, array in zip(peers, arrays, strict=True):
+                receive(peer, memoryview(array).cast("B"))
+            for array in arrays[1:]:
+                arrays[0] += array
+            for peer in peers:
+                peer.sendall(arrays[0])
+
+
+def connect_server(stack: ExitStack, address: int, rank: int, world: int) -> Reduce:
+    peer = stack.enter_context(tuned(socket.create_connection((HOST, address), CONNECT_S)))
+
+    def reduce(array: np.ndarray) -> None:
+        peer.sendall(array)
+        receive(peer, memoryview(array).cast("B"))
+
+    return reduce
+
+
+# A ring: each worker sends one part to the next one and receives one from the one before, 2 (world - 1) times
+
+
+def connect_ring(stack: ExitStack, address: int, rank: int, world: int) -> Reduce:
+    listener = stack.enter_context(socket.create_server((HOST, address + rank)))
+    following = stack.enter_context(tuned(connect_patiently(address + (rank + 1) % world)))
+    before = stack.enter_context(tuned(listener.accept()[0]))
+
+    def reduce(array: np.ndarray) -> None:
+        parts = np.array_split(array, world)
+        received = np.empty(len(parts[0]), np.float32)
+        for step in range(2 * (world - 1)):
+            sent, wanted = parts[(rank - step) % world], parts[(rank - step - 1) % world]
+            into = received[: len(wanted)] if step < world - 1 else wanted
+            pass_on(following, memoryview(sent).cast("B"), before, memoryview(into).cast("B"))
+            if step < world - 1:
+                wanted += into
+
+    return reduce
+
+
+def pass_on(following: socket.socket, sent: memoryview, before: socket.socket, into: memoryview) -> None:
+    """Send to one neighbour and receive from the other, in pieces that the kernel holds, so that neither waits."""
+    for at in range(0, max(len(sent), len(into)), PIECE_BYTES):
+        following.sendall(sent[at : at + PIECE_BYTES])
+        receive(before, into[at : at + PIECE_BYTES])
+
+
+def connect_patiently(port: int) -> socket.socket:
+    """Connect to a worker that may not listen yet."""
+    deadline = time.monotonic() + CONNECT_S
+    while True:
+        try:
+            return socket.create_connection((HOST, port), CONNECT_S)
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def tuned(connected: socket.socket) -> socket.socket:
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        connected.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
+    return connected
+
+
+def receive(peer: socket.socket, into: memoryview) -> None:
+    """Receive until the buffer is full.
+
+    Raises
+    ------
+    EOFError
+        If the peer has closed the connection.
+    """
+    while len(into):
+        got = peer.recv_into(into, 0, socket.MSG_WAITALL)
+        if not got:
+            raise EOFError
+        into = into[got:]
+
+
+SYSTEMS = {
+    "iswitch": System(serve_switch, connect_switch),
+    "gloo": System(None, connect_gloo),
+    "tcp_server": System(serve_sums, connect_server),
+    "tcp_ring": System(None, connect_ring),
+}
