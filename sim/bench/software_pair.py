@@ -1,13 +1,33 @@
-"""The software switch and the golden switch side by side: for the same frames, the same answers, counters and jobs."""
+"""The software switch and the golden switch side by side: for the same frames, the same answers, counters and jobs.
+
+`python -m sim.bench.software_pair --frames 1000000` gives both a million random frames.
+"""
+
+import time
+from typing import Annotated, NamedTuple
+
+import numpy as np
+import typer
 
 from iswitch.config import Config
 from iswitch.golden.decide.job import Job
 from iswitch.golden.decide.slot import Contributors, Ring
 from iswitch.golden.tree_switch import Parent, TreeSwitch
 from iswitch.switch.software_switch import SoftwareSwitch
-from sim.frames.client import SWITCH_IP, SWITCH_MAC
+from iswitch.wire import SILENCE_TICK_US, Format, Mode, Outcome
+from sim.bench.traffic import Traffic, adverse_numbers
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client
 
-__all__ = ["SoftwarePair"]
+__all__ = ["AdverseTraffic", "SoftwarePair", "run_random_frames"]
+
+SETTINGS: tuple[dict[str, int], ...] = (
+    {},
+    {"mode": Mode.PROPAGATE, "format": Format.FP32},
+    {"threshold": 2, "deadline_us": 60, "evict_us": 20 * SILENCE_TICK_US},
+    {"segments": 3, "staleness": 1, "threshold": 2, "evict_us": 3 * SILENCE_TICK_US},
+    {"segments": 1, "staleness": 7, "threshold": 1},
+)
+"""Settings of jobs."""
 
 
 class SoftwarePair:
@@ -58,3 +78,107 @@ def comparable(job: Job) -> Job:
     """Return a job whose ring names contributors in any case."""
     ring: Ring = job.ring
     return job._replace(ring=ring._replace(contributors=ring.contributors or (Contributors(),) * len(ring.slots)))
+
+
+class AdverseTraffic(Traffic):
+    """Random traffic in which a third of the contributions differ from the slot's in any field, and frames are lost,
+    come twice, and overtake each other. Parameters as of `Traffic`."""
+
+    def __init__(self, config: Config, *, seed: int, workers: int, jobs: int, pair: SoftwarePair) -> None:
+        super().__init__(config, seed=seed, workers=workers, jobs=jobs, exchange=self.pass_on)
+        self.pair = pair
+        self.waiting: list[tuple[int, bytes, bool]] = []
+
+    def pass_on(self, port: int, frame: bytes, error: bool) -> list[bytes]:
+        """Carry a frame over a bad network."""
+        rng = self.rng
+        self.pair.wait(int(rng.choice([1, 37, 9000], p=[0.5, 0.47, 0.03])))
+        chance = rng.random()
+        if chance < 0.02:
+            return []
+        if chance < 0.06:
+            self.waiting.append((port, frame, error))
+            return []
+        answers = self.pair.exchange(port, frame, error)
+        if chance < 0.08:
+            answers += self.pair.exchange(port, frame, error)
+        while self.waiting and rng.random() < 0.2:
+            answers += self.pair.exchange(*self.waiting.pop(int(rng.integers(len(self.waiting)))))
+        return answers
+
+    def contribute(self, client: Client) -> None:
+        rng = self.rng
+        if rng.random() > 0.3:
+            super().contribute(client)
+            return
+        low = self.low(client)
+        seq = low + int(rng.integers(-2, 2 * self.config.window + 2))
+        length = 1 + seq * 37 % self.config.elements if rng.random() < 0.9 else int(rng.integers(0, 9))
+        frame = client.contribution(
+            seq,
+            adverse_numbers(rng, length, 0.01),
+            behind=max(0, seq - low) if rng.random() < 0.8 else int(rng.integers(0, 3 * self.config.window)),
+            flags=self.kind(seq) if rng.random() < 0.8 else int(rng.integers(0, 16)),
+            format=Format.INT32 if seq % 7 == 0 else client.format,
+            collective=int(rng.random() < 0.1),
+            digest=int(rng.random() < 0.1),
+        )
+        self.send(client, frame)
+
+
+class Compared(NamedTuple):
+    """What both switches were given. `outcomes`: of all frames, by name."""
+
+    frames: int
+    by_data_path: int
+    outcomes: dict[str, int]
+
+
+def run_random_frames(frames: int, *, seed: int) -> Compared:
+    """Give both switches random frames, from several configurations one after another.
+
+    Raises
+    ------
+    AssertionError
+        If they differ.
+    """
+    rng = np.random.default_rng(seed)
+    handled, by_data_path, outcomes = 0, 0, np.zeros(max(Outcome) + 1, int)
+    while handled < frames:
+        members = int(rng.choice([4, 8, 32]))
+        config = Config(
+            ports=int(rng.integers(1, 5)),
+            members=members,
+            jobs=2,
+            window=int(rng.choice([1, 4, 16])),
+            elements=int(rng.choice([16, 64, 352])),
+            bus_bits=int(rng.choice([64, 256])),
+            uplinks=bool(rng.random() < 0.5),
+        )
+        pair = SoftwarePair(config, seed=int(rng.integers(2**63)))
+        traffic = AdverseTraffic(config, seed=int(rng.integers(2**63)), workers=3, jobs=2, pair=pair)
+        for job in range(2):
+            traffic.form(job, **SETTINGS[rng.integers(len(SETTINGS))])
+        while pair.frames < min(5000, frames - handled):
+            traffic.steps(500)
+            pair.wait(int(rng.choice([0, 40_000_000, 310_000_000, 3_000_000_000])))
+            pair.compare()
+        handled, by_data_path = handled + pair.frames, by_data_path + pair.by_data_path
+        outcomes += pair.model.outcomes
+    return Compared(handled, by_data_path, {kind.name: int(outcomes[kind]) for kind in Outcome})
+
+
+def main(
+    frames: Annotated[int, typer.Option(metavar="N", help="Number of frames.")] = 1_000_000,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of all random numbers.")] = 1,
+) -> None:
+    """Give the software switch and the golden switch random frames, and compare all that they do."""
+    begun = time.monotonic()
+    found = run_random_frames(frames, seed=seed)
+    print(f"{found.frames:,} frames in {time.monotonic() - begun:.0f} s: the same answers, counters, jobs and sums")
+    print(f"the data path has handled {found.by_data_path:,} of them alone")
+    print(", ".join(f"{name} {count:,}" for name, count in found.outcomes.items() if count))
+
+
+if __name__ == "__main__":
+    typer.run(main)

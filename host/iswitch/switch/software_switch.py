@@ -31,7 +31,7 @@ if SOURCE_PACKER.size != SOURCE.itemsize:
     raise ImportError(f"SOURCE is {SOURCE.itemsize} bytes, but its packer writes {SOURCE_PACKER.size}")
 
 
-def config_of(*, elements: int, **parameters: int) -> Config:
+def config_of(*, ports: int, members: int, jobs: int, window: int, elements: int) -> Config:
     """Return the `Config` of a software switch, whose queues are the kernel's: `queue_bytes` fits the elements.
 
     Raises
@@ -39,9 +39,8 @@ def config_of(*, elements: int, **parameters: int) -> Config:
     ValueError
         If a parameter is out of its range.
     """
-    longest_bytes = longest_frame_bytes(elements)
-    queue_bytes = max(Config().queue_bytes, 1 << (2 * longest_bytes).bit_length())
-    return Config(elements=elements, queue_bytes=queue_bytes, **parameters)
+    queue_bytes = max(Config().queue_bytes, 1 << (2 * longest_frame_bytes(elements)).bit_length())
+    return Config(ports=ports, members=members, jobs=jobs, window=window, elements=elements, queue_bytes=queue_bytes)
 
 
 class SoftwareSwitch(TreeSwitch):
