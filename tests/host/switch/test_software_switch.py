@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from iswitch.config import Config
-from iswitch.wire import SILENCE_TICK_US, Format, Mode, Outcome, Stat
-from sim.bench.software_pair import SoftwarePair
+from iswitch.wire import SILENCE_TICK_US, Format, Mode, Outcome
+from sim.bench.software_pair import SoftwarePair, run_random_frames
 from sim.bench.traffic import Traffic
 
 SMALL = Config(ports=2, bus_bits=64, members=4, jobs=2, window=4, elements=16)
@@ -45,4 +45,10 @@ def test_random_traffic_of_asynchronous_jobs_gives_the_same_frames_counters_and_
         traffic.steps(700)
         pair.compare()
     assert pair.by_data_path > 300
-    assert pair.model.stats[Stat.EVICTED]
+
+
+def test_adverse_traffic_over_a_bad_network_gives_the_same_frames_counters_and_jobs():
+    found = run_random_frames(20_000, seed=7)
+    rare = {"REPLAY", "FLOOD_LIMITED", "CORRUPT"}
+    assert {name for name, count in found.outcomes.items() if not count} <= rare
+    assert found.by_data_path > 0.4 * found.frames

@@ -37,7 +37,8 @@ struct message {
     struct slot *row; /* where its slot is stored */
     uint32_t number, index, bit, seq, behind, flags, format, now_us;
     const uint8_t *elements;
-    uint32_t bytes; /* of the elements */
+    uint32_t bytes;    /* of the elements */
+    uint32_t exponent; /* the largest biased exponent of the elements */
 };
 
 /* What a message does. `slot` is the slot afterwards. */
@@ -176,7 +177,8 @@ static int contribute(struct message *message, struct step *step, uint32_t *ackn
     }
 
     uint32_t limit = message->format == FORMAT_INT32 ? 256 : message->format == FORMAT_FP32 ? 255 : job->limit;
-    int tainted = largest_exponent(message->elements, message->bytes / 4) >= limit;
+    message->exponent = largest_exponent(message->elements, message->bytes / 4);
+    int tainted = message->exponent >= limit;
     int included = !(tainted && job->mode == MODE_QUARANTINE);
     step->first = !slot->members;
     slot->arrived |= message->bit;
@@ -278,8 +280,7 @@ static void execute(struct message *message, struct step *step) {
     int64_t *sums = state->sums + place * state->elements;
     uint8_t *poison = state->poison + place * state->elements;
     if (step->adds) {
-        struct terms terms = {(int)message->format, job->fraction,
-                              largest_exponent(message->elements, message->bytes / 4), job->limit};
+        struct terms terms = {(int)message->format, job->fraction, message->exponent, job->limit};
         state->stats[STAT_TERMS_FLUSHED] +=
             add_elements(terms, sums, poison, message->elements, message->bytes / 4, step->first);
     } else if (step->forces) {
@@ -329,7 +330,8 @@ int handle_payload(struct switch_state *state, const struct source *source, cons
                               flags_format & 0xF,
                               now_us,
                               payload + HEADER_BYTES,
-                              length - HEADER_BYTES};
+                              length - HEADER_BYTES,
+                              0};
     struct step step = {.outcome = UNUSUAL};
     uint32_t acknowledged = member->acknowledged;
     if (type == TYPE_CONTRIBUTION) {
