@@ -35,7 +35,7 @@ def config_of(configuration: Mapping[str, Any], **settings: Any) -> Config:
 
 def boards_of(
     configuration: Mapping[str, Any], config: Config, *, seed: int = 1, engine: str = "verilator"
-) -> list[Board]:
+) -> list[Device]:
     """Return the switches, each configured as a leaf where the plan makes it one. The caller closes them.
 
     They share an operator key that follows from `seed`, so that runs can be repeated."""
@@ -44,7 +44,9 @@ def boards_of(
     switches = sorted(configuration["switches"].values(), key=lambda switch: switch["number"])
     key = random.Random(f"operator {seed}").randrange(1, 1 << 64)
     boards = [
-        Board(config, seed=seed + switch["number"], operator_key=key, engine=engine, mac=mac(switch), ip=ip(switch))
+        open_device(
+            config, seed=seed + switch["number"], operator_key=key, engine=engine, mac=mac(switch), ip=ip(switch)
+        )
         for switch in switches
     ]
     for board, switch in zip(boards, switches, strict=True):

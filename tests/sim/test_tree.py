@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from iswitch.config import Config
+from iswitch.golden.decide.random import seed_for_first_seq
 from iswitch.wire import FRAME_BYTES, SILENCE_TICK_US, Action, Format, JobState, Mode, Outcome, Reason, Stat, Type
 from sim.bench.cosimulation import Pair, registers_of
 from sim.bench.designs import TREE

@@ -42,17 +42,19 @@ NONCE_COUNT_BITS = 16
 class Parent(NamedTuple):
     """Where a job's parent is: the port that leads there and its addresses.
 
-    `ranks`: the global ranks that join below this switch.
+    `ranks`: the global ranks that join below this switch. `udp_port`: iswitch's, unless the parent is a software switch
+    at another port.
     """
 
     port: int
     mac: bytes
     ip: bytes
     ranks: int
+    udp_port: int = UDP_PORT
 
     @property
     def source(self) -> Source:
-        return Source(self.port, self.mac, int.from_bytes(self.ip, "big"), UDP_PORT)
+        return Source(self.port, self.mac, int.from_bytes(self.ip, "big"), self.udp_port)
 
 
 class ParentMembership(NamedTuple):

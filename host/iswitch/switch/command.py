@@ -13,6 +13,7 @@ from rich.console import Console
 
 from iswitch.config import Config
 from iswitch.errors import IswitchError
+from iswitch.switch.parents import parse_parent
 from iswitch.switch.server import SwitchServer
 from iswitch.switch.sockets import open_ports
 from iswitch.switch.software_switch import SoftwareSwitch, config_of
@@ -52,6 +53,15 @@ def switch(
             help="UDP port of port 0; the other ports follow. 0: any free ones.",
         ),
     ] = 27000,
+    parent: Annotated[
+        list[str] | None,
+        _option(
+            panel=SWITCH,
+            metavar="JOB=HOST:PORT/RANKS",
+            help="Make this switch a leaf of another one in a job: 0=10.0.0.9:27000/0-3,7 for the ranks 0 to 3 and 7. "
+            "May be repeated.",
+        ),
+    ] = None,
     operator_key: Annotated[
         int,
         _option(panel=SWITCH, metavar="KEY", min=0, help="A key that ends any job (`iswitch end-job`); 0 for none."),
@@ -78,6 +88,9 @@ def switch(
         # A switch that is started again with its old seed would give out its old epochs and challenges once more.
         model = SoftwareSwitch(config, mac=OWN_MAC, ip=OWN_IP, seed=secrets.randbits(64))
         model.operator_key = operator_key
+        for given in parent or []:
+            number, above = parse_parent(given, port=ports - 1)
+            model.set_parent(number, above)
         server = SwitchServer(model, open_ports(bind, [udp_base + port if udp_base else 0 for port in range(ports)]))
     except (ValueError, OSError, IswitchError) as error:
         sentence = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

@@ -6,6 +6,8 @@ from iswitch.config import Config
 from iswitch.control.client import Control
 from iswitch.driver.membership import Membership
 from iswitch.errors import RefusedError, SwitchUnreachableError
+from iswitch.golden.network import Network
+from iswitch.golden.tree_switch import Parent, TreeSwitch
 from iswitch.wire import ADDRESSES, Format, JobState, Mode
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client
 
