@@ -53,8 +53,14 @@ class SoftwareBoard:
 
     def reset(self) -> None:
         """Begin anew, as after a reset of the board."""
-        self.switch = SoftwareSwitch(self.config, mac=self.mac, ip=self.ip, seed=self.seed, parents=dict(self._parents))
-        self.switch.operator_key = self.operator_key
+        self.switch = SoftwareSwitch(
+            self.config,
+            mac=self.mac,
+            ip=self.ip,
+            seed=self.seed,
+            parents=dict(self._parents),
+            operator_key=self.operator_key,
+        )
 
     def parent(self, job: int, *, port: int, mac: bytes, ip: bytes, ranks: int) -> None:
         """Make the switch a leaf in a job of a tree, as `Board.parent` does."""

@@ -64,7 +64,12 @@ def switch(
     ] = None,
     operator_key: Annotated[
         int,
-        _option(panel=SWITCH, metavar="KEY", min=0, help="A key that ends any job (`iswitch end-job`); 0 for none."),
+        _option(
+            panel=SWITCH,
+            metavar="KEY",
+            min=0,
+            help="A key that ends any job (`iswitch end-job`), and that all switches of a tree share; 0 for none.",
+        ),
     ] = 0,
     ready_file: Annotated[
         Path | None,
@@ -86,8 +91,7 @@ def switch(
     try:
         config = config_of(ports=ports, members=members, jobs=jobs, window=window, elements=elements)
         # A switch that is started again with its old seed would give out its old epochs and challenges once more.
-        model = SoftwareSwitch(config, mac=OWN_MAC, ip=OWN_IP, seed=secrets.randbits(64))
-        model.operator_key = operator_key
+        model = SoftwareSwitch(config, mac=OWN_MAC, ip=OWN_IP, seed=secrets.randbits(64), operator_key=operator_key)
         for given in parent or []:
             number, above = parse_parent(given, port=ports - 1)
             model.set_parent(number, above)

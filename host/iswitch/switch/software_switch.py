@@ -58,9 +58,16 @@ class SoftwareSwitch(TreeSwitch):
     """
 
     def __init__(
-        self, config: Config, *, mac: bytes, ip: bytes, seed: int, parents: dict[int, Parent] | None = None
+        self,
+        config: Config,
+        *,
+        mac: bytes,
+        ip: bytes,
+        seed: int,
+        parents: dict[int, Parent] | None = None,
+        operator_key: int = 0,
     ) -> None:
-        super().__init__(config, mac=mac, ip=ip, seed=seed, parents=parents)
+        super().__init__(config, mac=mac, ip=ip, seed=seed, parents=parents, operator_key=operator_key)
         self._shared = SharedJobs(config, self.jobs[0])
         self.jobs = self._shared  # type: ignore[assignment]
         self.sums = sums = SharedSums(config, self._shared.slots)

@@ -15,6 +15,7 @@ import pytest
 
 from iswitch import RecoverableError, Worker
 from iswitch.config import Config
+from iswitch.switch.parents import parse_parent
 from iswitch.switch.server import SwitchServer
 from iswitch.switch.sockets import open_ports
 from iswitch.switch.software_switch import SoftwareSwitch
@@ -43,6 +44,22 @@ def serving(config=None):
             thread.join()
 
 
+@contextmanager
+def serving_tree():
+    """Yield the addresses of the ports of two leaves; rank r joins below leaf r % 2."""
+    with serving() as (_, root), serving() as (one, first), serving() as (two, second):
+        for leaf, ranks in ((one, "0,2"), (two, "1,3")):
+            job, parent = parse_parent(f"0={root[0]}/{ranks}", port=leaf.switch.config.ports - 1)
+            leaf.switch.set_parent(job, parent)
+        yield [first[0], second[0], first[1], second[1]]
+
+
+def summed(worker, vectors):
+    array = vectors[worker.rank].copy()
+    worker.allreduce(array, op="sum")
+    return array
+
+
 def together(addresses, world, body, **options):
     def run(rank):
         with Worker(addresses[rank % len(addresses)], world=world, rank=rank, **options) as worker:
@@ -57,14 +74,18 @@ def together(addresses, world, body, **options):
 def test_a_sum_is_exact_for_every_number_of_segments(ports, size):
     vectors = np.random.default_rng(size).integers(-1000, 1000, (4, size)).astype(np.float32)
     with serving(Config(ports=ports)) as (_, addresses):
-
-        def body(worker):
-            array = vectors[worker.rank].copy()
-            worker.allreduce(array, op="sum")
-            return array
-
-        for result in together(addresses, 4, body):
+        for result in together(addresses, 4, lambda worker: summed(worker, vectors)):
             np.testing.assert_array_equal(result, vectors.sum(axis=0))
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+def test_two_leaves_and_a_root_sum_exactly(size):
+    vectors = np.random.default_rng(size).normal(size=(4, size)).astype(np.float32)
+    with serving() as (_, flat):
+        (wanted, *_) = together(flat, 4, lambda worker: summed(worker, vectors), elements=180)
+    with serving_tree() as leaves:
+        for result in together(leaves, 4, lambda worker: summed(worker, vectors)):
+            np.testing.assert_array_equal(result, wanted)
 
 
 @pytest.mark.parametrize("format", ["fp32", "int32"])
@@ -72,13 +93,7 @@ def test_other_formats_are_summed(format):
     dtype = np.int32 if format == "int32" else np.float32
     vectors = np.random.default_rng(1).integers(-1000, 1000, (3, 1000)).astype(dtype)
     with serving() as (_, addresses):
-
-        def body(worker):
-            array = vectors[worker.rank].copy()
-            worker.allreduce(array, op="sum")
-            return array
-
-        for result in together(addresses, 3, body, format=format):
+        for result in together(addresses, 3, lambda worker: summed(worker, vectors), format=format):
             np.testing.assert_array_equal(result, vectors.sum(axis=0))
 
 
