@@ -47,6 +47,7 @@ class State(ctypes.Structure):
         ("sums", c_void_p),
         ("poison", c_void_p),
         ("stats", c_void_p),
+        ("ages", c_void_p),
         ("output", Output),
     ]
 

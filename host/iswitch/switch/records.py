@@ -70,8 +70,10 @@ SOURCE = _record(("ip", _U32), ("udp_port", _U16), ("port", _U8), ("mac", _U8, 6
 
 MEMBER = _record(
     *((name, _U32) for name in ("token", "ranks", "acknowledged", "heard_tick")),
+    ("claim", _U32),  # in an asynchronous job, the number k of the member's last claim that was not refused
     ("source", SOURCE),
     ("present", _U8),  # 1: the entry belongs to a member, which is live or joining
+    ("waiting", _U8),  # 1: that claim is not granted yet
 )
 """An entry of a job, with what the job has recorded for its member."""
 
@@ -82,6 +84,8 @@ JOB = _record(
     *((name, _U32) for name in ("token", "live", "joining", "admitted", "admitted_seq", "threshold", "deadline_us")),
     ("evict_ticks", _U32),  # 0: the job evicts no member
     ("segments", _U32),  # of an update; 0: the job is synchronous
+    ("staleness", _U32),
+    ("base", _U32),  # of the next update
     ("grants", _U32),  # number of kept grants
     ("limit", _U32),  # the biased exponent from which window64 rejects an element
     ("fraction", _I16),

@@ -5,7 +5,7 @@ import numpy as np
 from iswitch.config import Config
 from iswitch.golden.counters import Counters
 from iswitch.golden.replay.service import Service
-from iswitch.wire import Outcome, PortCounter, Stat
+from iswitch.wire import STALENESS_MAX, Outcome, PortCounter, Stat
 
 __all__ = ["SharedCounters"]
 
@@ -17,6 +17,7 @@ class SharedCounters(Counters):
         super().__init__(config)
         self.outcomes: np.ndarray = np.zeros(max(Outcome) + 1, np.uint64)  # type: ignore[assignment]
         self.stats: np.ndarray = np.zeros(len(Stat), np.uint64)  # type: ignore[assignment]
+        self.ages: np.ndarray = np.zeros(STALENESS_MAX + 1, np.uint64)  # type: ignore[assignment]
         self.ports: np.ndarray = np.zeros((config.ports, len(PortCounter)), np.uint64)  # type: ignore[assignment]
 
     def by_name(self, service: Service | None) -> dict[str, int]:

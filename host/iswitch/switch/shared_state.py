@@ -11,6 +11,7 @@ import numpy as np
 
 from iswitch.config import Config
 from iswitch.golden.aggregate.sums import Sums
+from iswitch.golden.decide.claims import Claimant, Grant
 from iswitch.golden.decide.job import EntryState, Job
 from iswitch.golden.decide.slot import Contributors, Ring, Slot
 from iswitch.golden.interface.message import Source
@@ -77,7 +78,14 @@ class SharedJobs(Sequence[Job]):
         row, ring = self.rows[number], before.ring
         members = row["member"][: len(before.entries)]
         rows = self.slots[number].tolist()
-        contributors = () if before.claims else tuple(Contributors(*fields[SLOT_FIELDS:]) for fields in rows)
+        claims = before.claims
+        if claims:
+            claims = claims._replace(
+                base=int(row["base"]),
+                grants=tuple(Grant(*grant) for grant in row["grant"][: row["grants"]].tolist()),
+                claimants=tuple(map(Claimant, members["claim"].tolist(), members["waiting"].astype(bool).tolist())),
+            )
+        contributors = () if claims else tuple(Contributors(*fields[SLOT_FIELDS:]) for fields in rows)
         ring = ring._replace(
             slots=tuple(Slot(*fields[:SLOT_FIELDS]) for fields in rows),
             acknowledged=(*members["acknowledged"].tolist(), *ring.acknowledged[len(members) :]),
@@ -85,7 +93,7 @@ class SharedJobs(Sequence[Job]):
             admitted_seq=int(row["admitted_seq"]),
             contributors=contributors,
         )
-        return before._replace(ring=ring, last_heard=tuple(members["heard_tick"].tolist()))
+        return before._replace(ring=ring, claims=claims, last_heard=tuple(members["heard_tick"].tolist()))
 
     def _write(self, number: int, before: Job, job: Job) -> None:
         row, ring, settings = self.rows[number], job.ring, job.settings
@@ -97,16 +105,18 @@ class SharedJobs(Sequence[Job]):
         if settings != before.settings:
             row["evict_ticks"], row["world"] = settings.evict_us // SILENCE_TICK_US, settings.world
             row["fraction"], row["limit"] = settings.fraction, exponent_limit(settings.fraction)
-            for name in ("elements", "format", "mode", "segments"):
+            for name in ("elements", "format", "mode", "segments", "staleness"):
                 row[name] = getattr(settings, name)
         if job.claims:
-            row["grants"] = len(job.claims.grants)
+            row["base"], row["grants"] = job.claims.base, len(job.claims.grants)
             for k, grant in enumerate(job.claims.grants):
                 row["grant"][k] = grant
         members = row["member"]
         for m, entry in enumerate(job.entries):
             member = members[m]
             member["acknowledged"], member["heard_tick"] = ring.acknowledged[m], job.last_heard[m]
+            if job.claims:
+                member["claim"], member["waiting"] = job.claims.claimants[m]
             if m >= len(before.entries) or entry is not before.entries[m]:
                 member["token"], member["ranks"] = entry.token, entry.ranks
                 member["present"] = entry.state == EntryState.LIVE

@@ -1,7 +1,7 @@
 """The software switch: the golden switch, with its data path in C.
 
 There is one truth about the protocol: the golden switch decides about every message. The data path handles only
-contributions and receipts to which the golden switch would do the usual thing, with the same state and to the same
+contributions, receipts and claims to which the golden switch would do the usual thing, with the same state and to the same
 bits. All others, which are rare, go to the golden switch.
 """
 
@@ -25,7 +25,7 @@ __all__ = ["SoftwareSwitch", "config_of"]
 SOURCE_PACKER = struct.Struct("<IHB6s3x")
 RESULTS_MAX = 1024
 """Results that the data path can make before they are sent."""
-DATA_PATH_TYPES = (Type.CONTRIBUTION, Type.RECEIPT)
+DATA_PATH_TYPES = (Type.CONTRIBUTION, Type.RECEIPT, Type.CLAIM)
 
 if SOURCE_PACKER.size != SOURCE.itemsize:
     raise ImportError(f"SOURCE is {SOURCE.itemsize} bytes, but its packer writes {SOURCE_PACKER.size}")
@@ -88,6 +88,7 @@ class SoftwareSwitch(TreeSwitch):
             slot=self._shared.slots.ctypes.data,
             sums=sums.sums.ctypes.data,
             poison=sums.poison.ctypes.data,
+            ages=counts.ages.ctypes.data,
             stats=counts.stats.ctypes.data,
             output=Output(payloads=self._payloads.ctypes.data, sent=self._sent.ctypes.data),
         )

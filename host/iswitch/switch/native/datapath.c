@@ -41,11 +41,16 @@ struct message {
     uint32_t exponent; /* the largest biased exponent of the elements */
 };
 
+enum answer { NO_ANSWER, GRANT, KEPT_GRANT, REFUSE };
+
 /* What a message does. `slot` is the slot afterwards. */
 struct step {
     struct slot slot;
     int outcome, writes_slot, adds, forces, first, emits, resends;
     uint32_t waits_for;
+    int is_new_claim, age; /* of a claim */
+    enum answer answer;
+    struct grant grant;
 };
 
 /* The rules of slots */
@@ -230,7 +235,72 @@ static int receive_receipt(struct message *message, struct step *step, uint32_t 
     return 0;
 }
 
-/* Results */
+/* Source: iswitch/golden/decide/claims.py. */
+static void claim(struct message *message, struct step *step, uint32_t k, uint32_t weights) {
+    const struct job *job = message->job;
+    int32_t newer = ahead(k, message->member->claim);
+    uint32_t waiting = 0, m;
+    int quorum = __builtin_popcount(job->live);
+    if (newer < 0) {
+        step->outcome = OUTCOME_STALE;
+        return;
+    }
+    if (ahead(weights, job->base) > 0) {
+        step->outcome = OUTCOME_WINDOW;
+        return;
+    }
+    if (ahead(weights, message->member->acknowledged) > 0) {
+        step->outcome = OUTCOME_UNHELD;
+        return;
+    }
+    step->outcome = OUTCOME_DUPLICATE;
+    if (!newer && !message->member->waiting) {
+        for (m = job->grants; m-- > 0 && step->answer == NO_ANSWER;)
+            if (job->grant[m].members & message->bit) {
+                step->answer = KEPT_GRANT;
+                step->grant = job->grant[m];
+            }
+        return;
+    }
+    for (m = 0; m < job->grants; m++) step->age += ahead(job->grant[m].base, weights) >= 0;
+    if (newer && step->age > (int)job->staleness) {
+        step->outcome = OUTCOME_REFUSED;
+        step->answer = REFUSE;
+        return;
+    }
+    if (newer) {
+        step->outcome = OUTCOME_CONTROL;
+        step->is_new_claim = 1;
+    }
+    for (m = 0; m < job->world; m++) waiting |= (uint32_t)(job->member[m].waiting != 0) << m;
+    waiting |= message->bit;
+    if ((int)job->threshold < quorum) quorum = (int)job->threshold;
+    if (__builtin_popcount(waiting) < quorum) {
+        step->waits_for = job->live & ~waiting;
+        return;
+    }
+    step->answer = GRANT;
+    step->grant = (struct grant){job->base, waiting};
+}
+
+static void record_claim(struct message *message, const struct step *step, uint32_t k) {
+    struct job *job = message->job;
+    if (step->is_new_claim) {
+        message->state->ages[step->age]++;
+        message->member->claim = k;
+        message->member->waiting = 1;
+    }
+    if (step->answer != GRANT) return;
+    for (uint32_t m = 0; m < job->world; m++) job->member[m].waiting = 0;
+    if (job->grants == job->staleness + 1) {
+        memmove(job->grant, job->grant + 1, job->staleness * sizeof *job->grant);
+        job->grants--;
+    }
+    job->grant[job->grants++] = step->grant;
+    job->base += job->segments;
+}
+
+/* Results and answers */
 
 static uint32_t ones_complement_sum(const uint8_t *bytes, uint32_t length) {
     uint32_t sum = 0; /* of little-endian words, of which there are fewer than 2^16 */
@@ -239,11 +309,48 @@ static uint32_t ones_complement_sum(const uint8_t *bytes, uint32_t length) {
     return (sum & 0xFFFF) + (sum >> 16);
 }
 
+/* Begin a payload with a header. What is not written later is 0. */
+static uint8_t *begin_payload(struct message *message, uint32_t type, uint32_t seq, uint32_t member, uint32_t token) {
+    uint8_t *payload = message->state->output.payloads + message->state->output.bytes;
+    memset(payload, 0, HEADER_BYTES);
+    payload[VERSION_TYPE_AT] = (uint8_t)(VERSION << FLAGS_SHIFT | type);
+    payload[JOB_AT] = (uint8_t)message->number;
+    put_u16(payload + EPOCH_AT, message->job->epoch);
+    put_u32(payload + SEQ_AT, seq);
+    payload[MEMBER_AT] = (uint8_t)member;
+    put_u32(payload + TOKEN_AT, token);
+    return payload;
+}
+
+/* Send a payload to members of the job, with the word at `complement_at` that makes the payload sum to zero. */
+static void end_payload(struct message *message, uint32_t length, uint32_t complement_at, uint32_t receivers) {
+    struct output *output = &message->state->output;
+    uint8_t *payload = output->payloads + output->bytes;
+    put_u16(payload + complement_at, 0);
+    put_u16(payload + complement_at, 0xFFFF - ones_complement_sum(payload, length));
+    output->sent[output->count++] = (struct sent){output->bytes, length, receivers, (uint8_t)message->number};
+    output->bytes += length;
+}
+
+static void send_answer(struct message *message, const struct step *step, uint32_t k) {
+    const struct job *job = message->job;
+    uint8_t *payload;
+    if (step->answer == REFUSE) {
+        payload = begin_payload(message, TYPE_REFUSE, k, (uint32_t)(message->member - job->member),
+                                message->member->token);
+        put_u32(payload + MEMBERS_AT, job->base);
+        end_payload(message, HEADER_BYTES, BEHIND_AT, message->bit);
+    } else {
+        payload = begin_payload(message, TYPE_GRANT, step->grant.base, BROADCAST_MEMBER, job->token);
+        put_u16(payload + COUNT_AT, (uint32_t)__builtin_popcount(step->grant.members));
+        put_u32(payload + MEMBERS_AT, step->grant.members);
+        end_payload(message, HEADER_BYTES, BEHIND_AT, step->answer == GRANT ? job->live : message->bit);
+    }
+}
+
 static void send_result(struct message *message, const struct slot *slot, uint32_t receivers, uint32_t flags) {
     struct switch_state *state = message->state;
     const struct job *job = message->job;
-    struct output *output = &state->output;
-    uint8_t *payload = output->payloads + output->bytes;
     size_t place = (size_t)message->number * state->slots + message->index;
     struct terms terms = {slot->format, job->fraction, 0, 0};
     uint32_t ranks = is_asynchronous(job) ? slot->members : slot->ranks;
@@ -254,23 +361,14 @@ static void send_result(struct message *message, const struct slot *slot, uint32
     if (slot->partial || slot->expected & ~slot->members) flags |= RESULT_PARTIAL;
     if (tainted) flags |= RESULT_TAINTED;
     if (slot->members_changed) flags |= RESULT_MEMBERS_CHANGED;
-    memset(payload, 0, HEADER_BYTES);
-    payload[VERSION_TYPE_AT] = VERSION << FLAGS_SHIFT | TYPE_RESULT;
-    payload[JOB_AT] = (uint8_t)message->number;
-    put_u16(payload + EPOCH_AT, job->epoch);
-    put_u32(payload + SEQ_AT, slot->seq);
-    payload[MEMBER_AT] = BROADCAST_MEMBER;
+    uint8_t *payload = begin_payload(message, TYPE_RESULT, slot->seq, BROADCAST_MEMBER, job->token);
     payload[FORMAT_FLAGS_AT] = (uint8_t)(flags << FLAGS_SHIFT | slot->format);
     put_u32(payload + TAINTED_AT, tainted);
     put_u32(payload + MEMBERS_AT, ranks);
-    put_u32(payload + TOKEN_AT, job->token);
     round_sums(terms, state->sums + place * state->elements, state->poison + place * state->elements,
                payload + HEADER_BYTES, slot->length / 4);
     put_u16(payload + length - 4, identity);
-    put_u16(payload + length - 2, 0);
-    put_u16(payload + length - 2, 0xFFFF - ones_complement_sum(payload, length));
-    output->sent[output->count++] = (struct sent){output->bytes, length, receivers, (uint8_t)message->number};
-    output->bytes += length;
+    end_payload(message, length, length - 2, receivers);
 }
 
 static void execute(struct message *message, struct step *step) {
@@ -308,7 +406,7 @@ int handle_payload(struct switch_state *state, const struct source *source, cons
     if (payload[JOB_AT] >= state->jobs) return UNUSUAL;
     uint32_t type = payload[VERSION_TYPE_AT] & 0xF, number = payload[JOB_AT], m = payload[MEMBER_AT];
     struct job *job = &state->job[number];
-    if ((type != TYPE_CONTRIBUTION && type != TYPE_RECEIPT) || job->state != JOB_RUNNING || job->is_leaf ||
+    if ((type != TYPE_CONTRIBUTION && type != TYPE_RECEIPT && type != TYPE_CLAIM) || job->state != JOB_RUNNING || job->is_leaf ||
         u16_at(payload + EPOCH_AT) != job->epoch || m >= job->world || (is_asynchronous(job) && job->joining))
         return UNUSUAL;
     struct member *member = &job->member[m];
@@ -340,6 +438,9 @@ int handle_payload(struct switch_state *state, const struct source *source, cons
         int has_one_rank = (member->ranks & (member->ranks - 1)) == 0;
         if (!is_whole || !has_format || !has_one_rank) return UNUSUAL;
         if (contribute(&message, &step, &acknowledged, payload) == UNUSUAL) return UNUSUAL;
+    } else if (type == TYPE_CLAIM) {
+        if (message.bytes || !is_asynchronous(job)) return UNUSUAL;
+        claim(&message, &step, seq, u32_at(payload + MEMBERS_AT));
     } else {
         if (message.bytes || receive_receipt(&message, &step, &acknowledged) == UNUSUAL) return UNUSUAL;
     }
@@ -359,5 +460,7 @@ int handle_payload(struct switch_state *state, const struct source *source, cons
         }
     }
     execute(&message, &step);
+    if (type == TYPE_CLAIM) record_claim(&message, &step, seq);
+    if (step.answer) send_answer(&message, &step, seq);
     return step.outcome;
 }

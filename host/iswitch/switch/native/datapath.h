@@ -1,4 +1,4 @@
-/* The data path of the software switch: contributions and receipts of members in running jobs. */
+/* The data path of the software switch: contributions, receipts and claims of members in running jobs. */
 
 #ifndef ISWITCH_DATAPATH_H
 #define ISWITCH_DATAPATH_H

@@ -25,6 +25,7 @@ struct switch_state {
     int64_t *sums;     /* [jobs][slots][elements] */
     uint8_t *poison;   /* [jobs][slots][elements] */
     uint64_t *stats;   /* [Stat] */
+    uint64_t *ages;    /* [staleness + 1]: accepted claims by age */
     struct output output;
 };
 
