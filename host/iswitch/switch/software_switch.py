@@ -1,8 +1,8 @@
 """The software switch: the golden switch, with its data path in C.
 
 There is one truth about the protocol: the golden switch decides about every message. The data path handles only
-contributions, receipts and claims to which the golden switch would do the usual thing, with the same state and to the same
-bits. All others, which are rare, go to the golden switch.
+contributions, receipts and claims to which the golden switch would do the usual thing, with the same state and to the
+same bits. All others, which are rare, go to the golden switch.
 """
 
 import struct
