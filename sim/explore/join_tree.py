@@ -28,7 +28,7 @@ from iswitch.golden.decide.job import EntryState, Job, live_ranks
 from iswitch.golden.egress import compose
 from iswitch.golden.interface.message import Source, SwitchAddress
 from iswitch.golden.interface.tuples import replace_at
-from iswitch.golden.tree_switch import Parent, ParentMembership, TreeSwitch
+from iswitch.golden.tree_switch import Parent, TreeSwitch
 from iswitch.wire import ACK, FRAME_BYTES, NO_MEMBER, UDP_PORT, AckRegister, Action, Format, JobState, Reason, Type
 from sim.explore.join_tree_scenario import (
     SWITCH_MAC,
