@@ -93,8 +93,12 @@ class Recorder(TreeSwitch):
         super().__init__(config, mac=mac, ip=ip, seed=seed, operator_key=operator_key, parents=parents)
         self.fates: list[Outcome] = []
         self.works: list[Done] = []
-        self.replies: list[Datagram] = []
+        self.replies: Frames = []
         self.routes: list[set[int]] = []
+
+    def framed(self, sent: list[Datagram]) -> Frames:
+        """Return datagrams as the frames that leave."""
+        return [(to.port, compose.frame(self.own, to, payload)) for to, payload in sent]
 
     def receive(self, port: int, frame: bytes, now_us: int, error: bool = False, *, overflow: bool = False) -> Frames:
         before = list(self.outcomes)
@@ -165,32 +169,32 @@ class Recorder(TreeSwitch):
                 Done(Operation.GRANT, 0, 0, 0, 1, answer.seq, answer.members, 0, 0, 0, answer.receivers, 0, None)
             )
         else:
-            self.replies += sent
+            self.replies += self.framed(sent)
         return sent
 
     def send_notice(self, message, reason: Reason, now_us: int, collective: int = 0) -> list[Datagram]:
         sent = super().send_notice(message, reason, now_us, collective)
-        self.replies += sent
+        self.replies += self.framed(sent)
         return sent
 
     def handle_control(self, message, now_us: int) -> tuple[Outcome, list[Datagram]]:
         outcome, sent = super().handle_control(message, now_us)
-        self.replies += [datagram for datagram in sent if datagram.payload[0] & 0xF in (Type.ACK, Type.CONTROL)]
+        self.replies += self.framed([each for each in sent if each.payload[0] & 0xF in (Type.ACK, Type.CONTROL)])
         return outcome, sent
 
     def handle_parent_ack(self, message) -> tuple[Outcome, list[Datagram]]:
         outcome, sent = super().handle_parent_ack(message)
-        self.replies += sent
+        self.replies += self.framed(sent)
         return outcome, sent
 
     def handle_parent_notice(self, message) -> tuple[Outcome, list[Datagram]]:
         outcome, sent = super().handle_parent_notice(message)
-        self.replies += sent
+        self.replies += self.framed(sent)
         return outcome, sent
 
     def extra_datagrams(self, message, step) -> list[Datagram]:
         sent = super().extra_datagrams(message, step)
-        self.replies += sent
+        self.replies += self.framed(sent)
         return sent
 
     def counter_registers(self, address: int) -> list[int]:
@@ -315,8 +319,8 @@ class CoreBench:
         assert [self.addressed(item) for item in replies.items] == self.model.replies
         return source, verdicts, replies
 
-    def addressed(self, reply: data.Const) -> Datagram:
-        """Return a reply of the gateware as what is sent."""
+    def addressed(self, reply: data.Const) -> tuple[int, bytes]:
+        """Return a reply of the gateware as the frame that is sent."""
         header = reply.header.as_value().value.to_bytes(HEADER.itemsize, "little")
         body = reply.body.as_value().value.to_bytes(ACK.itemsize, "little") if reply.acknowledges else b""
         payload = compose.with_complement(
@@ -324,7 +328,7 @@ class CoreBench:
         )
         octets = reply.address.as_value().value.to_bytes(data.Layout.cast(Address).size // 8, "little")
         source = Sender(reply.port, octets[:6], int.from_bytes(octets[6:10], "big"), int.from_bytes(octets[10:], "big"))
-        return Datagram(source, payload)
+        return reply.port, compose.frame(self.model.own, source, payload)
 
 
 def done(work: data.Const) -> Done:

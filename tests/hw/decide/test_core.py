@@ -130,7 +130,7 @@ def test_members_get_every_notice_and_each_port_has_its_own_for_unknown_hosts():
             for client in clients:
                 bench.exchange(port, client.contribution(client.first_seq, bytes(4), epoch=client.epoch + turn % 2))
     bench.check()
-    told = [to.port for to, payload in bench.model.replies if payload[0] & 15 == Type.NOTICE]
+    told = [port for port, frame in bench.model.replies if frame[42] & 15 == Type.NOTICE]
     assert len(told) > 6 * 3 and set(told) == {0, 1, 2}
     assert bench.model.stats[Stat.NOTICES_SUPPRESSED] > 6
 
@@ -154,8 +154,8 @@ def test_both_sides_of_a_conflict_learn_of_the_others_collective():
         frame = client.contribution(client.first_seq, bytes(4), collective=collective, digest=digest)
         bench.exchange(client.port, frame)
     bench.check()
-    notices = [payload for _, payload in bench.model.replies if payload[0] & 15 == Type.NOTICE]
-    assert [int.from_bytes(payload[14:18], "little") for payload in notices] == [5, 6, 5, 5, 5]
+    notices = [frame for _, frame in bench.model.replies if frame[42] & 15 == Type.NOTICE]
+    assert [int.from_bytes(frame[56:60], "little") for frame in notices] == [5, 6, 5, 5, 5]
     assert bench.model.fates[-7:] == [
         Outcome.ADDED,
         Outcome.COLLECTIVE,
