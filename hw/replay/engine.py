@@ -71,8 +71,8 @@ class Engine(wiring.Component):
     sampler's `latency` and 2, SAMPLE that and 10 (8 if the switch counts no samples; 4 more for each sample while
     `times` is set); ADD, WRITE and kinds that read take as long as memory needs. Between the last row of a request and
     the first row of the next, that request's frame is checked for bit errors: 1 cycle for each of its words, and 4.
-    Answers are sent while the next request is executed. The golden model is `host/iswitch/golden/replay/service.py`, the
-    rules are in docs/replay.md.
+    Answers are sent while the next request is executed. The golden model is `host/iswitch/golden/replay/service.py`,
+    the rules are in docs/replay.md.
     """
 
     def __init__(self, config: Config):
