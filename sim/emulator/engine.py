@@ -16,7 +16,7 @@ from iswitch.wire import Outcome
 from sim.emulator.compile import Design, library
 from sim.frames.client import SWITCH_IP, SWITCH_MAC
 
-__all__ = ["Board", "BoardError", "Decision", "Frame", "Stamp"]
+__all__ = ["QUEUE_FRAMES", "Board", "BoardError", "Decision", "Frame", "Stamp"]
 
 ABI = 4
 QUEUE_FRAMES = 1024

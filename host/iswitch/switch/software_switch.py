@@ -20,7 +20,7 @@ from iswitch.switch.shared_counters import SharedCounters
 from iswitch.switch.shared_state import SharedJobs, SharedSums
 from iswitch.wire import HEADER, TAIL_BYTES, Outcome, Type, longest_frame_bytes
 
-__all__ = ["SoftwareSwitch", "config_of"]
+__all__ = ["SOURCE_PACKER", "SoftwareSwitch", "config_of"]
 
 SOURCE_PACKER = struct.Struct("<IHB6s3x")
 RESULTS_MAX = 1024
