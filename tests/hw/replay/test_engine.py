@@ -7,6 +7,7 @@ from itertools import count, pairwise
 import pytest
 
 import hw.replay.engine
+import hw.replay.execute.acknowledge
 import hw.replay.execute.execution
 import hw.replay.request.reader
 from hw.replay.engine import Engine
@@ -204,7 +205,7 @@ def test_no_replay_wrong():
         Engine(replace(CONFIG, replay=None))
 
 
-MODULES = [hw.replay.engine, hw.replay.execute.execution, hw.replay.request.reader]
+MODULES = [hw.replay.engine, hw.replay.execute.acknowledge, hw.replay.execute.execution, hw.replay.request.reader]
 MUTANTS = [
     ("frame.session.eq(self.opened_session)", "frame.session.eq(0)"),
     ("self.fetch_list.shift.eq(self.send_data.shift)", "self.fetch_list.shift.eq(0)"),
@@ -216,7 +217,7 @@ RARE_MUTANTS = [
     ("Mux(load.session < self.replay.sessions, load.session, 0)", "request.session"),
     ("session.heard.eq(request.now_us)", "session.heard.eq(0)"),
     ("self.outcome_next.eq(self.open_session.failure)", "self.outcome_next.eq(ReplayOutcome.DONE)"),
-    ("acknowledgement.record & counts", "acknowledgement.record"),
+    ("self.record & self.counts", "self.record"),
     ("counts.clear.eq(self.add_items.added)", "counts.clear.eq(0)"),
 ]
 """Only the whole scenario kills them. Mutants of executors are killed in tests/hw/replay/execute."""

@@ -50,7 +50,8 @@ def check(
     sinks = {
         name: bench.sink(getattr(dut, name)) for name in ("commands", "reads", "writes", "write_beats", "heads", "rows")
     }
-    beats = bench.source(dut.read_beats, [{"data": rng.getrandbits(64)} for _ in range(0 if outcome else 16)])
+    rows_read = [rng.getrandbits(64) for _ in range(0 if outcome else 16)]
+    beats = bench.source(dut.read_beats, [{"data": row, "parity": row.bit_count() % 2} for row in rows_read])
     listed, outcomes, added, strobes = [], [], [], []
 
     async def sampler(ctx):
