@@ -19,7 +19,7 @@ from iswitch.switch.server import SwitchServer
 from iswitch.switch.sockets import open_ports
 from iswitch.switch.software_switch import SoftwareSwitch
 
-__all__ = ["SYSTEMS", "Reduce", "System"]
+__all__ = ["HOST", "SYSTEMS", "Reduce", "System"]
 
 HOST = "127.0.0.1"
 CONNECT_S = 60.0
