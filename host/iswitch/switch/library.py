@@ -17,7 +17,7 @@ from typing import Any
 from iswitch.errors import IswitchError
 from iswitch.switch.records import header
 
-__all__ = ["LibraryError", "Output", "State", "build", "library"]
+__all__ = ["LibraryError", "Output", "State", "build", "library", "load"]
 
 SOURCES = Path(str(files("iswitch.switch") / "native"))
 FLAGS = ["-std=gnu11", "-O3", "-ffp-contract=off", "-fvisibility=hidden", "-fPIC", "-shared", "-Wall", "-Wextra"]
@@ -62,32 +62,38 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
-def _sources() -> list[Path]:
-    return sorted(path for path in SOURCES.iterdir() if path.suffix in (".c", ".h"))
+def _files(sources: Path) -> list[Path]:
+    return sorted(path for path in sources.iterdir() if path.suffix in (".c", ".h"))
 
 
-def _name() -> str:
+def _name(sources: Path) -> str:
     """Return the name of the library that belongs to these sources."""
     digest = hashlib.sha256(header().encode())
-    for path in _sources():
+    for path in _files(sources):
         digest.update(path.name.encode() + path.read_bytes())
     return f"datapath-{digest.hexdigest()[:16]}.so"
 
 
-def build(folder: Path, compiler: list[str]) -> Path:
-    """Compile the data path into a folder, and return the library.
+def build(folder: Path, compiler: list[str], *, sources: Path = SOURCES) -> Path:
+    """Compile the data path, or other sources, into a folder, and return the library.
 
     Raises
     ------
     LibraryError
         If the compiler fails.
     """
-    target = folder / _name()
+    target = folder / _name(sources)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as work:
         made = Path(work, target.name)
         Path(work, "records.h").write_text(header())
-        command = [*compiler, *FLAGS, f"-I{work}", *(str(path) for path in _sources() if path.suffix == ".c"), "-lm"]
+        command = [
+            *compiler,
+            *FLAGS,
+            f"-I{work}",
+            *(str(path) for path in _files(sources) if path.suffix == ".c"),
+            "-lm",
+        ]
         try:
             done = subprocess.run([*command, "-o", str(made)], capture_output=True, text=True)
         except OSError as error:
@@ -117,7 +123,7 @@ def library() -> ctypes.CDLL:
     LibraryError
         If there is none and no C compiler.
     """
-    name = _name()
+    name = _name(SOURCES)
     found = next((path for path in (SOURCES / name, _folder() / name) if path.exists()), None)
     if found is None:
         compiler = _compiler()
@@ -128,7 +134,12 @@ def library() -> ctypes.CDLL:
                 "wheel of iswitch for this machine"
             )
         found = build(_folder(), compiler)
-    loaded = ctypes.CDLL(str(found))
+    return load(found)
+
+
+def load(path: Path) -> ctypes.CDLL:
+    """Load a compiled data path."""
+    loaded = ctypes.CDLL(str(path))
     for name, (result, arguments) in _FUNCTIONS.items():
         function = getattr(loaded, name)
         function.restype, function.argtypes = result, arguments
