@@ -23,6 +23,12 @@ BEATS = 8
 CHANNELS = ("aw", "w", "b", "ar", "r")
 
 
+def beat(row: bytes, *, last: bool) -> int:
+    """Return a `Beat` of `hw/replay/memory/units.py`: the row, its even parity, and whether it ends its unit."""
+    number = int.from_bytes(row, "little")
+    return number | number.bit_count() % 2 << 64 | last << 65
+
+
 async def start(dut) -> None:
     dut.rst.value = 1
     Clock(dut.clk, 5, unit="ns").start()
@@ -122,7 +128,7 @@ async def test_units_are_read_in_order(dut, stalls):
     cocotb.start_soon(feed(dut, "reads", asked, stalls(bench.rng)))
     await until(dut.clk, lambda: len(found) == BEATS * len(asked))
     expected = [
-        int.from_bytes(contents[at : at + 8], "little") | (at % UNIT_BYTES == UNIT_BYTES - 8) << 64
+        beat(contents[at : at + 8], last=at % UNIT_BYTES == UNIT_BYTES - 8)
         for address in asked
         for at in range(address, address + UNIT_BYTES, 8)
     ]

@@ -83,7 +83,7 @@ class Pair:
         self.settings: dict[str, Any] = {"mac": mac, "ip": ip, "seed": seed, "operator_key": operator_key}
         self.board = Board(config, engine=engine, **self.settings, watch=True, trace=True, design=design)
         for job, parent in self.parents.items():
-            self.board.parent(job, **parent._asdict())
+            self.board.parent(job, port=parent.port, mac=parent.mac, ip=parent.ip, ranks=parent.ranks)
         self.model = TreeSwitch(config, **self.settings, parents=self.parents)
         self.now_us = 0
         self.frames = 0

@@ -122,7 +122,7 @@ def test_all_switches_have_one_random_operator_key_unless_one_is_given(monkeypat
             raise BoardError("enough")
         return Told(1)
 
-    monkeypatch.setattr(sim.emulator.__main__, "Board", board)
+    monkeypatch.setattr(sim.emulator.__main__, "open_device", board)
     monkeypatch.setattr(sim.emulator.__main__.signal, "signal", lambda *_: None)
     for arguments in ([], [], ["--operator-key", "5"], ["--operator-key", "0"]):
         assert CliRunner().invoke(app, ["--switches", "2", *arguments]).exit_code == 2
