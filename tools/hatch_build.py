@@ -27,7 +27,7 @@ class DataPathHook(BuildHookInterface):
         if version == "editable":
             return
         sys.path.insert(0, str(Path(self.root, "host")))
-        from iswitch.switch.library import build
+        from iswitch.switch.data_path import build
 
         target = f"x86_64-linux-gnu.{'.'.join(map(str, GLIBC))}"
         made = build(Path(self.root, "build", "wheel"), [sys.executable, "-m", "ziglang", "cc", "-target", target])

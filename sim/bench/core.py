@@ -18,7 +18,7 @@ from hw.interface.address import Parent as PARENT
 from iswitch.config import Config
 from iswitch.golden.decide import tree
 from iswitch.golden.decide.claims import Answer
-from iswitch.golden.decide.job import Job
+from iswitch.golden.decide.job import Jobs
 from iswitch.golden.decide.slot import Contributors, Work
 from iswitch.golden.egress import compose
 from iswitch.golden.ingress.parse import is_ours
@@ -219,7 +219,7 @@ class CoreBench:
         self.headers: list[dict[str, Any]] = []
 
     @property
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> Jobs:
         """The model's jobs."""
         return self.model.jobs
 

@@ -5,7 +5,7 @@ from collections import defaultdict
 from typing import Any
 
 from iswitch.config import Config
-from iswitch.golden.decide.job import Job
+from iswitch.golden.decide.job import Jobs
 from iswitch.golden.tree_switch import Parent, TreeSwitch
 from iswitch.wire import (
     ADDRESSES,
@@ -89,7 +89,7 @@ class Pair:
         self.frames = 0
 
     @property
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> Jobs:
         """The model's jobs."""
         return self.model.jobs
 

@@ -2,19 +2,34 @@
 Ctrl-C."""
 
 import ipaddress
-import json
 import os
 import secrets
 import signal
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from iswitch.config import Config
+from iswitch.switch.options import (
+    OUTPUT,
+    PORTS,
+    SWITCH,
+    BindOption,
+    ElementsOption,
+    JobsOption,
+    MembersOption,
+    ReadyFileOption,
+    SummaryOption,
+    UdpBaseOption,
+    WindowOption,
+    fail,
+    option,
+    write_json,
+)
 from sim.emulator.compile import CompileError
 from sim.emulator.defaults import roomy_queue_bytes
 from sim.emulator.device import ENGINES, open_device
@@ -33,28 +48,22 @@ from sim.frames.client import SWITCH_IP, SWITCH_MAC
 DEFAULT = Config()
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-SWITCH, PORTS, FAULTS, OUTPUT = "The switch", "Its ports", "Faults", "Running"
-
-
-def _option(*names: str, panel: str, metavar: str, help: str, **settings: Any) -> Any:
-    return typer.Option(*names, rich_help_panel=panel, metavar=metavar, help=help, **settings)
+FAULTS = "Faults"
 
 
 @app.command()
 def main(
-    ports: Annotated[int, _option(panel=SWITCH, metavar="N", help="Number of ports.")] = DEFAULT.ports,
+    ports: Annotated[int, option(panel=SWITCH, metavar="N", help="Number of ports.")] = DEFAULT.ports,
     bus: Annotated[
-        int, _option(panel=SWITCH, metavar="BITS", help="Width of the datapath: 64, 256 or 512.")
+        int, option(panel=SWITCH, metavar="BITS", help="Width of the datapath: 64, 256 or 512.")
     ] = DEFAULT.bus_bits,
-    members: Annotated[int, _option(panel=SWITCH, metavar="N", help="Workers that a job can have.")] = DEFAULT.members,
-    jobs: Annotated[int, _option(panel=SWITCH, metavar="N", help="Jobs at the same time.")] = DEFAULT.jobs,
-    window: Annotated[
-        int, _option(panel=SWITCH, metavar="N", help="Segments that a worker can have in flight.")
-    ] = DEFAULT.window,
-    elements: Annotated[int, _option(panel=SWITCH, metavar="N", help="Most elements in a segment.")] = DEFAULT.elements,
+    members: MembersOption = DEFAULT.members,
+    jobs: JobsOption = DEFAULT.jobs,
+    window: WindowOption = DEFAULT.window,
+    elements: ElementsOption = DEFAULT.elements,
     queue: Annotated[
         int | None,
-        _option(
+        option(
             panel=SWITCH,
             metavar="BYTES",
             help="Size of each queue of a port, a power of two. If not given, results of a whole window have room, so "
@@ -63,25 +72,23 @@ def main(
     ] = None,
     replay: Annotated[
         str | None,
-        _option(
+        option(
             panel=SWITCH,
             metavar="SIZES",
             help="Build the switch with a replay service: default, or sizes as in iswitch.config.Replay, such as "
             "capacity=65536,sessions=8.",
         ),
     ] = None,
-    switches: Annotated[
-        int, _option(panel=SWITCH, metavar="N", min=1, help="Number of switches, all built alike.")
-    ] = 1,
+    switches: Annotated[int, option(panel=SWITCH, metavar="N", min=1, help="Number of switches, all built alike.")] = 1,
     mac: Annotated[
-        str, _option(panel=SWITCH, metavar="MAC", help="MAC address of the first switch; the others follow.")
+        str, option(panel=SWITCH, metavar="MAC", help="MAC address of the first switch; the others follow.")
     ] = SWITCH_MAC.hex(":"),
     ip: Annotated[
-        str, _option(panel=SWITCH, metavar="IPV4", help="IPv4 address of the first switch; the others follow.")
+        str, option(panel=SWITCH, metavar="IPV4", help="IPv4 address of the first switch; the others follow.")
     ] = ".".join(map(str, SWITCH_IP)),
     engine: Annotated[
         str,
-        _option(
+        option(
             panel=SWITCH,
             metavar="|".join(ENGINES),
             help="Simulator that compiles the RTL, or the software switch, without RTL.",
@@ -89,26 +96,15 @@ def main(
     ] = "verilator",
     library: Annotated[
         Path | None,
-        _option(
+        option(
             panel=SWITCH, metavar="FILE", help="A switch that is compiled already; replaces --ports, --bus and so on."
         ),
     ] = None,
-    bind: Annotated[
-        str, _option(panel=PORTS, metavar="HOST", help="IPv4 address at which the sockets listen.")
-    ] = "127.0.0.1",
-    udp_base: Annotated[
-        int,
-        _option(
-            panel=PORTS,
-            metavar="PORT",
-            min=0,
-            max=65535,
-            help="UDP port of port 0; the other ports follow. 0: any free ones.",
-        ),
-    ] = 27000,
+    bind: BindOption = "127.0.0.1",
+    udp_base: UdpBaseOption = 27000,
     tap: Annotated[
         list[str] | None,
-        _option(
+        option(
             panel=PORTS,
             metavar="TAP",
             help="Attach a TAP device to a port, instead of a socket (needs root): 0=isw0 is port 0, 1:0=isw0 is "
@@ -118,7 +114,7 @@ def main(
     ] = None,
     link: Annotated[
         list[str] | None,
-        _option(
+        option(
             panel=PORTS,
             metavar="LINK",
             help="Connect two ports: 0:3-2:0 is port 3 of switch 0 with port 0 of switch 2. Properties of the cable "
@@ -128,7 +124,7 @@ def main(
     ] = None,
     leaf: Annotated[
         list[str] | None,
-        _option(
+        option(
             panel=PORTS,
             metavar="LEAF",
             help="Build a tree of switches: 1-0:0-3,7 makes switch 1 a leaf of switch 0 for ranks 0 to 3 and 7, in "
@@ -138,24 +134,24 @@ def main(
     ] = None,
     loss: Annotated[
         float,
-        _option(panel=FAULTS, metavar="P", help="Probability that a frame is lost, in each direction of each port."),
+        option(panel=FAULTS, metavar="P", help="Probability that a frame is lost, in each direction of each port."),
     ] = 0,
-    duplicate: Annotated[float, _option(panel=FAULTS, metavar="P", help="Probability that a frame arrives twice.")] = 0,
+    duplicate: Annotated[float, option(panel=FAULTS, metavar="P", help="Probability that a frame arrives twice.")] = 0,
     reorder: Annotated[
-        float, _option(panel=FAULTS, metavar="P", help="Probability that later frames overtake a frame.")
+        float, option(panel=FAULTS, metavar="P", help="Probability that later frames overtake a frame.")
     ] = 0,
     corrupt: Annotated[
-        float, _option(panel=FAULTS, metavar="P", help="Probability of a flipped bit that the FCS detects.")
+        float, option(panel=FAULTS, metavar="P", help="Probability of a flipped bit that the FCS detects.")
     ] = 0,
     silent_corrupt: Annotated[
-        float, _option(panel=FAULTS, metavar="P", help="Probability of a flipped bit that the FCS does not detect.")
+        float, option(panel=FAULTS, metavar="P", help="Probability of a flipped bit that the FCS does not detect.")
     ] = 0,
     delay_us: Annotated[
-        float, _option(panel=FAULTS, metavar="US", help="Delay of each frame in microseconds, in each direction.")
+        float, option(panel=FAULTS, metavar="US", help="Delay of each frame in microseconds, in each direction.")
     ] = 0,
     fault: Annotated[
         list[str] | None,
-        _option(
+        option(
             panel=FAULTS,
             metavar="FAULT",
             help="Set one of these for one direction of one port: 2:rx:loss=0.1 loses frames that enter the switch at "
@@ -164,7 +160,7 @@ def main(
     ] = None,
     seed: Annotated[
         int | None,
-        _option(
+        option(
             panel=FAULTS,
             metavar="N",
             help="Seed of the faults and of the random numbers of the switch (default: another one in each run).",
@@ -172,7 +168,7 @@ def main(
     ] = None,
     operator_key: Annotated[
         int | None,
-        _option(
+        option(
             panel=SWITCH,
             metavar="KEY",
             min=0,
@@ -181,25 +177,14 @@ def main(
         ),
     ] = None,
     pcap: Annotated[
-        Path | None, _option(panel=OUTPUT, metavar="FOLDER", help="Write a packet capture of each port.")
+        Path | None, option(panel=OUTPUT, metavar="FOLDER", help="Write a packet capture of each port.")
     ] = None,
     slice_cycles: Annotated[
         int,
-        _option(
-            "--slice", panel=OUTPUT, metavar="CYCLES", min=1, help="Clock cycles between two looks at the sockets."
-        ),
+        option("--slice", panel=OUTPUT, metavar="CYCLES", min=1, help="Clock cycles between two looks at the sockets."),
     ] = SLICE_CYCLES,
-    ready_file: Annotated[
-        Path | None,
-        _option(
-            panel=OUTPUT,
-            metavar="FILE",
-            help="Write the addresses of the ports as JSON, as soon as the sockets are open.",
-        ),
-    ] = None,
-    summary: Annotated[
-        Path | None, _option(panel=OUTPUT, metavar="FILE", help="Write the counters as JSON at the end.")
-    ] = None,
+    ready_file: ReadyFileOption = None,
+    summary: SummaryOption = None,
 ) -> None:
     """Run compiled switches on this machine until Ctrl-C.
 
@@ -266,7 +251,7 @@ def main(
         configure_leaves(boards, layout.links, [parse_leaf(given) for given in leaf or []])
         served = WallTime(layout.build(boards), slice_cycles=slice_cycles)
     except (ValueError, OSError, BoardError, CompileError) as error:
-        _fail(console, error)
+        fail(console, error)
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
     with served:
@@ -281,7 +266,7 @@ def main(
                 soft_wrap=True,
             )
         if ready_file:
-            _write(
+            write_json(
                 console,
                 ready_file,
                 found[0]
@@ -297,16 +282,7 @@ def main(
         counted = summarised(served)
     show(console, counted)
     if summary:
-        _write(console, summary, counted)
-
-
-def _fail(console: Console, error: Exception) -> NoReturn:
-    """Print a sentence, without the number of an OSError, and exit."""
-    sentence = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    if isinstance(error, OSError) and error.filename:
-        sentence = f"{error.filename}: {sentence}"
-    console.print(sentence, style="red", markup=False, highlight=False, soft_wrap=True)
-    raise typer.Exit(2) from error
+        write_json(console, summary, counted)
 
 
 def _mac(given: str) -> int:
@@ -346,17 +322,6 @@ def _format_address(address: Any) -> str:
         if isinstance(address, str)
         else f"{address[0]}:{address[1]}"
     )
-
-
-def _write(console: Console, path: Path, value: object) -> None:
-    """Write a file in one step, so that a program that waits for it never reads half of it."""
-    part = path.with_name(f"{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(json.dumps(value, indent=1) + "\n")
-        os.replace(part, path)
-    except OSError as error:
-        _fail(console, error)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import socket
 import struct
 from typing import NamedTuple
 
+from iswitch.switch.sockets import station_mac
 from iswitch.wire import (
     ADDRESSES,
     ETHERTYPE_IPV4,
@@ -31,7 +32,7 @@ class Client(NamedTuple):
 
     @property
     def mac(self) -> bytes:
-        return b"\x02" + self.ip[1:] + struct.pack(">H", self.udp_port)
+        return station_mac(self.ip, self.udp_port)
 
     @property
     def address(self) -> tuple[str, int]:

@@ -5,30 +5,21 @@ the switch; the payloads of frames that the switch sends to that client come bac
 """
 
 import array
-import errno
 import socket
 from collections import Counter
 from contextlib import suppress
 
+from iswitch.switch.sockets import open_port
 from sim.emulator.card import Card, Client
 
 __all__ = ["UdpSocket"]
 
-BUFFER_BYTES = 8 << 20
 DATAGRAM_BYTES_MOST = 16384
 """No card would send a longer frame; the switch counts frames above its own limit."""
 
 # Linux's names that Python 3.11 lacks.
-SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
 UDP_SEGMENT, UDP_GRO = 103, 104
 BURST_SEGMENTS, BURST_BYTES = 64, 65507
-_CAUSES = {
-    errno.EADDRINUSE: "another program uses this port, perhaps another emulator: end that one, or choose other "
-    "ports (`make emulator PORT=28000`, or --udp-base), and set ISWITCH_ADDRESS=127.0.0.1:28000 for the workers",
-    errno.EACCES: "only root may open ports below 1024: choose a higher --udp-base",
-    errno.EADDRNOTAVAIL: "this machine has no such address: --bind must be one of its IPv4 addresses (`ip -4 addr`), "
-    "or 0.0.0.0 for all of them",
-}
 
 
 class UdpSocket:
@@ -39,22 +30,7 @@ class UdpSocket:
     def __init__(self, bind: tuple[str, int], card: Card):
         self.card = card
         self.counts: Counter[str] = Counter()
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        try:
-            self.socket.bind(bind)
-        except OSError as error:
-            self.socket.close()
-            why = (
-                _CAUSES.get(error.errno or 0, str(error.strerror))
-                if not isinstance(error, socket.gaierror)
-                else _CAUSES[errno.EADDRNOTAVAIL]
-            )
-            raise OSError(error.errno, f"cannot open a UDP socket at {bind[0]}:{bind[1]}: {why}") from error
-        for force, plain in ((SO_RCVBUFFORCE, socket.SO_RCVBUF), (SO_SNDBUFFORCE, socket.SO_SNDBUF)):
-            try:
-                self.socket.setsockopt(socket.SOL_SOCKET, force, BUFFER_BYTES)
-            except OSError:
-                self.socket.setsockopt(socket.SOL_SOCKET, plain, BUFFER_BYTES)
+        self.socket = open_port(*bind)
         self._segmenting = True
         with suppress(OSError):
             self.socket.setsockopt(socket.IPPROTO_UDP, UDP_GRO, 1)

@@ -1,11 +1,22 @@
 """The switch's counters, by name and as registers. Section 5 of `docs/protocol.md`."""
 
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
 from iswitch.config import Config
 from iswitch.golden.replay.service import Service
 from iswitch.wire import MAGIC, STALENESS_MAX, VERSION, Outcome, PortCounter, Register, Stat, port_counter_register
 from iswitch.wire.replay import ReplayOutcome
 
-__all__ = ["Counters"]
+__all__ = ["Counters", "Counts"]
+
+
+class Counts(Protocol):
+    """Numbers by index: a list, or an array."""
+
+    def __getitem__(self, index: int, /) -> Any: ...
+    def __setitem__(self, index: int, value: Any, /) -> None: ...
+    def __iter__(self) -> Iterator[Any]: ...
 
 
 class Counters:
@@ -16,9 +27,14 @@ class Counters:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.outcomes, self.stats = [0] * (max(Outcome) + 1), [0] * len(Stat)
-        self.ages = [0] * (STALENESS_MAX + 1)
-        self.ports = [[0] * len(PortCounter) for _ in range(config.ports)]
+        self.outcomes: Counts = self.zeros(max(Outcome) + 1)
+        self.stats: Counts = self.zeros(len(Stat))
+        self.ages: Counts = self.zeros(STALENESS_MAX + 1)
+        self.ports: Sequence[Counts] = self.zeros(config.ports, len(PortCounter))
+
+    def zeros(self, *shape: int) -> Any:
+        """Return counts of one or two dimensions, which begin with 0."""
+        return [0] * shape[0] if len(shape) == 1 else [[0] * shape[1] for _ in range(shape[0])]
 
     def by_name(self, service: Service | None) -> dict[str, int]:
         """Return every counter, zeros too: `outcome.ADDED`, `stat.RESULTS`, `port0.RX_ERROR`, `replay.DONE`."""

@@ -1,22 +1,31 @@
 """The jobs of one switch: operations on their slots, and what these send to members."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
 from iswitch.config import Config
-from iswitch.golden.aggregate.sums import Sums
+from iswitch.golden.aggregate.sums import StoredSums, Sums
 from iswitch.golden.counters import Counters
 from iswitch.golden.decide import random
 from iswitch.golden.decide.checks import is_from_member
 from iswitch.golden.decide.command import remove_member
-from iswitch.golden.decide.job import NO_JOB, Job, admit_at_boundary, is_silent
+from iswitch.golden.decide.job import NO_JOB, Job, Jobs, admit_at_boundary, is_silent
 from iswitch.golden.decide.slot import Contributors, Ring, Slot, Work
 from iswitch.golden.egress import compose
 from iswitch.golden.interface.message import Datagram, Message, SwitchAddress
 from iswitch.wire import NOTICE_INTERVAL_US, Operation, Reason, ResultFlag, Stat
 
-__all__ = ["JobTable"]
+__all__ = ["JobTable", "TimesByPort"]
+
+
+class TimesByPort(Protocol):
+    """Times in microseconds of some ports: a dictionary, or arrays."""
+
+    def __contains__(self, port: object, /) -> bool: ...
+    def __getitem__(self, port: int, /) -> int: ...
+    def __setitem__(self, port: int, now_us: int, /) -> None: ...
 
 
 class JobTable:
@@ -37,12 +46,24 @@ class JobTable:
         self.operator_key = operator_key
         self.config, self.own = config, SwitchAddress(mac, ip)
         self.random = random.initial(seed)
-        self.jobs: list[Job] = [NO_JOB._replace(challenge=random.first_challenge(seed))] * config.jobs
-        self.sums = Sums()
-        self.counts = Counters(config)
+        self.jobs = self.new_jobs(NO_JOB._replace(challenge=random.first_challenge(seed)))
+        self.sums = Sums(self.new_sums())
+        self.counts = self.new_counters()
         self.outcomes, self.stats, self.ages = self.counts.outcomes, self.counts.stats, self.counts.ages
         self.port_counters = self.counts.ports
-        self.noticed_us: dict[int, int] = {}
+        self.noticed_us: TimesByPort = {}
+
+    def new_jobs(self, empty: Job) -> Jobs:
+        """Return the jobs, none of which exists."""
+        return [empty] * self.config.jobs
+
+    def new_sums(self) -> StoredSums:
+        """Return a place for accumulators."""
+        return {}
+
+    def new_counters(self) -> Counters:
+        """Return counters."""
+        return Counters(self.config)
 
     def job(self, number: int) -> Job:
         """Return a job; NO_JOB if the switch has no such number."""

@@ -5,15 +5,11 @@ import socket
 
 from iswitch.config import MEMBERS_MAX
 from iswitch.golden.tree_switch import Parent
+from iswitch.switch.sockets import station_mac
 
-__all__ = ["mac_of", "parse_parent"]
+__all__ = ["parse_parent"]
 
 FORM = re.compile(r"(\d+)=([^/:]+):(\d+)/(\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)")
-
-
-def mac_of(ip: bytes, udp_port: int) -> bytes:
-    """Return the MAC address of a socket, as native/server.c makes it."""
-    return b"\x02" + ip[1:] + udp_port.to_bytes(2, "big")
 
 
 def parse_parent(given: str, *, port: int) -> tuple[int, Parent]:
@@ -48,4 +44,4 @@ def parse_parent(given: str, *, port: int) -> tuple[int, Parent]:
         ip = socket.inet_aton(socket.gethostbyname(host))
     except OSError as error:
         raise ValueError(f"--parent host {host!r} has no IPv4 address: {error.strerror}") from error
-    return job, Parent(port, mac_of(ip, udp_port), ip, ranks, udp_port)
+    return job, Parent(port, station_mac(ip, udp_port), ip, ranks, udp_port)

@@ -8,12 +8,15 @@ from enum import IntEnum
 
 import numpy as np
 
-from iswitch.config import MEMBERS_MAX
+from iswitch.config import JOBS_MAX, MEMBERS_MAX, PORTS_MAX
 from iswitch.wire import (
+    ACK,
     BROADCAST_MEMBER,
     CONTRIBUTION_HEADER,
+    CONTROL,
     FLAGS_SHIFT,
     HEADER,
+    NOTICE_INTERVAL_US,
     RESULT_HEADER,
     SILENCE_TICK_US,
     SILENCE_TICKS_MAX,
@@ -26,15 +29,26 @@ from iswitch.wire import (
     Mode,
     Outcome,
     PortCounter,
+    Reason,
     ResultFlag,
     SlotState,
     Stat,
     Type,
 )
 
-__all__ = ["GRANT", "JOB", "MEMBER", "SENT", "SLOT", "SOURCE", "header"]
+__all__ = ["GRANT", "JOB", "MEMBER", "RESULTS_MAX", "SENT", "SLOT", "SOURCE", "ServerEvent", "header"]
 
 GRANTS_MAX = STALENESS_MAX + 1
+RESULTS_MAX = 1024
+"""Payloads that the data path can make before they are sent."""
+
+
+class ServerEvent(IntEnum):
+    """Why `server_run` has returned. PAYLOAD: a payload for the golden switch has come."""
+
+    TIMEOUT = 0
+    PAYLOAD = 1
+
 
 _U8, _U16, _I16, _U32 = "u1", "<u2", "<i2", "<u4"
 
@@ -99,8 +113,9 @@ JOB = _record(
 )
 """A job."""
 
-SENT = _record(("offset", _U32), ("length", _U32), ("members", _U32), ("job", _U8))
-"""A payload that is sent to members of a job: where it stands in the payloads, and the set of its receivers."""
+SENT = _record(("offset", _U32), ("length", _U32), ("members", _U32), ("job", _U8), ("to", SOURCE))
+"""A payload that is sent: where it stands in the payloads, and the set of its receivers among the members of a job. If
+that is empty, it goes to the address `to`."""
 
 RECORDS = {"slot": SLOT, "source": SOURCE, "member": MEMBER, "grant": GRANT, "job": JOB, "sent": SENT}
 C_TYPES = {"u1": "uint8_t", "u2": "uint16_t", "u4": "uint32_t", "i2": "int16_t"}
@@ -131,9 +146,16 @@ def header() -> str:
         ("FLAGS_SHIFT", FLAGS_SHIFT),
         ("HEADER_BYTES", HEADER.itemsize),
         ("TAIL_BYTES", TAIL_BYTES),
+        ("CONTROL_BYTES", CONTROL.itemsize),
+        ("ACK_BYTES", ACK.itemsize),
+        ("NOTICE_INTERVAL_US", NOTICE_INTERVAL_US),
         ("SILENCE_TICK_US", SILENCE_TICK_US),
         ("SILENCE_TICKS_MAX", SILENCE_TICKS_MAX),
         ("TICKS", (1 << 32) // SILENCE_TICK_US),
+        ("PORTS_MAX", PORTS_MAX),
+        ("JOBS_MAX", JOBS_MAX),
+        ("RESULTS_MAX", RESULTS_MAX),
+        *_enumerators("EVENT_", ServerEvent),
         *(
             (f"{name.upper()}_AT", place[1])
             for record in (HEADER, CONTRIBUTION_HEADER, RESULT_HEADER)
@@ -146,6 +168,7 @@ def header() -> str:
         *_enumerators("PORT_", PortCounter),
         ("PORT_COUNTERS", len(PortCounter)),
         *_enumerators("JOB_", JobState),
+        *_enumerators("REASON_", Reason),
         *_enumerators("MODE_", Mode),
         *_enumerators("SLOT_", SlotState),
         *((f"CONTRIBUTION_{name}", int(flag)) for name, flag in ContributionFlag.__members__.items()),

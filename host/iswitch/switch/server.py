@@ -7,8 +7,11 @@ from ctypes import byref, c_int, c_uint32
 from types import TracebackType
 from typing import Self
 
+import numpy as np
+
 from iswitch.golden.interface.message import Source
-from iswitch.switch.library import library
+from iswitch.switch.data_path import library
+from iswitch.switch.records import ServerEvent
 from iswitch.switch.software_switch import SOURCE_PACKER, SoftwareSwitch
 from iswitch.wire import PortCounter
 
@@ -16,8 +19,6 @@ __all__ = ["SwitchServer"]
 
 LOOK_MS = 100
 """The longest time between two looks at signals."""
-PAYLOAD = 1
-"""`PAYLOAD` of native/server.h."""
 
 
 class SwitchServer:
@@ -30,7 +31,7 @@ class SwitchServer:
     switch : SoftwareSwitch
         The switch, with as many ports as there are sockets.
     sockets : sequence of socket.socket
-        Bound UDP sockets that do not block. The server closes them.
+        Bound UDP sockets. The server closes them.
     """
 
     def __init__(self, switch: SoftwareSwitch, sockets: Sequence[socket.socket]) -> None:
@@ -45,8 +46,8 @@ class SwitchServer:
             byref(switch.native_state),
             descriptors,
             len(sockets),
-            switch.shared_counts.outcomes.ctypes.data,
-            switch.shared_counts.ports.ctypes.data,
+            np.asarray(switch.outcomes).ctypes.data,
+            np.asarray(switch.port_counters).ctypes.data,
         )
         if not self._server:
             raise MemoryError("there is no memory for a software switch")
@@ -80,7 +81,7 @@ class SwitchServer:
 
     def step(self, timeout_ms: int = LOOK_MS) -> None:
         """Serve until a message was given to the golden switch, or for this time."""
-        if self._library.server_run(self._server, timeout_ms) != PAYLOAD:
+        if self._library.server_run(self._server, timeout_ms) != ServerEvent.PAYLOAD:
             return
         address = self._library.server_payload(self._server, self._source, byref(self._length))
         payload = ctypes.string_at(address, self._length.value)
@@ -91,7 +92,9 @@ class SwitchServer:
 
     def _send(self, to: Source, payload: bytes) -> None:
         try:
-            self.sockets[to.port].sendto(payload, (socket.inet_ntoa(to.ip.to_bytes(4, "big")), to.udp_port))
+            self.sockets[to.port].sendto(
+                payload, socket.MSG_DONTWAIT, (socket.inet_ntoa(to.ip.to_bytes(4, "big")), to.udp_port)
+            )
         except OSError:  # the frame is lost, as on a wire
             self.switch.port_counters[to.port][PortCounter.TX_DROP_REPLY] += 1
         else:

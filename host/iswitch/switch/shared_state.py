@@ -5,12 +5,11 @@ has changed something, and writes what the golden switch has changed back.
 """
 
 from collections.abc import Sequence
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 
 from iswitch.config import Config
-from iswitch.golden.aggregate.sums import Sums
 from iswitch.golden.decide.claims import Claimant, Grant
 from iswitch.golden.decide.job import EntryState, Job
 from iswitch.golden.decide.slot import Contributors, Ring, Slot
@@ -19,7 +18,7 @@ from iswitch.golden.numeric.lane import Stored, exponent_limit
 from iswitch.switch.records import JOB, SLOT
 from iswitch.wire import SILENCE_TICK_US, JobState
 
-__all__ = ["SharedJobs", "SharedSums"]
+__all__ = ["SharedJobs", "SharedNotices", "SharedSums"]
 
 SLOT_FIELDS = len(Slot._fields)
 NO_CONTRIBUTORS = Contributors()
@@ -138,28 +137,50 @@ def source_row(source: Source) -> tuple[int, int, int, tuple[int, ...]]:
     return source.ip, source.udp_port, source.port, tuple(source.mac.ljust(6, b"\0"))
 
 
-class SharedSums(Sums):
-    """The accumulators of all slots."""
+class SharedSums:
+    """The accumulators of all slots, by job and slot index.
+
+    Parameters
+    ----------
+    config : Config
+        What the switch is built for.
+    slots : numpy.ndarray
+        `SLOT`, shape (jobs, slots): how many elements each slot has.
+    """
 
     def __init__(self, config: Config, slots: np.ndarray) -> None:
         shape = (config.jobs, config.slots, config.elements)
-        self.sums, self.poison = np.zeros(shape, np.int64), np.zeros(shape, bool)
-        self.stored = _StoredSums(self.sums, self.poison, slots)  # type: ignore[assignment]
-
-
-class _StoredSums:
-    """What `Sums` keeps, by job and index of a slot."""
-
-    def __init__(self, sums: np.ndarray, poison: np.ndarray, slots: np.ndarray) -> None:
-        self._sums, self._poison, self._lengths = sums, poison, slots["length"]
+        self.sums, self.poison, self._lengths = np.zeros(shape, np.int64), np.zeros(shape, bool), slots["length"]
 
     def __getitem__(self, place: tuple[int, int]) -> Stored:
         elements = int(self._lengths[place]) // 4
-        return Stored(self._sums[place][:elements].copy(), self._poison[place][:elements].copy())
+        return Stored(self.sums[place][:elements].copy(), self.poison[place][:elements].copy())
 
     def get(self, place: tuple[int, int]) -> Stored:
         return self[place]
 
     def __setitem__(self, place: tuple[int, int], stored: Stored) -> None:
         elements = len(stored.accumulator)
-        self._sums[place][:elements], self._poison[place][:elements] = stored
+        self.sums[place][:elements], self.poison[place][:elements] = stored
+
+
+class SharedNotices:
+    """When a host of a port that is no member last got a NOTICE, by port.
+
+    Parameters
+    ----------
+    ports : int
+        Number of ports.
+    """
+
+    def __init__(self, ports: int) -> None:
+        self.times, self.present = np.zeros(ports, np.uint32), np.zeros(ports, bool)
+
+    def __contains__(self, port: Any) -> bool:
+        return bool(self.present[port])
+
+    def __getitem__(self, port: int) -> int:
+        return int(self.times[port])
+
+    def __setitem__(self, port: int, now_us: int) -> None:
+        self.times[port], self.present[port] = now_us % 2**32, True

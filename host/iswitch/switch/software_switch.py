@@ -11,21 +11,21 @@ from ctypes import byref
 import numpy as np
 
 from iswitch.config import Config
+from iswitch.golden.aggregate.sums import StoredSums
+from iswitch.golden.counters import Counters
+from iswitch.golden.decide.job import Job, Jobs
 from iswitch.golden.ingress.parse import parse_payload
 from iswitch.golden.interface.message import Datagram, Message, Source
 from iswitch.golden.tree_switch import Parent, TreeSwitch
-from iswitch.switch.library import Output, State, library
-from iswitch.switch.records import SENT, SOURCE
+from iswitch.switch.data_path import Output, State, library
+from iswitch.switch.records import RESULTS_MAX, SENT, SOURCE
 from iswitch.switch.shared_counters import SharedCounters
-from iswitch.switch.shared_state import SharedJobs, SharedSums
-from iswitch.wire import HEADER, TAIL_BYTES, Outcome, Type, longest_frame_bytes
+from iswitch.switch.shared_state import SharedJobs, SharedNotices, SharedSums
+from iswitch.wire import HEADER, TAIL_BYTES, Outcome, longest_frame_bytes
 
 __all__ = ["SOURCE_PACKER", "SoftwareSwitch", "config_of"]
 
 SOURCE_PACKER = struct.Struct("<IHB6s3x")
-RESULTS_MAX = 1024
-"""Results that the data path can make before they are sent."""
-DATA_PATH_TYPES = (Type.CONTRIBUTION, Type.RECEIPT, Type.CLAIM)
 
 if SOURCE_PACKER.size != SOURCE.itemsize:
     raise ImportError(f"SOURCE is {SOURCE.itemsize} bytes, but its packer writes {SOURCE_PACKER.size}")
@@ -53,7 +53,9 @@ class SoftwareSwitch(TreeSwitch):
 
     Raises
     ------
-    LibraryError
+    ValueError
+        If the operator key has more than 64 bits.
+    DataPathError
         If the data path is not compiled for this machine.
     """
 
@@ -67,16 +69,12 @@ class SoftwareSwitch(TreeSwitch):
         parents: dict[int, Parent] | None = None,
         operator_key: int = 0,
     ) -> None:
+        if not 0 <= operator_key < 1 << 64:
+            raise ValueError(f"SoftwareSwitch operator_key must be 0 to 2^64 - 1, not {operator_key!r}")
         super().__init__(config, mac=mac, ip=ip, seed=seed, parents=parents, operator_key=operator_key)
-        self._shared = SharedJobs(config, self.jobs[0])
-        self.jobs = self._shared  # type: ignore[assignment]
-        self.sums = sums = SharedSums(config, self._shared.slots)
         for number, parent in self.parents.items():
             self.set_parent(number, parent)
-        # The data path counts in the same arrays.
-        self.counts = self.shared_counts = counts = SharedCounters(config)
-        self.outcomes, self.stats = counts.outcomes, counts.stats  # type: ignore[assignment]
-        self.port_counters, self.ages = counts.ports, counts.ages  # type: ignore[assignment]
+        self.noticed_us = notices = SharedNotices(config.ports)
         self._payloads = np.zeros(RESULTS_MAX * (HEADER.itemsize + 4 * config.elements + TAIL_BYTES), np.uint8)
         self._sent = np.zeros(RESULTS_MAX, SENT)
         self.native_state = State(
@@ -86,29 +84,49 @@ class SoftwareSwitch(TreeSwitch):
             types=sum(1 << kind for kind in self.accepted_types()),
             job=self._shared.rows.ctypes.data,
             slot=self._shared.slots.ctypes.data,
-            sums=sums.sums.ctypes.data,
-            poison=sums.poison.ctypes.data,
-            ages=counts.ages.ctypes.data,
-            stats=counts.stats.ctypes.data,
+            sums=self._shared_sums.sums.ctypes.data,
+            poison=self._shared_sums.poison.ctypes.data,
+            ages=np.asarray(self.ages).ctypes.data,
+            stats=np.asarray(self.stats).ctypes.data,
+            noticed_us=notices.times.ctypes.data,
+            noticed=notices.present.ctypes.data,
             output=Output(payloads=self._payloads.ctypes.data, sent=self._sent.ctypes.data),
         )
         self.by_data_path = 0
         self._handle_payload = library().handle_payload
 
+    def new_jobs(self, empty: Job) -> Jobs:
+        self._shared = SharedJobs(self.config, empty)
+        return self._shared
+
+    def new_sums(self) -> StoredSums:
+        self._shared_sums = SharedSums(self.config, self._shared.slots)
+        return self._shared_sums
+
+    def new_counters(self) -> Counters:
+        return SharedCounters(self.config)
+
     def set_parent(self, number: int, parent: Parent) -> None:
-        """Make the switch a leaf in a job of a tree. Call it before any member joins."""
+        """Make the switch a leaf in a job of a tree. Call it before any member joins.
+
+        Raises
+        ------
+        ValueError
+            If the switch has no such job.
+        """
+        if not 0 <= number < self.config.jobs:
+            raise ValueError(f"set_parent number must be 0 to {self.config.jobs - 1}, not {number!r}")
         self.parents[number] = parent
         self._shared.set_leaf(number)
 
     def handle(self, message: Message, payload: bytes, now_us: int) -> tuple[Outcome, list[Datagram]]:
         """Return the outcome of a message, and what it sends: by the data path if the message is a usual one."""
-        if message.type in DATA_PATH_TYPES:
-            to = message.source
-            source = SOURCE_PACKER.pack(to.ip, to.udp_port, to.port, to.mac)
-            outcome = self._handle_payload(byref(self.native_state), source, payload, len(payload), now_us % 2**32)
-            if outcome >= 0:
-                self.by_data_path += 1
-                return Outcome(outcome), self._collect()
+        to = message.source
+        source = SOURCE_PACKER.pack(to.ip, to.udp_port, to.port, to.mac)
+        outcome = self._handle_payload(byref(self.native_state), source, payload, len(payload), now_us % 2**32)
+        if outcome >= 0:
+            self.by_data_path += 1
+            return Outcome(outcome), self._collect(to)
         return super().handle(message, payload, now_us)
 
     def receive_payload(self, source: Source, payload: bytes, now_us: int) -> list[Datagram]:
@@ -118,12 +136,14 @@ class SoftwareSwitch(TreeSwitch):
         self.outcomes[outcome] += 1
         return sent
 
-    def _collect(self) -> list[Datagram]:
-        """Return what the data path sends."""
+    def _collect(self, sender: Source) -> list[Datagram]:
+        """Return what the data path sends because of a message."""
         output = self.native_state.output
         if not output.count:
             return []
         output.count = output.bytes = 0
-        offset, length, receivers, job = self._sent[0].item()
+        offset, length, receivers, job, _ = self._sent[0].item()
         payload = self._payloads[offset : offset + length].tobytes()
+        if not receivers:
+            return [Datagram(sender, payload)]
         return self.send_to_members(self._shared.peek(job), receivers, payload)

@@ -1,12 +1,12 @@
 """Workers at a software switch, over real sockets."""
 
+import itertools
 import multiprocessing
 import os
 import random
 import signal
 import socket
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
@@ -97,49 +97,46 @@ def test_other_formats_are_summed(format):
             np.testing.assert_array_equal(result, vectors.sum(axis=0))
 
 
-def flood(address, stop, seed):
+def flood(address, started, stop, seed):
     """Send random bytes, and headers of the right version with random fields, as fast as possible."""
     chance = random.Random(seed)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.connect(address)
-        while not stop.is_set():
+        for sent in itertools.count():
             data = bytearray(chance.randbytes(chance.choice([1, 21, 22, 26, 86, 1434])))
             if chance.random() < 0.5:
                 data[0] = 2 << 4 | chance.randrange(16)
             with suppress(OSError):
                 sender.send(data)
+            if sent == 500:
+                started.set()
+            if stop.is_set():
+                return
 
 
 def test_sums_are_right_beside_random_bytes_and_every_datagram_is_counted_once():
     vectors = np.random.default_rng(3).integers(-1000, 1000, (2, 5000)).astype(np.float32)
     with serving() as (server, addresses):
-        stop = SPAWN.Event()
+        stop, started = SPAWN.Event(), [SPAWN.Event() for _ in range(2)]
         hosts = [tuple(address.rsplit(":", 1)) for address in (addresses[0], addresses[2])]
         floods = [
-            SPAWN.Process(target=flood, args=((host, int(port)), stop, k)) for k, (host, port) in enumerate(hosts)
+            SPAWN.Process(target=flood, args=((host, int(port)), started[k], stop, k))
+            for k, (host, port) in enumerate(hosts)
         ]
         for each in floods:
             each.start()
-        received = server.switch.shared_counts.ports[:, PortCounter.RX_FRAMES]
-        while received.sum() < 1000:
-            time.sleep(0.01)
-
-        def body(worker):
-            for _ in range(20):
-                array = vectors[worker.rank].copy()
-                worker.allreduce(array, op="sum")
-                np.testing.assert_array_equal(array, vectors.sum(axis=0))
-
+        assert all(event.wait(60) for event in started)
         try:
-            together(addresses, 2, body)
+            for _ in range(20):
+                for result in together(addresses, 2, lambda worker: summed(worker, vectors)):
+                    np.testing.assert_array_equal(result, vectors.sum(axis=0))
         finally:
             stop.set()
             for each in floods:
                 each.join()
-        time.sleep(0.3)
-    counts = server.switch.shared_counts
-    assert received.sum() == counts.outcomes.sum()
-    assert all(counts.outcomes[kind] for kind in (Outcome.VERSION, Outcome.TYPE, Outcome.LENGTH, Outcome.JOB))
+    received, outcomes = (np.asarray(counts) for counts in (server.switch.port_counters, server.switch.outcomes))
+    assert received[:, PortCounter.RX_FRAMES].sum() == outcomes.sum()
+    assert all(outcomes[kind] for kind in (Outcome.VERSION, Outcome.TYPE, Outcome.LENGTH, Outcome.JOB))
 
 
 def serve_until_killed(udp_ports, ready):

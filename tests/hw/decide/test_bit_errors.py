@@ -314,9 +314,9 @@ def silences(monkeypatch, *, core=Core):
     async def play(ctx):
         one, _ = await live.form(ctx)
         live.flip(ctx, "heard", bit=TICK_BITS - 1)  # the member seems to be silent for 2^15 ticks
-        stranger = Client.numbered(2, job=3)
+        unknown_host = Client.numbered(2, job=3)
         for _ in range(2 * live.config.jobs):
-            await live.send(ctx, stranger, stranger.receipt(0), us=SILENCE_TICK_US)
+            await live.send(ctx, unknown_host, unknown_host.receipt(0), us=SILENCE_TICK_US)
             for _ in range(5):
                 await live.tick(ctx)
         assert live.wrong_rows(ctx) == {"heard"}

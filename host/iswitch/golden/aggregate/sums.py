@@ -1,5 +1,7 @@
 """The accumulators of all slots, and what an operation does to them."""
 
+from typing import Protocol
+
 import numpy as np
 
 from iswitch.golden.decide.slot import Slot, Work
@@ -8,14 +10,22 @@ from iswitch.golden.numeric import lane
 from iswitch.wire import TAIL_BYTES, UPLINK_TAIL, Operation
 from iswitch.wire.formats import FORMATS
 
-__all__ = ["Sums"]
+__all__ = ["StoredSums", "Sums"]
+
+
+class StoredSums(Protocol):
+    """Accumulators by job and slot index: a dictionary, or arrays."""
+
+    def __getitem__(self, place: tuple[int, int], /) -> lane.Stored: ...
+    def __setitem__(self, place: tuple[int, int], stored: lane.Stored, /) -> None: ...
+    def get(self, place: tuple[int, int], /) -> lane.Stored | None: ...
 
 
 class Sums:
-    """Accumulators by job and slot index."""
+    """The accumulators, in `stored`."""
 
-    def __init__(self) -> None:
-        self.stored: dict[tuple[int, int], lane.Stored] = {}
+    def __init__(self, stored: StoredSums) -> None:
+        self.stored = stored
 
     def execute(self, job: int, settings: Settings, work: Work, slot: Slot, payload: bytes) -> int:
         """Execute an operation with a frame's payload, and return how many non-zero terms rounded to zero.

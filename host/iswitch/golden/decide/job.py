@@ -3,8 +3,9 @@
 Section 4 of `docs/protocol.md`.
 """
 
+from collections.abc import Iterator
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from iswitch.golden.decide import claims as claims_of
 from iswitch.golden.decide.claims import Claims
@@ -18,6 +19,7 @@ __all__ = [
     "Entry",
     "EntryState",
     "Job",
+    "Jobs",
     "Verdict",
     "admit_at_boundary",
     "ended",
@@ -101,6 +103,15 @@ class Job(NamedTuple):
         if self.claims and self.live >> member & 1:
             return self.ring.acknowledged[member]
         return self.ring.admitted_seq if self.ring.admitted >> member & 1 else self.first_seq
+
+
+class Jobs(Protocol):
+    """The jobs by number: a list, or another place that keeps them."""
+
+    def __getitem__(self, number: int, /) -> Job: ...
+    def __setitem__(self, number: int, job: Job, /) -> None: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Job]: ...
 
 
 NO_JOB = Job(JobState.NONE, 0, 0, Settings(*(0,) * 8), 0, Ring((), (), 0, 0), (), ())

@@ -1,12 +1,11 @@
 """The registers that show jobs, members and slots. Section 5 of `docs/protocol.md`."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from iswitch.config import Config
-from iswitch.golden.decide.job import EntryState, Job, silence
+from iswitch.golden.decide.job import EntryState, Job, Jobs, silence
 from iswitch.wire import JOB_VIEW, MEMBER_VIEW, SLOT_VIEW, VIEWED_JOBS, VIEWED_MEMBERS, VIEWED_SLOTS, JobState, Register
 
 __all__ = ["register"]
@@ -14,7 +13,7 @@ __all__ = ["register"]
 Fields = dict[str, Any]
 
 
-def register(config: Config, jobs: Sequence[Job], address: int, now_us: int) -> int | None:
+def register(config: Config, jobs: Jobs, address: int, now_us: int) -> int | None:
     """Return the register at an address; 0 if its job, member or slot does not exist, None if it belongs to no view."""
     number, member = divmod(address - Register.HAVE_VIEW, VIEWED_MEMBERS)
     if 0 <= number < VIEWED_JOBS:
@@ -34,7 +33,7 @@ def register(config: Config, jobs: Sequence[Job], address: int, now_us: int) -> 
     return None
 
 
-def exists(config: Config, jobs: Sequence[Job], number: int) -> bool:
+def exists(config: Config, jobs: Jobs, number: int) -> bool:
     """Return whether there is such a job."""
     return number < config.jobs and jobs[number].state != JobState.NONE
 

@@ -107,7 +107,7 @@ static int any_is_silent(const struct job *job, uint32_t members, uint32_t now_u
     return 0;
 }
 
-/* Messages. Each function returns UNUSUAL, or fills in `step` and returns the acknowledged seq. */
+/* Messages. Each function fills in `step`, moves `acknowledged` and returns 0; or it returns UNUSUAL. */
 
 /* Return whether a member may report that it holds every result below `low`. */
 static int is_too_far(const struct message *message, uint32_t low) {
@@ -310,41 +310,55 @@ static uint32_t ones_complement_sum(const uint8_t *bytes, uint32_t length) {
 }
 
 /* Begin a payload with a header. What is not written later is 0. */
-static uint8_t *begin_payload(struct message *message, uint32_t type, uint32_t seq, uint32_t member, uint32_t token) {
-    uint8_t *payload = message->state->output.payloads + message->state->output.bytes;
+static uint8_t *begin_payload(struct output *output, uint32_t type, uint32_t job, uint32_t epoch, uint32_t seq,
+                              uint32_t member, uint32_t token) {
+    uint8_t *payload = output->payloads + output->bytes;
     memset(payload, 0, HEADER_BYTES);
     payload[VERSION_TYPE_AT] = (uint8_t)(VERSION << FLAGS_SHIFT | type);
-    payload[JOB_AT] = (uint8_t)message->number;
-    put_u16(payload + EPOCH_AT, message->job->epoch);
+    payload[JOB_AT] = (uint8_t)job;
+    put_u16(payload + EPOCH_AT, epoch);
     put_u32(payload + SEQ_AT, seq);
     payload[MEMBER_AT] = (uint8_t)member;
     put_u32(payload + TOKEN_AT, token);
     return payload;
 }
 
-/* Send a payload to members of the job, with the word at `complement_at` that makes the payload sum to zero. */
-static void end_payload(struct message *message, uint32_t length, uint32_t complement_at, uint32_t receivers) {
-    struct output *output = &message->state->output;
+/* Send the payload, with the word at `complement_at` that makes it sum to zero. */
+static struct sent *end_payload(struct output *output, uint32_t length, uint32_t complement_at) {
     uint8_t *payload = output->payloads + output->bytes;
+    struct sent *sent = &output->sent[output->count++];
     put_u16(payload + complement_at, 0);
     put_u16(payload + complement_at, 0xFFFF - ones_complement_sum(payload, length));
-    output->sent[output->count++] = (struct sent){output->bytes, length, receivers, (uint8_t)message->number};
+    *sent = (struct sent){.offset = output->bytes, .length = length};
     output->bytes += length;
+    return sent;
+}
+
+/* The same for a member's message: begin a payload, and send it to members of the job. */
+static uint8_t *begin_answer(const struct message *message, uint32_t type, uint32_t seq, uint32_t member,
+                             uint32_t token) {
+    return begin_payload(&message->state->output, type, message->number, message->job->epoch, seq, member, token);
+}
+
+static void end_answer(const struct message *message, uint32_t length, uint32_t complement_at, uint32_t receivers) {
+    struct sent *sent = end_payload(&message->state->output, length, complement_at);
+    sent->job = (uint8_t)message->number;
+    sent->members = receivers;
 }
 
 static void send_answer(struct message *message, const struct step *step, uint32_t k) {
     const struct job *job = message->job;
     uint8_t *payload;
     if (step->answer == REFUSE) {
-        payload = begin_payload(message, TYPE_REFUSE, k, (uint32_t)(message->member - job->member),
+        payload = begin_answer(message, TYPE_REFUSE, k, (uint32_t)(message->member - job->member),
                                 message->member->token);
         put_u32(payload + MEMBERS_AT, job->base);
-        end_payload(message, HEADER_BYTES, BEHIND_AT, message->bit);
+        end_answer(message, HEADER_BYTES, BEHIND_AT, message->bit);
     } else {
-        payload = begin_payload(message, TYPE_GRANT, step->grant.base, BROADCAST_MEMBER, job->token);
+        payload = begin_answer(message, TYPE_GRANT, step->grant.base, BROADCAST_MEMBER, job->token);
         put_u16(payload + COUNT_AT, (uint32_t)__builtin_popcount(step->grant.members));
         put_u32(payload + MEMBERS_AT, step->grant.members);
-        end_payload(message, HEADER_BYTES, BEHIND_AT, step->answer == GRANT ? job->live : message->bit);
+        end_answer(message, HEADER_BYTES, BEHIND_AT, step->answer == GRANT ? job->live : message->bit);
     }
 }
 
@@ -361,14 +375,14 @@ static void send_result(struct message *message, const struct slot *slot, uint32
     if (slot->partial || slot->expected & ~slot->members) flags |= RESULT_PARTIAL;
     if (tainted) flags |= RESULT_TAINTED;
     if (slot->members_changed) flags |= RESULT_MEMBERS_CHANGED;
-    uint8_t *payload = begin_payload(message, TYPE_RESULT, slot->seq, BROADCAST_MEMBER, job->token);
+    uint8_t *payload = begin_answer(message, TYPE_RESULT, slot->seq, BROADCAST_MEMBER, job->token);
     payload[FORMAT_FLAGS_AT] = (uint8_t)(flags << FLAGS_SHIFT | slot->format);
     put_u32(payload + TAINTED_AT, tainted);
     put_u32(payload + MEMBERS_AT, ranks);
     round_sums(terms, state->sums + place * state->elements, state->poison + place * state->elements,
                payload + HEADER_BYTES, slot->length / 4);
     put_u16(payload + length - 4, identity);
-    end_payload(message, length, length - 2, receivers);
+    end_answer(message, length, length - 2, receivers);
 }
 
 static void execute(struct message *message, struct step *step) {
@@ -397,17 +411,76 @@ static void execute(struct message *message, struct step *step) {
     }
 }
 
-int handle_payload(struct switch_state *state, const struct source *source, const uint8_t *payload, uint32_t length,
-                   uint32_t now_us) {
+/* Frames that are refused */
+
+/* Return whether a frame carries the token of a member, present or former, and comes from its port and address. */
+static int is_from_member(const struct job *job, const struct source *source, const uint8_t *payload) {
+    uint32_t m = payload[MEMBER_AT], token = u32_at(payload + TOKEN_AT);
+    return m < job->world && token && token == job->member[m].token && is_same_source(source, &job->member[m].source);
+}
+
+/* Return the outcome of a frame of a host that is no member, or UNUSUAL. The hosts of a port share one NOTICE in an
+   interval. */
+static int refuse_unknown_host(struct switch_state *state, const struct source *source, const uint8_t *payload,
+                               uint32_t now_us) {
+    uint32_t number = payload[JOB_AT], m = payload[MEMBER_AT], token = u32_at(payload + TOKEN_AT);
+    const struct job *job = number < state->jobs ? &state->job[number] : NULL;
+    int outcome, reason;
+    if (!job || job->state == JOB_NONE)
+        outcome = OUTCOME_JOB, reason = REASON_JOB, job = NULL;
+    else if (is_from_member(job, source, payload))
+        return UNUSUAL;
+    else if (u16_at(payload + EPOCH_AT) != job->epoch)
+        outcome = OUTCOME_EPOCH, reason = REASON_EPOCH;
+    else if (m >= job->world || !job->member[m].present)
+        outcome = OUTCOME_MEMBER, reason = REASON_MEMBER;
+    else if (token != job->member[m].token)
+        outcome = OUTCOME_TOKEN, reason = REASON_TOKEN;
+    else
+        return UNUSUAL;
+    if (state->noticed[source->port] && now_us - state->noticed_us[source->port] < NOTICE_INTERVAL_US) {
+        state->stats[STAT_NOTICES_SUPPRESSED]++;
+        return outcome;
+    }
+    state->noticed[source->port] = 1;
+    state->noticed_us[source->port] = now_us;
+    state->stats[STAT_NOTICES]++;
+    uint8_t *notice = begin_payload(&state->output, TYPE_NOTICE, number, job ? job->epoch : 0,
+                                    u32_at(payload + SEQ_AT), m, token);
+    put_u16(notice + COUNT_AT, (uint32_t)reason);
+    end_payload(&state->output, HEADER_BYTES, BEHIND_AT)->to = *source;
+    return outcome;
+}
+
+/* Return the outcome of a payload that holds no message for this switch; else UNUSUAL. */
+static int check_form(const struct switch_state *state, const uint8_t *payload, uint32_t length) {
     if (!length) return OUTCOME_LENGTH;
     if (payload[VERSION_TYPE_AT] >> FLAGS_SHIFT != VERSION) return OUTCOME_VERSION;
     if (length < HEADER_BYTES) return OUTCOME_LENGTH;
-    if (!(state->types >> (payload[VERSION_TYPE_AT] & 0xF) & 1)) return OUTCOME_TYPE;
-    if (payload[JOB_AT] >= state->jobs) return UNUSUAL;
+    uint32_t type = payload[VERSION_TYPE_AT] & 0xF, body = length - HEADER_BYTES;
+    if (!(state->types >> type & 1)) return OUTCOME_TYPE;
+    if (type == TYPE_CONTROL && body != CONTROL_BYTES) return OUTCOME_LENGTH;
+    if (type == TYPE_ACK && body != ACK_BYTES) return OUTCOME_LENGTH;
+    if (type == TYPE_NOTICE && body) return OUTCOME_LENGTH;
+    int from_parent = type == TYPE_RESULT || type == TYPE_ACK || type == TYPE_NOTICE;
+    if (from_parent && (payload[JOB_AT] >= state->jobs || !state->job[payload[JOB_AT]].is_leaf)) return OUTCOME_TYPE;
+    return UNUSUAL;
+}
+
+int handle_payload(struct switch_state *state, const struct source *source, const uint8_t *payload, uint32_t length,
+                   uint32_t now_us) {
+    int failed = check_form(state, payload, length);
+    if (failed != UNUSUAL) return failed;
     uint32_t type = payload[VERSION_TYPE_AT] & 0xF, number = payload[JOB_AT], m = payload[MEMBER_AT];
+    int is_usual = type == TYPE_CONTRIBUTION || type == TYPE_RECEIPT || type == TYPE_CLAIM;
+    if (is_usual || type == TYPE_UPLINK) {
+        failed = refuse_unknown_host(state, source, payload, now_us);
+        if (failed != UNUSUAL) return failed;
+    }
+    if (!is_usual || number >= state->jobs) return UNUSUAL;
     struct job *job = &state->job[number];
-    if ((type != TYPE_CONTRIBUTION && type != TYPE_RECEIPT && type != TYPE_CLAIM) || job->state != JOB_RUNNING || job->is_leaf ||
-        u16_at(payload + EPOCH_AT) != job->epoch || m >= job->world || (is_asynchronous(job) && job->joining))
+    if (job->state != JOB_RUNNING || job->is_leaf || u16_at(payload + EPOCH_AT) != job->epoch || m >= job->world ||
+        (is_asynchronous(job) && job->joining))
         return UNUSUAL;
     struct member *member = &job->member[m];
     if (!member->present || !(job->live >> m & 1) || u32_at(payload + TOKEN_AT) != member->token ||
@@ -415,21 +488,20 @@ int handle_payload(struct switch_state *state, const struct source *source, cons
         return UNUSUAL;
     uint32_t seq = u32_at(payload + SEQ_AT), flags_format = payload[FORMAT_FLAGS_AT];
     uint32_t index = seq & (state->slots - 1);
-    struct message message = {state,
-                              job,
-                              member,
-                              &state->slot[(size_t)number * state->slots + index],
-                              number,
-                              index,
-                              (uint32_t)1 << m,
-                              seq,
-                              u16_at(payload + BEHIND_AT),
-                              flags_format >> FLAGS_SHIFT,
-                              flags_format & 0xF,
-                              now_us,
-                              payload + HEADER_BYTES,
-                              length - HEADER_BYTES,
-                              0};
+    struct message message = {.state = state,
+                              .job = job,
+                              .member = member,
+                              .row = &state->slot[(size_t)number * state->slots + index],
+                              .number = number,
+                              .index = index,
+                              .bit = (uint32_t)1 << m,
+                              .seq = seq,
+                              .behind = u16_at(payload + BEHIND_AT),
+                              .flags = flags_format >> FLAGS_SHIFT,
+                              .format = flags_format & 0xF,
+                              .now_us = now_us,
+                              .elements = payload + HEADER_BYTES,
+                              .bytes = length - HEADER_BYTES};
     struct step step = {.outcome = UNUSUAL};
     uint32_t acknowledged = member->acknowledged;
     if (type == TYPE_CONTRIBUTION) {

@@ -21,9 +21,7 @@
 #define BURST_SEGMENTS 64 /* the kernel's limit */
 #define BUFFER_BYTES 65536
 #define BATCH 8           /* bursts that one call takes from a port, so that no port waits for long */
-#define RESULTS_MAX 1024  /* results that wait to be sent, as in software_switch.py */
 #define SEND_WAIT_MS 10
-#define PORTS_MAX 16
 
 struct burst {
     uint8_t bytes[BUFFER_BYTES];
@@ -31,17 +29,21 @@ struct burst {
     uint32_t length, segment; /* datagrams of `segment` bytes, the last may be shorter */
 };
 
+/* A port, with the bursts that were received last. `current` and `offset`: the first datagram that is not handled. */
+struct port {
+    struct burst burst[BATCH];
+    uint32_t number, bursts, current, offset;
+};
+
 struct server {
     struct switch_state *state;
     uint64_t *outcomes, *counters;
-    uint32_t ports;
+    uint32_t ports, next_port;
+    struct port port[PORTS_MAX];
     struct pollfd polled[PORTS_MAX];
-    struct burst burst[BATCH];
-    uint32_t bursts, current, offset; /* bursts received, the present one, and the bytes of it that are handled */
-    uint32_t port, next_port;         /* of the bursts; where the next ones are looked for first */
+    struct port *stopped; /* at a payload for the golden switch; or NULL */
     uint32_t now_us;
-    uint32_t payload_length;
-    int segments;                     /* 0: the kernel cannot send bursts */
+    int segments; /* 0: the kernel cannot send bursts */
 };
 
 uint32_t server_now_us(void) {
@@ -67,6 +69,7 @@ struct server *server_open(struct switch_state *state, const int *sockets, uint3
         int on = 1;
         setsockopt(sockets[port], IPPROTO_UDP, UDP_GRO_OPTION, &on, sizeof on);
         server->polled[port] = (struct pollfd){.fd = sockets[port], .events = POLLIN};
+        server->port[port].number = port;
     }
     return server;
 }
@@ -74,16 +77,22 @@ struct server *server_open(struct switch_state *state, const int *sockets, uint3
 void server_close(struct server *server) { free(server); }
 
 /* A socket is a station with a MAC address of its own, made from its address. */
-static struct source source_of(const struct server *server, const struct sockaddr_in *from) {
+static struct source source_of(const struct port *port, const struct sockaddr_in *from) {
     uint32_t ip = ntohl(from->sin_addr.s_addr);
     uint16_t udp_port = ntohs(from->sin_port);
     uint8_t mac[6] = {2, (uint8_t)(ip >> 16), (uint8_t)(ip >> 8), (uint8_t)ip, (uint8_t)(udp_port >> 8), (uint8_t)udp_port};
-    struct source source = {.ip = ip, .udp_port = udp_port, .port = (uint8_t)server->port};
+    struct source source = {.ip = ip, .udp_port = udp_port, .port = (uint8_t)port->number};
     memcpy(source.mac, mac, sizeof mac);
     return source;
 }
 
 /* Sending */
+
+static uint32_t drop_counter(const uint8_t *payload) {
+    uint32_t type = payload[VERSION_TYPE_AT] & 0xF;
+    if (type == TYPE_GRANT) return PORT_TX_DROP_GRANT;
+    return type == TYPE_RESULT ? PORT_TX_EXPIRED_RESULT : PORT_TX_DROP_REPLY;
+}
 
 /* Send datagrams of one length, of which the last may be shorter. What cannot be sent is lost, as on a wire. */
 static void send_burst(struct server *server, const struct source *to, struct iovec *parts, uint32_t count) {
@@ -119,7 +128,7 @@ static void send_burst(struct server *server, const struct source *to, struct io
             return;
         } /* else: an ICMP message about an earlier datagram, or a signal */
     }
-    *counter(server, to->port, PORT_TX_EXPIRED_RESULT) += count;
+    for (uint32_t k = 0; k < count; k++) ++*counter(server, to->port, drop_counter(parts[k].iov_base));
 }
 
 /* Send to one member of a job what is for it, in order. */
@@ -145,8 +154,14 @@ static void send_to_member(struct server *server, uint32_t number, uint32_t m) {
 
 static void flush_output(struct server *server) {
     struct output *output = &server->state->output;
-    uint32_t receivers[PORTS_MAX] = {0}; /* by job, of which there are as many at most */
-    for (uint32_t k = 0; k < output->count; k++) receivers[output->sent[k].job] |= output->sent[k].members;
+    uint32_t receivers[JOBS_MAX] = {0};
+    for (uint32_t k = 0; k < output->count; k++) {
+        struct sent *sent = &output->sent[k];
+        if (sent->members)
+            receivers[sent->job] |= sent->members;
+        else
+            send_burst(server, &sent->to, &(struct iovec){output->payloads + sent->offset, sent->length}, 1);
+    }
     for (uint32_t number = 0; number < server->state->jobs; number++)
         for (uint32_t members = receivers[number]; members; members &= members - 1)
             send_to_member(server, number, (uint32_t)__builtin_ctz(members));
@@ -156,7 +171,7 @@ static void flush_output(struct server *server) {
 /* Receiving */
 
 /* Take bursts from a port's socket. Returns how many there were. */
-static uint32_t receive_bursts(struct server *server, uint32_t port) {
+static uint32_t receive_bursts(const struct server *server, struct port *port) {
     struct mmsghdr messages[BATCH];
     struct iovec parts[BATCH];
     union {
@@ -165,7 +180,7 @@ static uint32_t receive_bursts(struct server *server, uint32_t port) {
     } control[BATCH];
     memset(messages, 0, sizeof messages);
     for (int k = 0; k < BATCH; k++) {
-        struct burst *burst = &server->burst[k];
+        struct burst *burst = &port->burst[k];
         parts[k] = (struct iovec){burst->bytes, BUFFER_BYTES};
         messages[k].msg_hdr = (struct msghdr){.msg_name = &burst->from,
                                               .msg_namelen = sizeof burst->from,
@@ -174,9 +189,9 @@ static uint32_t receive_bursts(struct server *server, uint32_t port) {
                                               .msg_control = control[k].bytes,
                                               .msg_controllen = sizeof control[k].bytes};
     }
-    int got = recvmmsg(server->polled[port].fd, messages, BATCH, MSG_DONTWAIT, NULL);
+    int got = recvmmsg(server->polled[port->number].fd, messages, BATCH, MSG_DONTWAIT, NULL);
     for (int k = 0; k < got; k++) {
-        struct burst *burst = &server->burst[k];
+        struct burst *burst = &port->burst[k];
         burst->length = burst->segment = messages[k].msg_len;
         for (struct cmsghdr *header = CMSG_FIRSTHDR(&messages[k].msg_hdr); header;
              header = CMSG_NXTHDR(&messages[k].msg_hdr, header))
@@ -186,72 +201,74 @@ static uint32_t receive_bursts(struct server *server, uint32_t port) {
                 if (segment > 0) burst->segment = (uint32_t)segment;
             }
     }
-    server->bursts = got > 0 ? (uint32_t)got : 0;
-    server->current = server->offset = 0;
-    server->port = port;
-    return server->bursts;
+    port->bursts = got > 0 ? (uint32_t)got : 0;
+    port->current = port->offset = 0;
+    return port->bursts;
 }
 
-/* Handle what was received. Returns 1 at a payload for the golden switch, which `current` and `offset` then show. */
-static int handle_bursts(struct server *server) {
+static uint32_t datagram_length(const struct port *port) {
+    const struct burst *burst = &port->burst[port->current];
+    uint32_t left = burst->length - port->offset;
+    return left < burst->segment ? left : burst->segment;
+}
+
+static void skip_datagram(struct port *port) {
+    port->offset += datagram_length(port);
+    if (port->offset >= port->burst[port->current].length) {
+        port->current++;
+        port->offset = 0;
+    }
+}
+
+/* Handle what a port has received, up to a payload for the golden switch. Returns whether there is one. */
+static int handle_bursts(struct server *server, struct port *port) {
     struct switch_state *state = server->state;
-    for (; server->current < server->bursts; server->current++, server->offset = 0) {
-        struct burst *burst = &server->burst[server->current];
-        struct source source = source_of(server, &burst->from);
-        do { /* an empty datagram is one, too */
-            uint32_t left = burst->length - server->offset;
-            uint32_t length = left < burst->segment ? left : burst->segment;
-            uint8_t *payload = burst->bytes + server->offset;
-            if (state->output.count == RESULTS_MAX) flush_output(server);
-            int outcome = handle_payload(state, &source, payload, length, server->now_us);
-            ++*counter(server, server->port, PORT_RX_FRAMES);
-            if (outcome == UNUSUAL) {
-                server->payload_length = length;
-                return 1;
-            }
-            server->outcomes[outcome]++;
-            server->offset += length;
-        } while (server->offset < burst->length);
+    for (; port->current < port->bursts; skip_datagram(port)) {
+        struct burst *burst = &port->burst[port->current];
+        struct source source = source_of(port, &burst->from);
+        if (state->output.count == RESULTS_MAX) flush_output(server);
+        int outcome =
+            handle_payload(state, &source, burst->bytes + port->offset, datagram_length(port), server->now_us);
+        ++*counter(server, port->number, PORT_RX_FRAMES);
+        if (outcome == UNUSUAL) return 1;
+        server->outcomes[outcome]++;
     }
     return 0;
 }
 
 const uint8_t *server_payload(struct server *server, struct source *source, uint32_t *length) {
-    struct burst *burst = &server->burst[server->current];
-    *source = source_of(server, &burst->from);
-    *length = server->payload_length;
-    return burst->bytes + server->offset;
+    const struct port *port = server->stopped;
+    const struct burst *burst = &port->burst[port->current];
+    *source = source_of(port, &burst->from);
+    *length = datagram_length(port);
+    return burst->bytes + port->offset;
 }
 
-/* Go on behind the payload that the golden switch has handled. */
-static void skip_payload(struct server *server) {
-    if (server->current == server->bursts) return;
-    server->offset += server->payload_length;
-    if (server->offset >= server->burst[server->current].length) {
-        server->current++;
-        server->offset = 0;
-    }
-}
-
-/* Take bursts from the next port that has some. Returns how many there were. */
-static uint32_t receive_from_next_port(struct server *server) {
+/* Return the next port that has something to handle, or NULL. */
+static struct port *next_port(struct server *server) {
     for (uint32_t tried = 0; tried < server->ports; tried++) {
-        uint32_t port = server->next_port;
-        server->next_port = (port + 1) % server->ports;
-        if (receive_bursts(server, port)) return server->bursts;
+        struct port *port = &server->port[server->next_port];
+        server->next_port = (server->next_port + 1) % server->ports;
+        if (port->current < port->bursts || receive_bursts(server, port)) return port;
     }
-    return 0;
+    return NULL;
 }
 
 int server_run(struct server *server, int timeout_ms) {
     uint32_t begin_us = server_now_us();
-    skip_payload(server);
+    if (server->stopped) skip_datagram(server->stopped);
+    server->stopped = NULL;
     for (;;) {
+        struct port *port = next_port(server);
         server->now_us = server_now_us();
-        int needs_golden_switch = handle_bursts(server);
-        flush_output(server);
-        if (needs_golden_switch) return PAYLOAD;
-        if (server->now_us - begin_us > (uint32_t)timeout_ms * 1000) return TIMEOUT;
-        if (!receive_from_next_port(server) && poll(server->polled, server->ports, timeout_ms) <= 0) return TIMEOUT;
+        if (port) {
+            /* A payload for the golden switch ends the port's turn, so that such payloads slow no other port much. */
+            if (handle_bursts(server, port)) server->stopped = port;
+            flush_output(server);
+            if (server->stopped) return EVENT_PAYLOAD;
+        } else if (poll(server->polled, server->ports, timeout_ms) <= 0) {
+            return EVENT_TIMEOUT;
+        }
+        if (server->now_us - begin_us > (uint32_t)timeout_ms * 1000) return EVENT_TIMEOUT;
     }
 }

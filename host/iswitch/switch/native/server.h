@@ -7,8 +7,6 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum server_event { TIMEOUT, PAYLOAD };
-
 struct server;
 
 /* Open a server. `sockets`: a bound socket for each port. `counters`: [ports][PortCounter]. Returns NULL if there is no
@@ -18,8 +16,8 @@ EXPORT struct server *server_open(struct switch_state *state, const int *sockets
 
 EXPORT void server_close(struct server *server);
 
-/* Receive and handle datagrams until one comes that the golden switch must handle (PAYLOAD), or until `timeout_ms` have
-   passed or a signal has come (TIMEOUT). Everything that was to be sent has then been sent. */
+/* Receive and handle datagrams until one comes that the golden switch must handle (EVENT_PAYLOAD), or until `timeout_ms` have
+   passed or a signal has come (EVENT_TIMEOUT). Everything that was to be sent has then been sent. */
 EXPORT int server_run(struct server *server, int timeout_ms);
 
 /* The payload for the golden switch, and where it came from. Valid until the next `server_run`. */

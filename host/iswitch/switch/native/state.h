@@ -26,6 +26,8 @@ struct switch_state {
     uint8_t *poison;   /* [jobs][slots][elements] */
     uint64_t *stats;   /* [Stat] */
     uint64_t *ages;    /* [staleness + 1]: accepted claims by age */
+    uint32_t *noticed_us; /* [ports]: when a host of the port that is no member last got a NOTICE */
+    uint8_t *noticed;     /* [ports]: whether one ever did */
     struct output output;
 };
 

@@ -4,9 +4,9 @@ import shutil
 
 import pytest
 
-from iswitch.switch import library as module
+from iswitch.switch import data_path as module
 from iswitch.switch import software_switch
-from iswitch.switch.library import SOURCES, LibraryError, build, library, load
+from iswitch.switch.data_path import SOURCES, DataPathError, build, library, load
 from sim.bench.software_pair import run_random_frames
 
 FRAMES = 20_000
@@ -45,12 +45,12 @@ def test_without_a_compiler_the_error_says_what_helps(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_name", lambda sources: "none.so")
     library.cache_clear()
     try:
-        with pytest.raises(LibraryError, match="this machine has no C compiler: install one"):
+        with pytest.raises(DataPathError, match="this machine has no C compiler: install one"):
             library()
     finally:
         library.cache_clear()
 
 
 def test_a_compiler_that_fails_is_quoted(tmp_path):
-    with pytest.raises(LibraryError, match="could not compile the software switch"):
+    with pytest.raises(DataPathError, match="could not compile the software switch"):
         build(tmp_path, ["false"])

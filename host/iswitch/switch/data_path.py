@@ -17,14 +17,14 @@ from typing import Any
 from iswitch.errors import IswitchError
 from iswitch.switch.records import header
 
-__all__ = ["LibraryError", "Output", "State", "build", "library", "load"]
+__all__ = ["DataPathError", "Output", "State", "build", "library", "load"]
 
 SOURCES = Path(str(files("iswitch.switch") / "native"))
 FLAGS = ["-std=gnu11", "-O3", "-ffp-contract=off", "-fvisibility=hidden", "-fPIC", "-shared", "-Wall", "-Wextra"]
 """Without contraction: a multiplication and an addition that are rounded once give other bits."""
 
 
-class LibraryError(IswitchError):
+class DataPathError(IswitchError):
     """The data path is not compiled for this machine, and cannot be compiled here."""
 
 
@@ -48,6 +48,8 @@ class State(ctypes.Structure):
         ("poison", c_void_p),
         ("stats", c_void_p),
         ("ages", c_void_p),
+        ("noticed_us", c_void_p),
+        ("noticed", c_void_p),
         ("output", Output),
     ]
 
@@ -79,7 +81,7 @@ def build(folder: Path, compiler: list[str], *, sources: Path = SOURCES) -> Path
 
     Raises
     ------
-    LibraryError
+    DataPathError
         If the compiler fails.
     """
     target = folder / _name(sources)
@@ -97,9 +99,9 @@ def build(folder: Path, compiler: list[str], *, sources: Path = SOURCES) -> Path
         try:
             done = subprocess.run([*command, "-o", str(made)], capture_output=True, text=True)
         except OSError as error:
-            raise LibraryError(f"{command[0]} cannot be run: {error.strerror}") from error
+            raise DataPathError(f"{command[0]} cannot be run: {error.strerror}") from error
         if done.returncode:
-            raise LibraryError(f"{command[0]} could not compile the software switch:\n{done.stderr[-2000:]}")
+            raise DataPathError(f"{command[0]} could not compile the software switch:\n{done.stderr[-2000:]}")
         os.replace(made, target)
     return target
 
@@ -120,7 +122,7 @@ def library() -> ctypes.CDLL:
 
     Raises
     ------
-    LibraryError
+    DataPathError
         If there is none and no C compiler.
     """
     name = _name(SOURCES)
@@ -128,7 +130,7 @@ def library() -> ctypes.CDLL:
     if found is None:
         compiler = _compiler()
         if compiler is None:
-            raise LibraryError(
+            raise DataPathError(
                 f"this installation of iswitch has no software switch for {sys.platform} on {os.uname().machine}, and "
                 "this machine has no C compiler: install one (`cc`, or name it in the environment variable CC), or a "
                 "wheel of iswitch for this machine"
