@@ -17,7 +17,7 @@ from rich.table import Column, Table
 
 from iswitch.config import Config
 from iswitch.wire import Format
-from sim.bench import replay_boundary, replay_report
+from sim.bench import compare, replay_boundary, replay_report
 from sim.bench.allreduce import allreduce
 from sim.bench.delivery import deliver, trains, wiring
 from sim.bench.isolation import ATTACKS, FLOODS, NOTICES, PLACES, count_notices, victim_cycles
@@ -154,6 +154,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "replay.baselines": replay_baselines,
     "replay.boundary": lambda quick: (Figure(*found) for found in replay_boundary.figures(quick)),
     "replay": replay,
+    "compare": lambda quick: (Figure(*found) for found in compare.figures(quick)),
     "emulator.verilator": partial(engine, "verilator"),
     "emulator.cxxrtl": partial(engine, "cxxrtl"),
     "driver.allreduce_us.40KB": partial(driver, "40KB", 40_000, 41),

@@ -16,7 +16,7 @@ import numpy as np
 
 from sim.bench.compare_systems import HOST, SYSTEMS
 
-__all__ = ["SIZES", "WORLDS", "Timing", "measure"]
+__all__ = ["SIZES", "WORLDS", "Timing", "figures", "measure"]
 
 SIZES = {"40KB": 40_000, "157KB": 157_000, "1MB": 1_000_000, "3.3MB": 3_300_000, "6.4MB": 6_400_000, "25MB": 25_000_000}
 WORLDS = (2, 4, 8)

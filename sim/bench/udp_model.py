@@ -1,8 +1,7 @@
-"""The golden model of the switch behind UDP sockets on loopback, one for each of its ports, with a faulty network
-between.
+"""A software switch behind UDP sockets on loopback, one for each of its ports, with a faulty network between.
 
 A datagram to port p's socket becomes the frame that a NIC would have sent into port p; each UDP client is a worker with
-addresses of its own. For tests of the driver: as exact as the model, and as slow.
+addresses of its own. For tests of the driver, which may read the state of the switch.
 """
 
 import random

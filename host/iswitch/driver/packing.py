@@ -88,6 +88,8 @@ class Packer:
         self._seq, self._behind, self._format_flags = headers["seq"], headers["behind"], headers["format_flags"]
         self._collective, self._digest = headers["collective"], headers["digest"]
 
+        self._said: tuple[Collective, int] | None = None
+
         self._ramp = np.arange(burst_segments, dtype=np.uint32)
 
         receipts = np.zeros(burst_segments, HEADER)
@@ -107,7 +109,9 @@ class Packer:
         digest : int
             Digest of the results that this worker has applied, 16 bits.
         """
-        self._collective[:], self._digest[:] = collective.word, digest
+        if self._said != (collective, digest):
+            self._said = collective, digest
+            self._collective[:], self._digest[:] = collective.word, digest
 
     def contributions(
         self, payloads: Payloads, first: int, end: int, *, base: int, low: int, format_flags: int

@@ -74,6 +74,7 @@ class UdpTransport(RealTimeTransport):
         self._peer = resolve(address)
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.refused, self.fault = False, ""
+        self._option_bytes, self._option = 0, [(0, 0, b"")]
         self._next_datagram = b""  # without GRO: a longer datagram than those before it, which begins the next burst
         try:
             self._set_options()
@@ -158,12 +159,7 @@ class UdpTransport(RealTimeTransport):
         burst_refused = False
         if self.gso and len(view) > segment_bytes:
             try:
-                self._call(
-                    self._socket.sendmsg,
-                    [view],
-                    [(_SOL_UDP, _UDP_SEGMENT, struct.pack("=H", segment_bytes))],
-                    raises=_NO_GSO,
-                )
+                self._call(self._socket.sendmsg, [view], self._segment_option(segment_bytes), raises=_NO_GSO)
                 return
             except OSError as error:
                 if error.errno not in _NO_GSO:
@@ -173,6 +169,13 @@ class UdpTransport(RealTimeTransport):
             self._call(self._socket.send, view[at : at + segment_bytes])
         if burst_refused and not self.fault:
             self.gso = False  # the kernel supports it, but the device does not
+
+    def _segment_option(self, segment_bytes: int) -> list[tuple[int, int, bytes]]:
+        """Return the control message that cuts a burst. Bursts have few sizes, so the last one is kept."""
+        if self._option_bytes != segment_bytes:
+            self._option_bytes = segment_bytes
+            self._option = [(_SOL_UDP, _UDP_SEGMENT, struct.pack("=H", segment_bytes))]
+        return self._option
 
     def _call(self, function: Callable[..., Any], *arguments: Any, raises: Container[int] = ()) -> None:
         """Call a function of the socket. Repeat the call if it only reports that an earlier datagram was lost.
@@ -216,16 +219,23 @@ class UdpTransport(RealTimeTransport):
     # Receiving
 
     def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:
-        if not self._next_datagram and not self._wait(timeout_s):
-            return 0, 0
-        return self._receive_burst(into) if self.gro else self._gather_burst(into)
-
-    def _receive_burst(self, into: memoryview) -> tuple[int, int]:
-        """Receive a burst that the kernel has put together (GRO)."""
+        receive_now = self._receive_burst if self.gro else self._gather_burst
         try:
-            length, ancillary, _, _ = self._socket.recvmsg_into([into], 64, socket.MSG_DONTWAIT)
+            return receive_now(into)  # the usual case: more has come while the last burst was handled
+        except BlockingIOError:
+            if timeout_s <= 0 or not self._wait(timeout_s):
+                return 0, 0
+        try:
+            return receive_now(into)
         except BlockingIOError:  # a datagram with a wrong checksum ended the wait
             return 0, 0
+
+    def _receive_burst(self, into: memoryview) -> tuple[int, int]:
+        """Receive a burst that the kernel has put together (GRO). Raises BlockingIOError if there is none."""
+        try:
+            length, ancillary, _, _ = self._socket.recvmsg_into([into], 64, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            raise
         except OSError as error:
             self._record_loss(error)
             return 0, 0
@@ -236,7 +246,8 @@ class UdpTransport(RealTimeTransport):
         return length, length
 
     def _gather_burst(self, into: memoryview) -> tuple[int, int]:
-        """Put the datagrams that have come into one burst, as long as their sizes allow."""
+        """Put the datagrams that have come into one burst, as long as their sizes allow. Raises BlockingIOError if
+        there is none."""
         length = segment_bytes = 0
         if self._next_datagram:
             length = segment_bytes = len(self._next_datagram)
@@ -245,6 +256,8 @@ class UdpTransport(RealTimeTransport):
             try:
                 size = self._socket.recv_into(into[length:], 0, socket.MSG_DONTWAIT | socket.MSG_TRUNC)
             except BlockingIOError:
+                if not segment_bytes:
+                    raise
                 break
             except OSError as error:
                 self._record_loss(error)
