@@ -2,7 +2,9 @@
 lists."""
 
 import os
+import sys
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
 import hypothesis
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 from sim.bench import tiers
+from sim.bench.unraisable import without_discarded_testbenches
 
 DURATIONS = Path(__file__).with_name("durations.json")
 MEASURED = defaultdict(float)
@@ -52,6 +55,12 @@ def has_stalls(item):
     """A stream of the case stalls: one of the parameters that say how often is not zero."""
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
     return any(np.any(parameters[name]) for name in STALLS & parameters.keys())
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config):
+    config.add_cleanup(partial(setattr, sys, "unraisablehook", sys.unraisablehook))
+    sys.unraisablehook = without_discarded_testbenches(sys.unraisablehook)
 
 
 @pytest.hookimpl(trylast=True)

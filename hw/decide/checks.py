@@ -162,22 +162,20 @@ class Checks(wiring.Component):
             (types, Outcome.TYPE),
             *sizes,
         ]
-        row_checks, ring_checks = (
-            [],
-            [
-                (job_in_range & (job.state != JobState.NONE), Outcome.JOB),
-                (frame.epoch == job.epoch, Outcome.EPOCH),
-                (member_in_range & member.live, Outcome.MEMBER),
-                (token_good, Outcome.TOKEN),
-                (port_good, Outcome.PORT),
-                (address_good, Outcome.ADDRESS),
-                ((job.state != JobState.FORMING) & job.live.bit_select(frame.member, 1), Outcome.FORMING),
-                ((~kind.claim | job.segments.any()) & (~kind.uplink | sends_uplinks), Outcome.TYPE),
-                (has_no_payload | (job.state != JobState.HALTED), Outcome.HALTED),
-                (format_good, Outcome.FORMAT),
-                (payload_good, Outcome.LENGTH),
-            ],
-        )
+        row_checks = []
+        ring_checks = [
+            (job_in_range & (job.state != JobState.NONE), Outcome.JOB),
+            (frame.epoch == job.epoch, Outcome.EPOCH),
+            (member_in_range & member.live, Outcome.MEMBER),
+            (token_good, Outcome.TOKEN),
+            (port_good, Outcome.PORT),
+            (address_good, Outcome.ADDRESS),
+            ((job.state != JobState.FORMING) & job.live.bit_select(frame.member, 1), Outcome.FORMING),
+            ((~kind.claim | job.segments.any()) & (~kind.uplink | sends_uplinks), Outcome.TYPE),
+            (has_no_payload | (job.state != JobState.HALTED), Outcome.HALTED),
+            (format_good, Outcome.FORMAT),
+            (payload_good, Outcome.LENGTH),
+        ]
         if self.config.uplinks:
             # A sender with several ranks sends uplinks only, and an uplink names only its sender's ranks. A frame from
             # the parent must have the configured address.

@@ -5,6 +5,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from hw.stream.parity import with_parity
+
 __all__ = ["REGISTERS_MAX", "CheckedMemory"]
 
 REGISTERS_MAX = 2
@@ -62,7 +64,7 @@ class CheckedMemory(wiring.Component):
         for k in range(self.granules):
             content = Value.cast(self.written[k])
             m.d.comb += [
-                put.data[k].eq(content if self.is_registers else Cat(content, content.xor())),
+                put.data[k].eq(content if self.is_registers else with_parity(content)),
                 Value.cast(self.read[k]).eq(get.data[k][:width]),
             ]
         if not self.is_registers:

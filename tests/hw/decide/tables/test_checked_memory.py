@@ -70,8 +70,8 @@ def test_each_single_bit_error_is_found_when_its_row_is_read_and_no_sound_row_is
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
-        ("Cat(content, content.xor())", "Cat(content, 0)"),
-        ("Cat(content, content.xor())", "Cat(content, ~content.xor())"),
+        ("with_parity(content)", "Cat(content, 0)"),
+        ("with_parity(content)", "Cat(content, ~content.xor())"),
         ("Cat(granule.xor() for granule in get.data).any()", "get.data[0].xor()"),
         ("Cat(granule.xor() for granule in get.data).any()", "get.data.as_value().xor()"),
         ("Cat(granule.xor() for granule in get.data).any()", "0"),
