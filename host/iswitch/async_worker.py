@@ -358,21 +358,23 @@ class AsyncWorker(JobWorker):
     def _submit(self, vector: Vector) -> None:
         """Put a vector into the pipeline as soon as there is a place. A job that is halted meanwhile does not count."""
         stream = self._stream
-        stream.halted = False
+        if stream.halted:  # a NOTICE has come since the last vector; the job may have been resumed since
+            with self._exclusive_call(), self._keepalive:
+                stream.halted = self._control.job(stream.membership.job).state == JobState.HALTED
         while True:
             progress = stream.progress
             self._wait_until(lambda: stream.claims.pending < PIPELINE_DEPTH or stream.halted, self.timeout_s)
-            if stream.claims.pending < PIPELINE_DEPTH:
-                break
             if stream.halted:
                 stream.halted = False
                 warnings.warn(
-                    "the job is halted: `push` waits until a worker of the job calls `resume`",
+                    "the job is halted: vectors wait until a worker of the job calls `resume`",
                     HaltedWarning,
                     stacklevel=3,
                 )
-            elif stream.progress == progress:
+            elif stream.claims.pending >= PIPELINE_DEPTH and stream.progress == progress:
                 self._raise_stalled()
+            if stream.claims.pending < PIPELINE_DEPTH:
+                break
         with self._keepalive:
             self._raise_failure()
             self._stream.submit(vector)

@@ -20,6 +20,7 @@ from iswitch.control.recovery import Recovery
 from iswitch.control.settings import require_int, require_one_of, require_seconds, require_settings
 from iswitch.control.state_transfer import CANDIDATE, TakesPart, most_advanced, pack_arrays, unpack_arrays
 from iswitch.driver.buffers import INT, Bytes, buffer_octets, fill_buffer, wire_type_of
+from iswitch.driver.exchange import open_exchange
 from iswitch.driver.membership import Membership
 from iswitch.driver.notices import CollectiveConflictError, MembershipRejectedError
 from iswitch.driver.progress import STATELESS
@@ -226,7 +227,7 @@ class Worker(JobWorker):
         )
         with self._joined(request, elastic=elastic) as membership:
             backlog = _BACKLOG_WINDOWS * membership.window if backlog is None else backlog
-            self._ring = Ring(self._transport, membership, backlog=backlog)
+            self._ring = Ring(self._transport, membership, backlog=backlog, exchange=open_exchange(self._transport))
             self._recovery = Recovery(
                 self._control, self._ring, state=self._state, job_name=f"job {job} at {self.address}"
             )

@@ -81,7 +81,9 @@ def measure(system: str, size_bytes: int, world: int, *, repetitions: int | None
 def work(system: str, address: Any, rank: int, world: int, size_bytes: int, count: int, results: Any) -> None:
     """Run one worker, and put its times, its processor time and an error into `results`."""
     try:
-        gradients = [np.random.default_rng(k).integers(-999, 999, size_bytes // 4).astype("<f4") for k in range(world)]
+        gradients = [
+            np.random.default_rng(k).integers(-999, 999, size_bytes // 4).astype("<f4") / 1024 for k in range(world)
+        ]
         total, array, spans = sum(gradients), np.empty(size_bytes // 4, "<f4"), np.empty(count)
         with ExitStack() as stack:
             reduce = SYSTEMS[system].connect(stack, address, rank, world)

@@ -141,7 +141,7 @@ def test_a_halted_job_takes_no_vectors_until_any_worker_resumes_it(model):
             worker.resume()
         return len(train(worker, 5, size=40))
 
-    with pytest.warns(HaltedWarning, match="`push` waits until a worker of the job calls `resume`") as warnings:
+    with pytest.warns(HaltedWarning, match="vectors wait until a worker of the job calls `resume`") as warnings:
         assert together(model, 2, body, size=40, staleness=2, threshold=1, format="int32") == [5, 5]
     assert model.switch.jobs[0].state == JobState.NONE
 

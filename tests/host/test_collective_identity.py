@@ -1,8 +1,11 @@
 """Workers at different steps, or with different state, are never added to each other: drivers against the golden
 switch."""
 
+import ctypes
+import os
+import socket
+import struct
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -76,15 +79,18 @@ def test_recovery_without_a_sync_never_adds_two_steps(model):
 
 
 def mute(worker, seconds):
-    """Nothing reaches the worker for a time, as with a broken receive fibre."""
-    transport = worker._transport
-    receive, end = transport.receive, time.monotonic() + seconds
+    """Nothing reaches the worker for a time, as with a broken receive fibre: the socket drops what comes."""
+    attach_filter, detach_filter = 26, 27
+    drop_all = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0))
+    descriptor = os.dup(worker._transport.inner.fileno())
+    link = socket.socket(fileno=descriptor)
+    link.setsockopt(socket.SOL_SOCKET, attach_filter, struct.pack("@HP", 1, ctypes.addressof(drop_all)))
 
-    def deaf(into, timeout_s):
-        size, segment_bytes = receive(into, timeout_s)
-        return (size, segment_bytes) if time.monotonic() > end else (0, 0)
+    def mend():
+        link.setsockopt(socket.SOL_SOCKET, detach_filter, 0)
+        link.close()
 
-    transport.receive = deaf
+    threading.Timer(seconds, mend).start()
 
 
 @pytest.mark.parametrize("first", [0, 1], ids=["broadcast first", "barrier first"])

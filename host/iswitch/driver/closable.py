@@ -3,11 +3,15 @@
 import threading
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from iswitch.driver.transport import Buffer, Keepalive, Transport
 from iswitch.errors import ClosedError
 
 __all__ = ["ClosableTransport"]
+
+A = TypeVar("A")
+R = TypeVar("R")
 
 _CLAIM_S = 2.0
 """The longest wait for another thread's call. The driver waits for a frame for up to 1 s at a time."""
@@ -73,6 +77,18 @@ class ClosableTransport:
         try:
             self._require_usable()
             return self.inner.receive(into, timeout_s)
+        except (OSError, ValueError):
+            self._require_usable()
+            raise
+        finally:
+            self._user = None
+
+    def use(self, call: Callable[[A], R], argument: A) -> R:
+        """Call a function that uses the inner transport. Raises ClosedError."""
+        self._user = threading.get_ident()
+        try:
+            self._require_usable()
+            return call(argument)
         except (OSError, ValueError):
             self._require_usable()
             raise

@@ -30,6 +30,8 @@ class Payloads:
         uint8: a view of the shorter last segment, or empty.
     size : int
         Number of segments.
+    address : int
+        Address of the first element.
     """
 
     def __init__(self, values: np.ndarray, elements: int):
@@ -38,6 +40,7 @@ class Payloads:
         self.rows = flat[: full * segment_bytes].reshape(full, segment_bytes)
         self.last = flat[full * segment_bytes :]
         self.size = full + bool(self.last.size)
+        self.address: int = flat.ctypes.data
 
     def put(self, which: slice | np.ndarray, bodies: np.ndarray) -> bool:
         """Fill segments with results.

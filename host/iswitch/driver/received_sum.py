@@ -32,6 +32,8 @@ class ReceivedSum:
         `RESULT_HEADER`, shape (segments,).
     tails : numpy.ndarray
         `TAIL`, shape (segments,).
+    header_address, tail_address : int
+        Their addresses.
     """
 
     def __init__(self, payloads: Payloads, format: int):
@@ -41,6 +43,8 @@ class ReceivedSum:
         self._tail_rows = np.empty((payloads.size, TAIL_BYTES), np.uint8)
         self.headers = self._header_rows.reshape(-1).view(RESULT_HEADER)
         self.tails = self._tail_rows.reshape(-1).view(TAIL)
+        self.header_address: int = self._header_rows.ctypes.data
+        self.tail_address: int = self._tail_rows.ctypes.data
         self._flags = 0  # of all results, except RESENT
 
     @property

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from iswitch.driver.collective_result import CollectiveResult, NoProgressError
+from iswitch.driver.exchange import Exchange
 from iswitch.driver.loss_recovery import LossRecovery
 from iswitch.driver.membership import Membership
 from iswitch.driver.notices import CollectiveConflictError, MembershipRejectedError
@@ -23,6 +24,7 @@ from iswitch.driver.transfer import Transfer
 from iswitch.driver.transport import Transport
 from iswitch.driver.window import SendWindow
 from iswitch.errors import HaltedWarning, MismatchError
+from iswitch.native.records import ExchangeEvent
 from iswitch.wire import FLAGS_SHIFT, Collective, CollectiveKind, ContributionFlag, Format, result_identity
 
 __all__ = ["Ring"]
@@ -44,11 +46,13 @@ class Ring(LossRecovery):
         The granted membership.
     backlog : int
         Segments of later collectives to store.
+    exchange : Exchange, optional
+        Runs the usual case of a collective.
     """
 
-    def __init__(self, transport: Transport, membership: Membership, *, backlog: int):
+    def __init__(self, transport: Transport, membership: Membership, *, backlog: int, exchange: Exchange | None = None):
         super().__init__(transport)
-        self.backlog = backlog
+        self.backlog, self._exchange = backlog, exchange
         self.segments = 0
         """Segments of all completed collectives."""
         self.progress = Progress()
@@ -62,6 +66,8 @@ class Ring(LossRecovery):
         self._patience = Patience(membership, membership.threshold)
         cap_s, window = self._patience.longest_timeout_s, SendWindow(membership.window)
         self.begin(membership, reach=4 * membership.window, cap_s=cap_s, window=window)  # twice the job's slots
+        if self._exchange:
+            self._exchange.join(membership, self.ledger, self._buffer, self.packer.most)
         self._base = 0  # position of the first segment of the present collective, or of the next one
         self._later: list[Results] = []  # of later collectives
         self._transfer: Transfer | None = None
@@ -148,29 +154,23 @@ class Ring(LossRecovery):
         self.collective, digest = self.progress.collective(kind, payloads.size), self.progress.digest(kind, argument)
         transfer = Transfer((payloads,))
         transfer.place(self._base, (int(format) | all_members * _REQUIRES_ALL,), self.collective, digest)
+        self._timeout_s = timeout_s
         received = self._open(transfer, ReceivedSum(payloads, int(format)))
         ledger, retransmissions = self.ledger, self.retransmissions
         now = transfer.first_sent_at = self.transport.now()
         self.activity.mark(now)
-        self.send_new(now)
+        if not self._runs_exchange:
+            self.send_new(now)
         self.expiry, deadline, inquiry = now + self.timeout_s, now + timeout_s, now + inquire_s
         while ledger.low < transfer.end:
             low = ledger.low
             try:
-                new_results = self.receive(min(self.expiry, deadline) - now)
-                while (
-                    new_results
-                    and transfer.next < transfer.end
-                    and transfer.next - ledger.low > self.window.size * 3 // 4
-                    and self.receive(0.0)
-                ):
-                    pass  # the window allows few segments: send them together with those of further results
+                new_results, now = self._receive_results(transfer, min(self.expiry, deadline) - now)
             except MembershipRejectedError as rejection:
                 if confirm is None:
                     raise
                 confirm(rejection)
-                new_results = ledger.low - low
-            now = self.transport.now()
+                new_results, now = ledger.low - low, self.transport.now()
             self.activity.mark(now)
             if new_results:
                 self.proceed(now)
@@ -207,9 +207,44 @@ class Ring(LossRecovery):
             received.headers, self.retransmissions - retransmissions, received.flagged, received.admitted
         )
 
+    @property
+    def _runs_exchange(self) -> bool:
+        """True if the usual case runs in C. Where other members go on without some member, no case is usual."""
+        return self._exchange is not None and not self._patience.partial
+
+    def _receive_results(self, transfer: Transfer, timeout_s: float) -> tuple[int, float]:
+        """Receive results of a collective. Return how many are new, and when the last of them came, or the time now."""
+        if self._exchange is not None and self._runs_exchange:
+            return self._run_exchange(self._exchange, timeout_s)
+        new_results = self.receive(timeout_s)
+        while (
+            new_results
+            and transfer.next < transfer.end
+            and transfer.next - self.ledger.low > self.window.size * 3 // 4
+            and self.receive(0.0)
+        ):
+            pass  # the window allows few segments: send them together with those of further results
+        return new_results, self.transport.now()
+
+    def _run_exchange(self, exchange: Exchange, timeout_s: float) -> tuple[int, float]:
+        event, results = exchange.run(
+            self.transport.now() + timeout_s, timer=self.timer, longest_s=self._timeout_s, window=self.window.size
+        )
+        self.window.record_results(results, retransmitted=0, resent=0)
+        if event == ExchangeEvent.TIMEOUT and results:
+            return results, exchange.last_result_at
+        if event == ExchangeEvent.RESULTS:
+            datagrams, size, datagram_bytes = exchange.unhandled
+            results += self.handle_burst(datagrams, size, datagram_bytes) if size else 0
+        elif event == ExchangeEvent.SEND:
+            self.send_new(self.transport.now())
+        return results, self.transport.now()
+
     def _open(self, transfer: Transfer, received: ReceivedSum) -> ReceivedSum:
         """Begin a collective, and take the results that have come for it already."""
         self._transfer, self._received, self.transfers = transfer, received, [transfer]
+        if self._exchange:
+            self._exchange.begin(transfer, received)
         if self._later:
             stored, self._later = self._later, []
             for results in stored:

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from iswitch.driver.timer import RetransmissionTimer
+from iswitch.native.records import Exchange
 
 __all__ = ["REORDERING", "SegmentLedger"]
 
@@ -51,6 +52,24 @@ class SegmentLedger:
         """The time of the latest request that gave a delay."""
         self.timed: int | None = None
         """The position whose delay is to be measured, or None. The owner clears it."""
+
+    # The same state in C
+
+    def lend(self, state: Exchange) -> None:
+        """Set the arrays of a structure in C to those of this ledger."""
+        state.lacked, state.requested_at = self._lacked.ctypes.data, self._requested_at.ctypes.data
+        state.requests, state.length, state.reach = self._requests.ctypes.data, self._length, self.reach
+
+    def load(self, state: Exchange) -> None:
+        """Write the positions and times that change into a structure in C."""
+        state.origin, state.low, state.high = self._origin, self.low, self.high
+        state.newest, state.newest_request_s = self.newest, self.newest_request_at
+
+    def store(self, state: Exchange) -> None:
+        """Take them back."""
+        self.low, self.high = state.low, state.high
+        self.newest, self.newest_request_at = state.newest, state.newest_request_s
+        self._slide_if_due()
 
     # What is lacked
 
@@ -137,11 +156,12 @@ class SegmentLedger:
         at = self.low - self._origin
         if not self._lacked[at]:
             self.low += int(self._lacked[at : self.high + 1 - self._origin].argmax())
-            if self.low + self.reach >= self._origin + self._length:
-                self._slide()
+            self._slide_if_due()
 
-    def _slide(self) -> None:
-        """Drop the entries below `low`."""
+    def _slide_if_due(self) -> None:
+        """Drop the entries below `low`, before the arrays end."""
+        if self.low + self.reach < self._origin + self._length:
+            return
         dropped = self.low - self._origin
         kept = self._length - dropped
         for array, initial in ((self._lacked, True), (self._requested_at, -math.inf), (self._requests, 0)):

@@ -276,6 +276,24 @@ class UdpTransport(RealTimeTransport):
     # The socket
 
     @property
+    def offloads(self) -> bool:
+        """True if bursts pass the kernel as one buffer in both directions."""
+        return self.gso and self.gro
+
+    def record(self, *, received: bool, error: int) -> None:
+        """Record what another user of the socket found: whether a datagram came, and an error number or 0.
+
+        Raises
+        ------
+        OSError
+            If the transport is closed.
+        """
+        if received:
+            self.refused, self.fault = False, ""
+        if error:
+            self._record_loss(OSError(error, os.strerror(error)))
+
+    @property
     def receive_buffer_bytes(self) -> int:
         """Bytes that the kernel holds for the socket, including its own overhead."""
         return self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)

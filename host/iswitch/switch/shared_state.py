@@ -15,7 +15,7 @@ from iswitch.golden.decide.job import EntryState, Job
 from iswitch.golden.decide.slot import Contributors, Ring, Slot
 from iswitch.golden.interface.message import Source
 from iswitch.golden.numeric.lane import Stored, exponent_limit
-from iswitch.switch.records import JOB, SLOT
+from iswitch.native.records import JOB, SLOT
 from iswitch.wire import SILENCE_TICK_US, JobState
 
 __all__ = ["SharedJobs", "SharedNotices", "SharedSums"]

@@ -1,6 +1,6 @@
 /* The state that the data path shares with the golden switch.
 
-   The records and constants of records.h are declared in Python (iswitch/switch/records.py, iswitch/wire), from which
+   The records and constants of records.h are declared in Python (iswitch/native/records.py, iswitch/wire), from which
    that file is written when this library is compiled. */
 
 #ifndef ISWITCH_STATE_H

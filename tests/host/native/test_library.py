@@ -1,12 +1,12 @@
-"""The compiled data path: its mistakes are noticed, and a machine that cannot compile it is told so."""
+"""The compiled library: its mistakes are noticed, and a machine that cannot compile it is told so."""
 
 import shutil
 
 import pytest
 
-from iswitch.switch import data_path as module
+from iswitch.native import library as module
+from iswitch.native.library import LEVELS, SOURCES, LibraryError, best_level, build, library, load
 from iswitch.switch import software_switch
-from iswitch.switch.data_path import SOURCES, DataPathError, build, library, load
 from sim.bench.software_pair import run_random_frames
 
 FRAMES = 20_000
@@ -21,7 +21,7 @@ MUTANTS = [
     ("datapath.c", "if (boundary && job->joining) return UNUSUAL;", ""),
     ("datapath.c", "0xFFFF - ones_complement_sum", "0xFFFE - ones_complement_sum"),
     ("lanes.c", "poison[k] ? NAN_BITS : ", ""),
-    ("lanes.c", "int64_t term = llrint(", "int64_t term = (int64_t)("),
+    ("lanes.c", "llrint(", "(int64_t)("),
 ]
 
 
@@ -29,28 +29,35 @@ MUTANTS = [
 @pytest.mark.parametrize(("name", "right", "wrong"), MUTANTS)
 def test_a_mutant_of_the_data_path_is_noticed(tmp_path, monkeypatch, name, right, wrong):
     sources = tmp_path / "native"
-    shutil.copytree(SOURCES, sources)
+    shutil.copytree(SOURCES, sources, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     text = (sources / name).read_text()
     assert right in text
     (sources / name).write_text(text.replace(right, wrong, 1))
-    mutated = load(build(tmp_path, ["cc", "-w"], sources=sources))
+    mutated = load(build(tmp_path, ["cc", "-w"], best_level(), sources=sources))
     monkeypatch.setattr(software_switch, "library", lambda: mutated)
     with pytest.raises(AssertionError):
         run_random_frames(FRAMES, seed=7)
 
 
+@pytest.mark.parametrize("level", list(LEVELS)[list(LEVELS).index(best_level()) :])
+def test_each_level_of_vector_instructions_gives_the_golden_switch_s_frames(tmp_path, monkeypatch, level):
+    compiled = load(build(tmp_path, ["cc"], level))
+    monkeypatch.setattr(software_switch, "library", lambda: compiled)
+    run_random_frames(FRAMES // 4, seed=7)
+
+
 def test_without_a_compiler_the_error_says_what_helps(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("CC", "no-such-compiler")
-    monkeypatch.setattr(module, "_name", lambda sources: "none.so")
+    monkeypatch.setattr(module, "_name", lambda sources, level: "none.so")
     library.cache_clear()
     try:
-        with pytest.raises(DataPathError, match="this machine has no C compiler: install one"):
+        with pytest.raises(LibraryError, match="this machine has no C compiler: install one"):
             library()
     finally:
         library.cache_clear()
 
 
 def test_a_compiler_that_fails_is_quoted(tmp_path):
-    with pytest.raises(DataPathError, match="could not compile the software switch"):
-        build(tmp_path, ["false"])
+    with pytest.raises(LibraryError, match="could not compile"):
+        build(tmp_path, ["false"], "baseline")

@@ -1,9 +1,11 @@
-"""The records that the data path in C shares with the golden switch, and the constants that it needs.
+"""The records that C shares with Python, and the constants that it needs.
 
-They are declared here, as numpy dtypes, and `header` writes them for the C compiler. Names mean what they mean in
-`iswitch.golden.decide`.
+They are declared here, as numpy dtypes and as a structure of ctypes, and `header` writes them for the C compiler. Names
+of the switch mean what they mean in `iswitch.golden.decide`, and those of a worker what they mean in `iswitch.driver`.
 """
 
+import ctypes
+from ctypes import c_double, c_int, c_int64, c_uint32, c_void_p
 from enum import IntEnum
 
 import numpy as np
@@ -36,7 +38,19 @@ from iswitch.wire import (
     Type,
 )
 
-__all__ = ["GRANT", "JOB", "MEMBER", "RESULTS_MAX", "SENT", "SLOT", "SOURCE", "ServerEvent", "header"]
+__all__ = [
+    "GRANT",
+    "JOB",
+    "MEMBER",
+    "RESULTS_MAX",
+    "SENT",
+    "SLOT",
+    "SOURCE",
+    "Exchange",
+    "ExchangeEvent",
+    "ServerEvent",
+    "header",
+]
 
 GRANTS_MAX = STALENESS_MAX + 1
 RESULTS_MAX = 1024
@@ -48,6 +62,71 @@ class ServerEvent(IntEnum):
 
     TIMEOUT = 0
     PAYLOAD = 1
+
+
+class ExchangeEvent(IntEnum):
+    """Why `exchange_run` has returned."""
+
+    DONE = 0
+    """All results of the collective are here."""
+    TIMEOUT = 1
+    """No result has come in time, or a signal has."""
+    RESULTS = 2
+    """Python's turn: a datagram is not a usual result, a result is missing below another one, or time has passed."""
+    SEND = 3
+    """Python must send what the window allows."""
+    SOCKET = 4
+    """The socket could not receive."""
+
+
+class Exchange(ctypes.Structure):
+    """A collective of one worker in `exchange_run`. Times are in seconds of `time.monotonic`."""
+
+    _fields_ = [
+        # The membership
+        ("fd", c_int),
+        ("first_word", c_uint32),  # the first four bytes of a result
+        ("token", c_uint32),  # of results
+        ("first_seq", c_uint32),  # of position 0
+        ("burst_segments", c_uint32),
+        ("window", c_int64),
+        # The collective
+        ("header", c_void_p),  # of its contributions; `seq`, `behind` and the flag BOUNDARY are filled in
+        ("array", c_void_p),
+        ("segment_bytes", c_uint32),
+        ("last_bytes", c_uint32),  # of the last segment
+        ("result_flags", c_uint32),  # number format and flags of a usual result
+        ("headers", c_void_p),  # of the results
+        ("tails", c_void_p),
+        ("begin", c_int64),
+        ("end", c_int64),
+        ("next", c_int64),
+        ("timeout_s", c_double),  # from a result to the next time-out
+        ("first_sent_s", c_double),  # 0: nothing was sent
+        ("first_result_s", c_double),  # 0: no result has come
+        # The ledger
+        ("lacked", c_void_p),
+        ("requested_at", c_void_p),
+        ("requests", c_void_p),
+        ("origin", c_int64),
+        ("length", c_int64),
+        ("reach", c_int64),
+        ("low", c_int64),
+        ("high", c_int64),
+        ("newest", c_int64),
+        ("newest_request_s", c_double),
+        ("timed_request_s", c_double),  # when the result was requested whose delay is measured next, or -1
+        # What has come in this run
+        ("buffer", c_void_p),  # the last burst: `size` bytes, of which those from `offset` on are not handled
+        ("size", c_uint32),
+        ("offset", c_uint32),
+        ("datagram_bytes", c_uint32),
+        ("results", c_uint32),
+        ("received", c_uint32),  # 1: a datagram has come
+        ("delay_s", c_double),  # of the newest result, or -1
+        ("last_result_s", c_double),  # when the last new result came
+        ("error", c_int),  # the socket's, or 0
+    ]
 
 
 _U8, _U16, _I16, _U32 = "u1", "<u2", "<i2", "<u4"
@@ -121,6 +200,15 @@ RECORDS = {"slot": SLOT, "source": SOURCE, "member": MEMBER, "grant": GRANT, "jo
 C_TYPES = {"u1": "uint8_t", "u2": "uint16_t", "u4": "uint32_t", "i2": "int16_t"}
 
 
+_CTYPES = {c_int: "int", c_uint32: "uint32_t", c_int64: "int64_t", c_double: "double", c_void_p: "void *"}
+
+
+def _structure(name: str, structure: type[ctypes.Structure]) -> str:
+    lines = [f"    {_CTYPES[kind]} {field};" for field, kind in structure._fields_]  # type: ignore[misc]
+    size = f'_Static_assert(sizeof(struct {name}) == {ctypes.sizeof(structure)}, "{name}");'
+    return "\n".join([f"struct {name} {{", *lines, "};", size])
+
+
 def _enumerators(prefix: str, names: type[IntEnum]) -> list[tuple[str, int]]:
     return [(prefix + member.name, int(member)) for member in names]
 
@@ -156,6 +244,7 @@ def header() -> str:
         ("JOBS_MAX", JOBS_MAX),
         ("RESULTS_MAX", RESULTS_MAX),
         *_enumerators("EVENT_", ServerEvent),
+        *_enumerators("EXCHANGE_", ExchangeEvent),
         *(
             (f"{name.upper()}_AT", place[1])
             for record in (HEADER, CONTRIBUTION_HEADER, RESULT_HEADER)
@@ -175,7 +264,7 @@ def header() -> str:
         *((f"RESULT_{name}", int(flag)) for name, flag in ResultFlag.__members__.items()),
     ]
     lines = [f"#define {name} {value}" for name, value in dict(constants).items()]
-    structs = [_struct(name, record) for name, record in RECORDS.items()]
+    structs = [*(_struct(name, record) for name, record in RECORDS.items()), _structure("exchange", Exchange)]
     return "\n".join(
-        ["/* Written by iswitch/switch/records.py. */", "#pragma once", "#include <stdint.h>", *lines, *structs, ""]
+        ["/* Written by iswitch/native/records.py. */", "#pragma once", "#include <stdint.h>", *lines, *structs, ""]
     )

@@ -1,4 +1,8 @@
-"""The compiled data path. A wheel brings it along; in a checkout a C compiler makes it, once for each change."""
+"""The compiled library. A wheel brings it along; in a checkout a C compiler makes it, once for each change.
+
+There is one library for each level of the processor's vector instructions, and a machine loads the best that it can
+run.
+"""
 
 import ctypes
 import hashlib
@@ -8,24 +12,31 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from ctypes import POINTER, c_char_p, c_int, c_uint32, c_void_p
+from contextlib import suppress
+from ctypes import POINTER, c_char_p, c_double, c_int, c_uint32, c_void_p
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from iswitch.errors import IswitchError
-from iswitch.switch.records import header
+from iswitch.native.records import Exchange, header
 
-__all__ = ["DataPathError", "Output", "State", "build", "library", "load"]
+__all__ = ["LEVELS", "LibraryError", "Output", "State", "best_level", "build", "library", "load"]
 
-SOURCES = Path(str(files("iswitch.switch") / "native"))
+SOURCES = Path(str(files("iswitch.native")))
 FLAGS = ["-std=gnu11", "-O3", "-ffp-contract=off", "-fvisibility=hidden", "-fPIC", "-shared", "-Wall", "-Wextra"]
 """Without contraction: a multiplication and an addition that are rounded once give other bits."""
+LEVELS: dict[str, tuple[str, ...]] = {
+    "avx512": ("avx512f", "avx512dq", "avx512bw", "avx512vl"),
+    "avx2": ("avx2",),
+    "baseline": (),
+}
+"""Levels of vector instructions, best first: what a processor has, in the words of the compiler and of Linux."""
 
 
-class DataPathError(IswitchError):
-    """The data path is not compiled for this machine, and cannot be compiled here."""
+class LibraryError(IswitchError):
+    """The library is not compiled for this machine, and cannot be compiled here."""
 
 
 class Output(ctypes.Structure):
@@ -61,6 +72,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "server_run": (c_int, [c_void_p, c_int]),
     "server_payload": (c_void_p, [c_void_p, c_char_p, POINTER(c_uint32)]),
     "server_now_us": (c_uint32, []),
+    "exchange_run": (c_int, [POINTER(Exchange), c_double]),
 }
 
 
@@ -68,23 +80,23 @@ def _files(sources: Path) -> list[Path]:
     return sorted(path for path in sources.iterdir() if path.suffix in (".c", ".h"))
 
 
-def _name(sources: Path) -> str:
+def _name(sources: Path, level: str) -> str:
     """Return the name of the library that belongs to these sources."""
     digest = hashlib.sha256(header().encode())
     for path in _files(sources):
         digest.update(path.name.encode() + path.read_bytes())
-    return f"datapath-{digest.hexdigest()[:16]}.so"
+    return f"{level}-{digest.hexdigest()[:16]}.so"
 
 
-def build(folder: Path, compiler: list[str], *, sources: Path = SOURCES) -> Path:
-    """Compile the data path, or other sources, into a folder, and return the library.
+def build(folder: Path, compiler: list[str], level: str, *, sources: Path = SOURCES) -> Path:
+    """Compile the sources into a folder for a level of `LEVELS`, and return the library.
 
     Raises
     ------
-    DataPathError
+    LibraryError
         If the compiler fails.
     """
-    target = folder / _name(sources)
+    target = folder / _name(sources, level)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as work:
         made = Path(work, target.name)
@@ -92,6 +104,7 @@ def build(folder: Path, compiler: list[str], *, sources: Path = SOURCES) -> Path
         command = [
             *compiler,
             *FLAGS,
+            *(f"-m{feature}" for feature in LEVELS[level]),
             f"-I{work}",
             *(str(path) for path in _files(sources) if path.suffix == ".c"),
             "-lm",
@@ -99,11 +112,22 @@ def build(folder: Path, compiler: list[str], *, sources: Path = SOURCES) -> Path
         try:
             done = subprocess.run([*command, "-o", str(made)], capture_output=True, text=True)
         except OSError as error:
-            raise DataPathError(f"{command[0]} cannot be run: {error.strerror}") from error
+            raise LibraryError(f"{command[0]} cannot be run: {error.strerror}") from error
         if done.returncode:
-            raise DataPathError(f"{command[0]} could not compile the software switch:\n{done.stderr[-2000:]}")
+            raise LibraryError(f"{command[0]} could not compile iswitch's library:\n{done.stderr[-2000:]}")
         os.replace(made, target)
     return target
+
+
+def best_level() -> str:
+    """Return the best level of `LEVELS` that this machine's processors have."""
+    features: set[str] = set()
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("flags"):
+                features.update(line.split())
+                break
+    return next(level for level, needed in LEVELS.items() if features.issuperset(needed))
 
 
 def _folder() -> Path:
@@ -118,29 +142,30 @@ def _compiler() -> list[str] | None:
 
 @cache
 def library() -> ctypes.CDLL:
-    """Return the data path, and compile it first if there is none for these sources.
+    """Return the library, and compile it first if there is none for these sources.
 
     Raises
     ------
-    DataPathError
+    LibraryError
         If there is none and no C compiler.
     """
-    name = _name(SOURCES)
+    level = best_level()
+    name = _name(SOURCES, level)
     found = next((path for path in (SOURCES / name, _folder() / name) if path.exists()), None)
     if found is None:
         compiler = _compiler()
         if compiler is None:
-            raise DataPathError(
-                f"this installation of iswitch has no software switch for {sys.platform} on {os.uname().machine}, and "
-                "this machine has no C compiler: install one (`cc`, or name it in the environment variable CC), or a "
-                "wheel of iswitch for this machine"
+            raise LibraryError(
+                f"this installation of iswitch has no compiled library for {sys.platform} on {os.uname().machine}, "
+                "which the software switch needs, and this machine has no C compiler: install one (`cc`, or name it in "
+                "the environment variable CC), or a wheel of iswitch for this machine"
             )
-        found = build(_folder(), compiler)
+        found = build(_folder(), compiler, level)
     return load(found)
 
 
 def load(path: Path) -> ctypes.CDLL:
-    """Load a compiled data path."""
+    """Load a compiled library."""
     loaded = ctypes.CDLL(str(path))
     for name, (result, arguments) in _FUNCTIONS.items():
         function = getattr(loaded, name)

@@ -14,17 +14,13 @@
 #include <time.h>
 
 #include "datapath.h"
+#include "udp.h"
 
-#define UDP_SEGMENT_OPTION 103
-#define UDP_GRO_OPTION 104
-#define BURST_BYTES 65507 /* an IPv4 datagram's */
-#define BURST_SEGMENTS 64 /* the kernel's limit */
-#define BUFFER_BYTES 65536
 #define BATCH 8           /* bursts that one call takes from a port, so that no port waits for long */
 #define SEND_WAIT_MS 10
 
 struct burst {
-    uint8_t bytes[BUFFER_BYTES];
+    uint8_t bytes[BURST_BUFFER_BYTES];
     struct sockaddr_in from;
     uint32_t length, segment; /* datagrams of `segment` bytes, the last may be shorter */
 };
@@ -97,23 +93,10 @@ static uint32_t drop_counter(const uint8_t *payload) {
 /* Send datagrams of one length, of which the last may be shorter. What cannot be sent is lost, as on a wire. */
 static void send_burst(struct server *server, const struct source *to, struct iovec *parts, uint32_t count) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(to->udp_port), .sin_addr = {htonl(to->ip)}};
-    union {
-        char bytes[CMSG_SPACE(sizeof(uint16_t))];
-        struct cmsghdr align;
-    } control;
     struct msghdr message = {.msg_name = &address, .msg_namelen = sizeof address, .msg_iov = parts, .msg_iovlen = count};
     int fd = server->polled[to->port].fd;
-    if (count > 1) {
-        memset(&control, 0, sizeof control);
-        message.msg_control = control.bytes;
-        message.msg_controllen = sizeof control.bytes;
-        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-        header->cmsg_level = IPPROTO_UDP;
-        header->cmsg_type = UDP_SEGMENT_OPTION;
-        header->cmsg_len = CMSG_LEN(sizeof(uint16_t));
-        uint16_t segment = (uint16_t)parts[0].iov_len;
-        memcpy(CMSG_DATA(header), &segment, sizeof segment);
-    }
+    struct segment_option option;
+    if (count > 1) set_segment(&message, &option, (uint32_t)parts[0].iov_len);
     for (int tries = 0; tries < 3; tries++) {
         if (sendmsg(fd, &message, MSG_DONTWAIT) >= 0) {
             *counter(server, to->port, PORT_TX_FRAMES) += count;
@@ -174,32 +157,23 @@ static void flush_output(struct server *server) {
 static uint32_t receive_bursts(const struct server *server, struct port *port) {
     struct mmsghdr messages[BATCH];
     struct iovec parts[BATCH];
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr align;
-    } control[BATCH];
+    struct segment_option option[BATCH];
     memset(messages, 0, sizeof messages);
     for (int k = 0; k < BATCH; k++) {
         struct burst *burst = &port->burst[k];
-        parts[k] = (struct iovec){burst->bytes, BUFFER_BYTES};
+        parts[k] = (struct iovec){burst->bytes, BURST_BUFFER_BYTES};
         messages[k].msg_hdr = (struct msghdr){.msg_name = &burst->from,
                                               .msg_namelen = sizeof burst->from,
                                               .msg_iov = &parts[k],
                                               .msg_iovlen = 1,
-                                              .msg_control = control[k].bytes,
-                                              .msg_controllen = sizeof control[k].bytes};
+                                              .msg_control = option[k].bytes,
+                                              .msg_controllen = sizeof option[k].bytes};
     }
     int got = recvmmsg(server->polled[port->number].fd, messages, BATCH, MSG_DONTWAIT, NULL);
     for (int k = 0; k < got; k++) {
         struct burst *burst = &port->burst[k];
-        burst->length = burst->segment = messages[k].msg_len;
-        for (struct cmsghdr *header = CMSG_FIRSTHDR(&messages[k].msg_hdr); header;
-             header = CMSG_NXTHDR(&messages[k].msg_hdr, header))
-            if (header->cmsg_level == IPPROTO_UDP && header->cmsg_type == UDP_GRO_OPTION) {
-                int segment;
-                memcpy(&segment, CMSG_DATA(header), sizeof segment);
-                if (segment > 0) burst->segment = (uint32_t)segment;
-            }
+        burst->length = messages[k].msg_len;
+        burst->segment = received_segment(&messages[k].msg_hdr, burst->length);
     }
     port->bursts = got > 0 ? (uint32_t)got : 0;
     port->current = port->offset = 0;

@@ -304,7 +304,7 @@ static void record_claim(struct message *message, const struct step *step, uint3
 
 static uint32_t ones_complement_sum(const uint8_t *bytes, uint32_t length) {
     uint32_t sum = 0; /* of little-endian words, of which there are fewer than 2^16 */
-    for (uint32_t at = 0; at < length; at += 2) sum += u16_at(bytes + at);
+    for (size_t at = 0; at < length; at += 2) sum += u16_at(bytes + at);
     sum = (sum & 0xFFFF) + (sum >> 16);
     return (sum & 0xFFFF) + (sum >> 16);
 }

@@ -7,6 +7,7 @@
 #ifndef ISWITCH_LANES_H
 #define ISWITCH_LANES_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "records.h"
@@ -19,12 +20,12 @@ struct terms {
 };
 
 /* Return the largest biased exponent of `count` elements. */
-uint32_t largest_exponent(const uint8_t *elements, uint32_t count);
+uint32_t largest_exponent(const uint8_t *elements, size_t count);
 
 /* Add elements to the sums, or, with `first`, replace the sums. Return how many non-zero terms became 0. */
-uint32_t add_elements(struct terms terms, int64_t *sums, uint8_t *poison, const uint8_t *elements, uint32_t count, int first);
+uint32_t add_elements(struct terms terms, int64_t *sums, uint8_t *poison, const uint8_t *elements, size_t count, int first);
 
 /* Write the elements of a result, rounded once. */
-void round_sums(struct terms terms, const int64_t *sums, const uint8_t *poison, uint8_t *elements, uint32_t count);
+void round_sums(struct terms terms, const int64_t *sums, const uint8_t *poison, uint8_t *elements, size_t count);
 
 #endif

@@ -1,0 +1,177 @@
+/* See lanes.h. Loops are written so that a compiler makes vector instructions of them: with counters of type size_t,
+   because an index that may wrap around is no row of neighbours. */
+
+#include "lanes.h"
+
+#include <math.h>
+#include <string.h>
+
+#define NAN_BITS 0x7FC00000u
+
+/* 1.5 * 2^52. A double of at most 2^51 in magnitude that is added to it is rounded to the nearest integer, ties to
+   even, and that integer stands in the low bits of the sum. */
+static const double ROUNDER = 6755399441055744.0;
+#define ROUNDER_BITS 0x4338000000000000
+
+static uint32_t load(const uint8_t *at) {
+    uint32_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+static void store(uint8_t *at, uint32_t value) { memcpy(at, &value, sizeof value); }
+
+static float as_float(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static uint32_t float_bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static int64_t double_bits(double value) {
+    int64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static double as_double(int64_t bits) {
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Every NaN leaves as one. */
+static uint32_t canonical(uint32_t bits) { return (bits & 0x7FFFFFFF) > 0x7F800000 ? NAN_BITS : bits; }
+
+uint32_t largest_exponent(const uint8_t *elements, size_t count) {
+    uint32_t largest = 0;
+    for (size_t k = 0; k < count; k++) {
+        uint32_t magnitude = load(elements + 4 * k) & 0x7FFFFFFF;
+        largest = magnitude > largest ? magnitude : largest;
+    }
+    return largest >> 23;
+}
+
+/* Return the number of elements that become 0 in window64: all but zero up to half a unit, 2^-(fraction + 1). */
+static uint32_t count_flushed(int fraction, const uint8_t *elements, size_t count) {
+    uint32_t flushed = 0, half = float_bits(ldexpf(1.0f, -fraction - 1));
+    for (size_t k = 0; k < count; k++) flushed += (load(elements + 4 * k) & 0x7FFFFFFF) - 1 < half;
+    return flushed;
+}
+
+/* Add terms of window64 that are smaller than 2^51, so that ROUNDER rounds them. */
+static void add_small(double scale, int64_t *restrict sums, const uint8_t *restrict elements, size_t count,
+                              int first) {
+    for (size_t k = 0; k < count; k++) {
+        double rounded = (double)as_float(load(elements + 4 * k)) * scale + ROUNDER;
+        int64_t term = double_bits(rounded) - ROUNDER_BITS;
+        sums[k] = first ? term : sums[k] + term;
+    }
+}
+
+/* Add terms of window64 that a 64-bit integer holds. */
+static void add_large(double scale, int64_t *restrict sums, const uint8_t *restrict elements, size_t count,
+                              int first) {
+    for (size_t k = 0; k < count; k++) {
+        int64_t term = (int64_t)rint((double)as_float(load(elements + 4 * k)) * scale);
+        sums[k] = (int64_t)((first ? 0 : (uint64_t)sums[k]) + (uint64_t)term);
+    }
+}
+
+/* Add terms of window64, and poison the lanes of those that it rejects. */
+static void add_rejecting(struct terms terms, double scale, int64_t *sums, uint8_t *poison, const uint8_t *elements,
+                          size_t count, int first) {
+    for (size_t k = 0; k < count; k++) {
+        uint32_t bits = load(elements + 4 * k);
+        int is_rejected = (bits >> 23 & 0xFF) >= terms.limit;
+        int64_t term = is_rejected ? 0 : llrint((double)as_float(bits) * scale);
+        if (is_rejected) poison[k] = 1;
+        sums[k] = (int64_t)((first ? 0 : (uint64_t)sums[k]) + (uint64_t)term);
+    }
+}
+
+static void add_floats(int64_t *restrict sums, const uint8_t *restrict elements, size_t count) {
+    for (size_t k = 0; k < count; k++)
+        sums[k] = canonical(float_bits(as_float((uint32_t)sums[k]) + as_float(load(elements + 4 * k))));
+}
+
+static void copy_floats(int64_t *restrict sums, const uint8_t *restrict elements, size_t count) {
+    for (size_t k = 0; k < count; k++) sums[k] = canonical(load(elements + 4 * k));
+}
+
+static void add_integers(int64_t *restrict sums, const uint8_t *restrict elements, size_t count, int first) {
+    for (size_t k = 0; k < count; k++) sums[k] = (uint32_t)((first ? 0 : sums[k]) + load(elements + 4 * k));
+}
+
+uint32_t add_elements(struct terms terms, int64_t *sums, uint8_t *poison, const uint8_t *elements, size_t count,
+                      int first) {
+    if (first) memset(poison, 0, count);
+    if (terms.format == FORMAT_FP32) {
+        (first ? copy_floats : add_floats)(sums, elements, count);
+        return 0;
+    }
+    if (terms.format == FORMAT_INT32) {
+        add_integers(sums, elements, count, first);
+        return 0;
+    }
+    double scale = ldexp(1.0, terms.fraction);
+    if (terms.exponent >= terms.limit)
+        add_rejecting(terms, scale, sums, poison, elements, count, first);
+    else if ((int)terms.exponent - 126 + terms.fraction <= 51)
+        add_small(scale, sums, elements, count, first);
+    else
+        add_large(scale, sums, elements, count, first);
+    return count_flushed(terms.fraction, elements, count);
+}
+
+/* Round sums below 2^51 in magnitude. */
+static void round_small(double scale, const int64_t *restrict sums, uint8_t *restrict elements, size_t count) {
+    for (size_t k = 0; k < count; k++)
+        store(elements + 4 * k, float_bits((float)((as_double(sums[k] + ROUNDER_BITS) - ROUNDER) * scale)));
+}
+
+static int64_t magnitudes(const int64_t *sums, size_t count) {
+    int64_t all = 0;
+    for (size_t k = 0; k < count; k++) all |= sums[k] ^ (sums[k] >> 63);
+    return all;
+}
+
+static int any(const uint8_t *flags, size_t count) {
+    uint8_t all = 0;
+    for (size_t k = 0; k < count; k++) all |= flags[k];
+    return all;
+}
+
+static void low_halves(const int64_t *restrict sums, uint8_t *restrict elements, size_t count) {
+    for (size_t k = 0; k < count; k++) store(elements + 4 * k, (uint32_t)sums[k]);
+}
+
+static void round_any(double scale, const int64_t *restrict sums, const uint8_t *restrict poison,
+                              uint8_t *restrict elements, size_t count) {
+    const int64_t exact = (int64_t)1 << 53;
+    for (size_t k = 0; k < count; k++) {
+        int64_t sum = sums[k];
+        /* A sum too long for a double is cut to its upper 53 bits, the last of them set if anything was lost. That bit
+           is far below a float's last, so the one rounding, double to float, sees on which side of a tie the sum is. */
+        double wide = sum >= -exact && sum <= exact ? (double)sum
+                                                    : (double)(sum >> 11 | ((sum & 0x7FF) != 0)) * 2048.0;
+        store(elements + 4 * k, poison[k] ? NAN_BITS : float_bits((float)(wide * scale)));
+    }
+}
+
+void round_sums(struct terms terms, const int64_t *sums, const uint8_t *poison, uint8_t *elements, size_t count) {
+    if (terms.format != FORMAT_WINDOW64) {
+        low_halves(sums, elements, count);
+        return;
+    }
+    double scale = ldexp(1.0, -terms.fraction);
+    if (magnitudes(sums, count) >> 51 || any(poison, count))
+        round_any(scale, sums, poison, elements, count);
+    else
+        round_small(scale, sums, elements, count);
+}

@@ -1,0 +1,396 @@
+"""A worker's collectives over a real socket, in C and in Python: a peer answers each contribution as a test says."""
+
+import contextlib
+import shutil
+import socket
+import threading
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+
+from iswitch.driver import exchange
+from iswitch.driver.closable import ClosableTransport
+from iswitch.driver.collective_result import NoProgressError
+from iswitch.driver.exchange import Exchange, open_exchange
+from iswitch.driver.membership import Membership
+from iswitch.driver.notices import MembershipRejectedError
+from iswitch.driver.ring import Ring
+from iswitch.driver.timer import RetransmissionTimer
+from iswitch.driver.udp import UdpTransport
+from iswitch.errors import MismatchError
+from iswitch.native.library import SOURCES, best_level, build, load
+from iswitch.native.records import ExchangeEvent
+from iswitch.wire import (
+    CONTRIBUTION_HEADER,
+    FLAGS_SHIFT,
+    HEADER,
+    RESULT_HEADER,
+    TAIL,
+    Collective,
+    ContributionFlag,
+    Format,
+    Mode,
+    Reason,
+    ResultFlag,
+    Type,
+    result_identity,
+    version_type,
+)
+
+ELEMENTS, WINDOW, MEMBERS = 8, 16, 0b111
+LEDGER = 16 * WINDOW + 4
+"""Positions in the arrays of a ledger."""
+SIZES = [
+    *(1, ELEMENTS - 1, ELEMENTS, ELEMENTS + 1),
+    *(ELEMENTS * segments + rest for segments in (WINDOW, 64, LEDGER) for rest in (-1, 0, 1)),
+    4 * LEDGER * ELEMENTS,
+]
+MEMBER = Membership(
+    job=1,
+    key=0,
+    world=3,
+    threshold=3,
+    format=Format.WINDOW64,
+    fraction=44,
+    elements=ELEMENTS,
+    mode=Mode.QUARANTINE,
+    nonce=1,
+    wanted=0,
+    member=1,
+    token=0xABCD,
+    job_token=0x5EED,
+    epoch=7,
+    window=WINDOW,
+    first_seq=2**32 - 5,
+)
+
+
+def result(header, payload, **fields):
+    """Return the result of a contribution: twice its elements."""
+    made = np.zeros(1, RESULT_HEADER)
+    for name in ("job", "epoch", "seq"):
+        made[name] = header[name]
+    made["version_type"], made["format_flags"] = version_type(Type.RESULT), header["format_flags"] & 15
+    made["members"], made["member"], made["token"] = MEMBERS, 255, MEMBER.job_token
+    for name, value in fields.items():
+        made[name] = value
+    tail = np.zeros(1, TAIL)
+    tail["identity"] = result_identity(int(header["collective"]), int(header["digest"]))
+    return made.tobytes() + (2 * np.frombuffer(payload, np.float32)).tobytes() + tail.tobytes()
+
+
+class Peer:
+    """Answers each datagram of a worker by `answer(header, payload)` -> datagrams, and remembers all headers."""
+
+    def __init__(self, answer):
+        self.answer, self.headers, self.payloads = answer, [], []
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+
+    def serve(self):
+        while True:
+            datagram, worker = self.socket.recvfrom(65536)
+            if not datagram:
+                return
+            header = np.frombuffer(datagram, CONTRIBUTION_HEADER, 1)[0]
+            self.headers.append(header)
+            self.payloads.append(datagram[HEADER.itemsize :])
+            for made in self.answer(header, self.payloads[-1]):
+                self.socket.sendto(made, worker)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as closer:
+            closer.sendto(b"", self.socket.getsockname())
+        self.thread.join()
+        self.socket.close()
+
+    @property
+    def positions(self):
+        return [(int(header["seq"]) - MEMBER.first_seq) % 2**32 for header in self.headers]
+
+
+@contextlib.contextmanager
+def ring_to(peer, compiled, **membership):
+    """Yield a ring whose usual case is in C, or in Python."""
+    transport = ClosableTransport(UdpTransport(f"127.0.0.1:{peer.socket.getsockname()[1]}"), "closed")
+    try:
+        used = open_exchange(transport) if compiled else None
+        assert bool(used) == compiled
+        yield Ring(transport, replace(MEMBER, **membership), backlog=64, exchange=used)
+    finally:
+        transport.close()
+
+
+def reduce(ring, count, timeout_s=5.0):
+    values = np.random.default_rng(count).standard_normal(count).astype(np.float32)
+    kept = values.copy()
+    sums = ring.reduce(values, Format.WINDOW64, timeout_s)
+    assert np.array_equal(values, 2 * kept)
+    return sums, kept
+
+
+@contextlib.contextmanager
+def no_time_outs():
+    """The machine may be slow. What a time-out would mend stops for good instead."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("timeout_s", "first_timeout_s"):
+            patch.setattr(RetransmissionTimer, name, 1000.0)
+        patch.setattr(RetransmissionTimer, "reordering_s", 0.0)  # what later results show is lost at once
+        yield
+
+
+@pytest.fixture
+def without_time_outs():
+    with no_time_outs():
+        yield
+
+
+in_both = pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "python"])
+
+
+@in_both
+@pytest.mark.usefixtures("without_time_outs")
+@pytest.mark.parametrize("count", SIZES)
+def test_contributions_and_results_are_those_of_the_array(compiled, count):
+    """Every header field of every contribution, over sizes that straddle segments, bursts, window and ledger."""
+    with Peer(lambda header, payload: [result(header, payload)]) as peer, ring_to(peer, compiled) as ring:
+        for collective in range(2):
+            before = len(peer.headers)
+            sums, array = reduce(ring, count)
+            headers, segments = np.array(peer.headers[before:]), -(-count // ELEMENTS)
+            assert sums.retransmissions == 0 and not sums.flagged and not sums.admitted
+            assert peer.positions[before:] == list(range(collective * segments, (collective + 1) * segments))
+            assert b"".join(peer.payloads[before:]) == array.tobytes()
+            boundary = ContributionFlag.BOUNDARY << FLAGS_SHIFT
+            assert headers["format_flags"].tolist() == [1] * (segments - 1) + [1 | boundary]
+            assert (headers["behind"] < WINDOW).all() and (headers["behind"] <= np.arange(segments)).all()
+            word = Collective.from_word(int(headers["collective"][0]))
+            assert word.segments == segments % 16 and len(set(headers["collective"])) == 1
+            for name, value in {"version_type": version_type(Type.CONTRIBUTION), "job": 1, "epoch": 7}.items():
+                assert (headers[name] == value).all()
+            assert (headers["member"] == 1).all() and (headers["token"] == 0xABCD).all()
+            assert sums.headers["seq"].tolist() == headers["seq"].tolist()
+            assert (sums.headers["members"] == MEMBERS).all()
+
+
+class Disturber:
+    """Loses, repeats and delays datagrams of both directions, and mixes in forged and old results."""
+
+    def __init__(self, seed):
+        self.random, self.held, self.forged = Random(seed), [], 0
+
+    def __call__(self, header, payload):
+        if header["version_type"] != version_type(Type.CONTRIBUTION) or self.random.random() < 0.03:
+            return []
+        made = []
+        if self.random.random() < 0.05:
+            self.forged += 1
+            made.append(result(header, bytes(len(payload)), token=MEMBER.job_token + 1))
+        if self.random.random() < 0.05:
+            made.append(result(header, bytes(len(payload)), epoch=MEMBER.epoch - 1))
+        if self.random.random() < 0.05:
+            old = (int(header["seq"]) - self.random.randrange(1, 99)) % 2**32
+            made.append(result(header, bytes(len(payload)), seq=old))
+        if self.random.random() < 0.02:
+            made.append(bytes(self.random.randrange(1, 40)))
+        for _ in range(self.random.choice([0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2])):
+            answer = result(header, payload)
+            (self.held if self.random.random() < 0.1 else made).append(answer)
+        if self.held and self.random.random() < 0.3:
+            made.append(self.held.pop(self.random.randrange(len(self.held))))
+        return made
+
+
+@in_both
+@pytest.mark.parametrize("seed", range(4))
+def test_sums_are_right_whatever_the_network_does(compiled, seed):
+    disturber = Disturber(seed)
+    with Peer(disturber) as peer, ring_to(peer, compiled) as ring:
+        for count in (1, ELEMENTS * 40 + 3, ELEMENTS * 5, ELEMENTS * (LEDGER + 7)):
+            sums, _ = reduce(ring, count)
+            assert sums.headers["seq"].tolist() == [
+                (MEMBER.first_seq + ring.low - len(sums.headers) + k) % 2**32 for k in range(len(sums.headers))
+            ]
+            assert (sums.headers["token"] == MEMBER.job_token).all() and (sums.headers["epoch"] == 7).all()
+        assert disturber.forged and 0 < ring.forged <= disturber.forged
+
+
+@in_both
+@pytest.mark.usefixtures("without_time_outs")
+def test_a_lost_result_is_requested_as_soon_as_later_ones_show_it(compiled):
+    lost = [3]
+
+    def answer(header, payload):
+        position = (int(header["seq"]) - MEMBER.first_seq) % 2**32
+        if position in lost:
+            lost.remove(position)
+            return []
+        return [result(header, payload)]
+
+    events, run = [], Exchange.run
+
+    def recorded(*arguments, **parameters):
+        event, results = run(*arguments, **parameters)
+        events.append(event)
+        return event, results
+
+    with Peer(answer) as peer, ring_to(peer, compiled) as ring, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Exchange, "run", recorded)
+        sums, _ = reduce(ring, ELEMENTS * 60)
+        assert ExchangeEvent.TIMEOUT not in events
+        again = [k for k, position in enumerate(peer.positions) if position == 3]
+        assert sums.retransmissions == 1 and len(again) == 2
+        flags = int(peer.headers[again[1]]["format_flags"]) >> FLAGS_SHIFT
+        assert flags == ContributionFlag.RETRANSMISSION
+
+
+@in_both
+def test_a_second_copy_of_a_result_changes_nothing(compiled):
+    """It comes with other elements, while a result below it is missing."""
+
+    def answer(header, payload):
+        position, again = (int(header["seq"]) - MEMBER.first_seq) % 2**32, int(header["format_flags"]) >> FLAGS_SHIFT
+        if position % 8 == 0 and not again:
+            return []
+        return [result(header, payload), result(header, bytes(len(payload)))]
+
+    with Peer(answer) as peer, ring_to(peer, compiled) as ring:
+        reduce(ring, ELEMENTS * 60)
+
+
+@in_both
+def test_a_lost_last_result_is_requested_after_a_time_out(compiled):
+    lost = [59]
+
+    def answer(header, payload):
+        position = (int(header["seq"]) - MEMBER.first_seq) % 2**32
+        if position in lost:
+            lost.remove(position)
+            return []
+        return [result(header, payload)]
+
+    with Peer(answer) as peer, ring_to(peer, compiled) as ring:
+        assert reduce(ring, ELEMENTS * 60)[0].retransmissions >= 1 and not lost
+
+
+@in_both
+@pytest.mark.parametrize("at", [0, 9, 39])
+def test_flags_of_one_result_are_those_of_the_sum(compiled, at):
+    def answer(header, payload):
+        position = (int(header["seq"]) - MEMBER.first_seq) % 2**32
+        flag = (ResultFlag.TAINTED | ResultFlag.MEMBERS_CHANGED) << FLAGS_SHIFT if position == at else 0
+        return [result(header, payload, format_flags=(int(header["format_flags"]) & 15) | flag)]
+
+    with Peer(answer) as peer, ring_to(peer, compiled) as ring:
+        sums, _ = reduce(ring, ELEMENTS * 40)
+        assert sums.flagged and sums.admitted
+        assert np.flatnonzero(sums.headers["format_flags"] != 1).tolist() == [at]
+
+
+@in_both
+@pytest.mark.parametrize("count", [ELEMENTS * 30, ELEMENTS * 30 + 3])
+def test_a_result_of_another_size_is_an_error(compiled, count):
+    with (
+        Peer(lambda header, payload: [result(header, payload[:-4] if len(payload) > 4 else payload * 2)]) as peer,
+        ring_to(peer, compiled) as ring,
+        pytest.raises(MismatchError, match="does not fit this worker's array"),
+    ):
+        reduce(ring, count)
+
+
+@in_both
+def test_a_result_of_another_collective_is_an_error(compiled):
+    def answer(header, payload):
+        header = header.copy()
+        header["digest"] += 1
+        return [result(header, payload)]
+
+    with (
+        Peer(answer) as peer,
+        ring_to(peer, compiled) as ring,
+        pytest.raises(MismatchError, match="another collective"),
+    ):
+        reduce(ring, ELEMENTS * 30)
+
+
+@in_both
+def test_a_notice_in_the_middle_ends_the_collective(compiled):
+    def answer(header, payload):
+        position = (int(header["seq"]) - MEMBER.first_seq) % 2**32
+        if position < 20:
+            return [result(header, payload)]
+        notice = np.zeros(1, HEADER)
+        notice["version_type"], notice["count"] = version_type(Type.NOTICE), Reason.MEMBER
+        for name in ("job", "epoch", "seq", "member", "token"):
+            notice[name] = header[name]
+        return [notice.tobytes()]
+
+    with Peer(answer) as peer, ring_to(peer, compiled) as ring, pytest.raises(MembershipRejectedError):
+        reduce(ring, ELEMENTS * 60)
+
+
+@in_both
+def test_without_any_result_the_time_out_ends_the_collective(compiled):
+    with Peer(lambda header, payload: []) as peer, ring_to(peer, compiled) as ring:
+        with pytest.raises(NoProgressError):
+            reduce(ring, ELEMENTS * 60, timeout_s=0.3)
+        assert set(peer.positions) == set(range(WINDOW))
+
+
+def test_without_a_library_the_ring_runs_in_python(monkeypatch):
+    monkeypatch.setattr(exchange, "_exchange_run", lambda: None)
+    transport = ClosableTransport(UdpTransport("127.0.0.1:9"), "closed")
+    assert open_exchange(transport) is None
+    transport.close()
+
+
+def test_without_offloads_the_ring_runs_in_python():
+    transport = ClosableTransport(UdpTransport("127.0.0.1:9", no_offload=True), "closed")
+    assert open_exchange(transport) is None
+    transport.close()
+
+
+MUTANTS = [
+    ("u32_at(datagram + TOKEN_AT) != x->token || ", ""),
+    ("u32_at(datagram) != x->first_word ||", ""),
+    (" || datagram[FORMAT_FLAGS_AT] != x->result_flags", ""),
+    ("!((uint8_t *)x->lacked)[at] || ", ""),
+    (" ||\n        length != HEADER_BYTES + bytes + TAIL_BYTES", ""),
+    ("position == x->end - 1 ? x->last_bytes : x->segment_bytes", "x->segment_bytes"),
+    ("if (position == x->end - 1) header[FORMAT_FLAGS_AT]", "if (0) header[FORMAT_FLAGS_AT]"),
+    ("(uint32_t)(position - x->low)", "(uint32_t)(position - x->low + WINDOW_)"),
+    ("x->low + x->window < x->end ? x->low + x->window", "x->low + 2 * x->window < x->end ? x->low + 2 * x->window"),
+    ("if (!is_usual || x->high > x->low) return EXCHANGE_RESULTS;", "if (!is_usual) return EXCHANGE_RESULTS;"),
+    ("x->results++;", ""),
+    ("((uint32_t *)x->requests)[at]++;", ""),
+    ("TAIL_BYTES, datagram + HEADER_BYTES + bytes, TAIL_BYTES", "TAIL_BYTES, datagram + bytes, TAIL_BYTES"),
+]
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(("right", "wrong"), MUTANTS)
+def test_a_mutant_of_the_exchange_is_noticed(tmp_path, monkeypatch, right, wrong):
+    sources = tmp_path / "native"
+    shutil.copytree(SOURCES, sources, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    text = (sources / "exchange.c").read_text()
+    assert text.count(right) == 1
+    (sources / "exchange.c").write_text(text.replace(right, wrong).replace("WINDOW_", str(WINDOW)))
+    mutated = load(build(tmp_path, ["cc", "-w"], best_level(), sources=sources)).exchange_run
+    monkeypatch.setattr(exchange, "_exchange_run", lambda: mutated)
+    with pytest.raises((AssertionError, NoProgressError, MismatchError)):
+        with no_time_outs():
+            for count in (1, ELEMENTS * 64 + 1):
+                test_contributions_and_results_are_those_of_the_array(True, count)
+            test_a_lost_result_is_requested_as_soon_as_later_ones_show_it(True)
+        test_flags_of_one_result_are_those_of_the_sum(True, 9)
+        test_a_second_copy_of_a_result_changes_nothing(True)
+        for seed in range(3):
+            test_sums_are_right_whatever_the_network_does(True, seed)
+        test_a_result_of_another_size_is_an_error(True, ELEMENTS * 30)
