@@ -26,6 +26,7 @@ from iswitch.driver.notices import CollectiveConflictError, MembershipRejectedEr
 from iswitch.driver.progress import STATELESS
 from iswitch.driver.ring import Ring
 from iswitch.driver.transport import Transport
+from iswitch.driver.window import in_flight_max
 from iswitch.errors import (
     CollectiveTimeoutError,
     IswitchError,
@@ -227,7 +228,14 @@ class Worker(JobWorker):
         )
         with self._joined(request, elastic=elastic) as membership:
             backlog = _BACKLOG_WINDOWS * membership.window if backlog is None else backlog
-            self._ring = Ring(self._transport, membership, backlog=backlog, exchange=open_exchange(self._transport))
+            buffer_bytes = self._transport.receive_buffer_bytes
+            self._ring = Ring(
+                self._transport,
+                membership,
+                backlog=backlog,
+                exchange=open_exchange(self._transport),
+                in_flight=None if buffer_bytes is None else in_flight_max(membership.elements, buffer_bytes),
+            )
             self._recovery = Recovery(
                 self._control, self._ring, state=self._state, job_name=f"job {job} at {self.address}"
             )

@@ -16,6 +16,7 @@ import numpy as np
 from iswitch import Worker
 from iswitch.config import Config
 from iswitch.switch.server import SwitchServer
+from iswitch.switch.sizing import config_for
 from iswitch.switch.sockets import open_ports
 from iswitch.switch.software_switch import SoftwareSwitch
 
@@ -44,9 +45,9 @@ class System(NamedTuple):
 
 
 def serve_switch(control: Connection, world: int, size_bytes: int) -> None:
-    config = Config(ports=4)
-    switch = SoftwareSwitch(config, mac=bytes(6), ip=bytes(4), seed=time.time_ns())
-    with SwitchServer(switch, open_ports(HOST, [0] * config.ports)) as server:
+    sockets = open_ports(HOST, [0] * Config.ports)
+    switch = SoftwareSwitch(config_for(sockets), mac=bytes(6), ip=bytes(4), seed=time.time_ns())
+    with SwitchServer(switch, sockets) as server:
         control.send([opened.getsockname()[1] for opened in server.sockets])
         server.serve()
 

@@ -115,6 +115,11 @@ class ClosableTransport:
         return getattr(self.inner, "refused", False)
 
     @property
+    def receive_buffer_bytes(self) -> int | None:
+        """Bytes that the kernel holds for the inner transport, or None if there is no limit."""
+        return getattr(self.inner, "receive_buffer_bytes", None)
+
+    @property
     def fault(self) -> str:
         """Why the inner transport could not send the last datagram, "" if it was sent or nothing is recorded."""
         return getattr(self.inner, "fault", "")

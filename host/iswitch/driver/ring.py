@@ -48,11 +48,21 @@ class Ring(LossRecovery):
         Segments of later collectives to store.
     exchange : Exchange, optional
         Runs the usual case of a collective.
+    in_flight : int, optional
+        The most segments in flight, if the switch's window is larger.
     """
 
-    def __init__(self, transport: Transport, membership: Membership, *, backlog: int, exchange: Exchange | None = None):
+    def __init__(
+        self,
+        transport: Transport,
+        membership: Membership,
+        *,
+        backlog: int,
+        exchange: Exchange | None = None,
+        in_flight: int | None = None,
+    ):
         super().__init__(transport)
-        self.backlog, self._exchange = backlog, exchange
+        self.backlog, self._exchange, self._in_flight = backlog, exchange, in_flight
         self.segments = 0
         """Segments of all completed collectives."""
         self.progress = Progress()
@@ -64,7 +74,10 @@ class Ring(LossRecovery):
     def restart(self, membership: Membership) -> None:
         """Drop all state, and begin at the membership's epoch and first seq."""
         self._patience = Patience(membership, membership.threshold)
-        cap_s, window = self._patience.longest_timeout_s, SendWindow(membership.window)
+        cap_s, window = (
+            self._patience.longest_timeout_s,
+            SendWindow(min(membership.window, self._in_flight or membership.window)),
+        )
         self.begin(membership, reach=4 * membership.window, cap_s=cap_s, window=window)  # twice the job's slots
         if self._exchange:
             self._exchange.join(membership, self.ledger, self._buffer, self.packer.most)

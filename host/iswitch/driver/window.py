@@ -9,12 +9,29 @@ contribution. The window then narrows to 8 segments, and by half each further ti
 tries the switch's full window again.
 """
 
-__all__ = ["SendWindow"]
+from iswitch.wire import HEADER, TAIL_BYTES
+
+__all__ = ["SendWindow", "in_flight_max"]
 
 _RESULTS = 64
 """Results that are judged together."""
 _NARROW, _LEAST = 8, 2
 _NARROW_COLLECTIVES = 256
+_OVERHEAD = 2
+"""The kernel counts up to twice a datagram's bytes."""
+
+
+def in_flight_max(elements: int, buffer_bytes: int) -> int:
+    """Return the number of segments for which a socket has room, with the kernel's overhead: at least 1.
+
+    Parameters
+    ----------
+    elements : int
+        4-byte elements in a segment.
+    buffer_bytes : int
+        The socket's receive buffer.
+    """
+    return max(1, buffer_bytes // (_OVERHEAD * (HEADER.itemsize + 4 * elements + TAIL_BYTES)))
 
 
 class SendWindow:

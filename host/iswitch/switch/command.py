@@ -13,21 +13,20 @@ from iswitch.errors import IswitchError
 from iswitch.switch.options import (
     SWITCH,
     BindOption,
-    ElementsOption,
     JobsOption,
     MembersOption,
     ReadyFileOption,
     SummaryOption,
     UdpBaseOption,
-    WindowOption,
     fail,
     option,
     write_json,
 )
 from iswitch.switch.parents import parse_parent
 from iswitch.switch.server import SwitchServer
+from iswitch.switch.sizing import config_for
 from iswitch.switch.sockets import open_ports
-from iswitch.switch.software_switch import SoftwareSwitch, config_of
+from iswitch.switch.software_switch import SoftwareSwitch
 
 __all__ = ["switch"]
 
@@ -42,8 +41,24 @@ def switch(
     ] = DEFAULT.ports,
     members: MembersOption = DEFAULT.members,
     jobs: JobsOption = DEFAULT.jobs,
-    window: WindowOption = DEFAULT.window,
-    elements: ElementsOption = DEFAULT.elements,
+    window: Annotated[
+        int | None,
+        option(
+            panel=SWITCH,
+            metavar="N",
+            help="Segments that a worker can have in flight. By default 64, or fewer if the kernel's limit of socket "
+            "buffers (`sysctl net.core.rmem_max`) holds fewer.",
+        ),
+    ] = None,
+    elements: Annotated[
+        int | None,
+        option(
+            panel=SWITCH,
+            metavar="N",
+            help="Most elements in a segment. By default, as many as a packet on the interface at --bind carries. All "
+            "networks between must carry them too.",
+        ),
+    ] = None,
     bind: BindOption = "127.0.0.1",
     udp_base: UdpBaseOption = 27000,
     parent: Annotated[
@@ -73,13 +88,14 @@ def switch(
     """
     console = Console(stderr=True)
     try:
-        config = config_of(ports=ports, members=members, jobs=jobs, window=window, elements=elements)
+        sockets = open_ports(bind, [udp_base + port if udp_base else 0 for port in range(ports)])
+        config = config_for(sockets, members=members, jobs=jobs, window=window, elements=elements)
         # A switch that is started again with its old seed would give out its old epochs and challenges once more.
         model = SoftwareSwitch(config, mac=OWN_MAC, ip=OWN_IP, seed=secrets.randbits(64), operator_key=operator_key)
         for given in parent or []:
             number, above = parse_parent(given, port=ports - 1)
             model.set_parent(number, above)
-        server = SwitchServer(model, open_ports(bind, [udp_base + port if udp_base else 0 for port in range(ports)]))
+        server = SwitchServer(model, sockets)
     except (ValueError, OSError, IswitchError) as error:
         fail(console, error)
     with server:

@@ -21,26 +21,14 @@ from iswitch.native.library import Output, State, library
 from iswitch.native.records import RESULTS_MAX, SENT, SOURCE
 from iswitch.switch.shared_counters import SharedCounters
 from iswitch.switch.shared_state import SharedJobs, SharedNotices, SharedSums
-from iswitch.wire import HEADER, TAIL_BYTES, Outcome, longest_frame_bytes
+from iswitch.wire import HEADER, TAIL_BYTES, Outcome
 
-__all__ = ["SOURCE_PACKER", "SoftwareSwitch", "config_of"]
+__all__ = ["SOURCE_PACKER", "SoftwareSwitch"]
 
 SOURCE_PACKER = struct.Struct("<IHB6s3x")
 
 if SOURCE_PACKER.size != SOURCE.itemsize:
     raise ImportError(f"SOURCE is {SOURCE.itemsize} bytes, but its packer writes {SOURCE_PACKER.size}")
-
-
-def config_of(*, ports: int, members: int, jobs: int, window: int, elements: int) -> Config:
-    """Return the `Config` of a software switch, whose queues are the kernel's: `queue_bytes` fits the elements.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of its range.
-    """
-    queue_bytes = max(Config().queue_bytes, 1 << (2 * longest_frame_bytes(elements)).bit_length())
-    return Config(ports=ports, members=members, jobs=jobs, window=window, elements=elements, queue_bytes=queue_bytes)
 
 
 class SoftwareSwitch(TreeSwitch):

@@ -1,0 +1,97 @@
+"""The `Config` of a software switch: segments that fit its interface, and a window that fits its sockets."""
+
+import fcntl
+import ipaddress
+import socket
+import struct
+from collections.abc import Sequence
+
+from iswitch.config import Config
+from iswitch.driver.window import in_flight_max
+from iswitch.wire import HEADER, TAIL_BYTES, longest_frame_bytes
+
+__all__ = ["config_for", "elements_for", "mtu_at"]
+
+_SIOCGIFADDR, _SIOCGIFMTU = 0x8915, 0x8921
+_IP_UDP_BYTES = 28
+_WORD_ELEMENTS = 16
+"""Elements come in whole words of the widest bus, as in the gateware."""
+_MOST_ELEMENTS = 2208
+_UNKNOWN_MTU = 1500
+
+
+def config_for(
+    sockets: Sequence[socket.socket],
+    *,
+    members: int = Config.members,
+    jobs: int = Config.jobs,
+    window: int | None = None,
+    elements: int | None = None,
+) -> Config:
+    """Return the `Config` of a software switch. Its queues are the kernel's: `queue_bytes` fits the elements.
+
+    Parameters
+    ----------
+    sockets : sequence of socket.socket
+        Its ports.
+    members, jobs, window, elements : int, optional
+        As of `Config`. By default, elements fill a packet on the interface, and the window fits a port's buffer.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range.
+    """
+    elements = elements or elements_for(sockets[0].getsockname()[0])
+    if window is None:
+        most = in_flight_max(elements, sockets[0].getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
+        window = min(Config.window, 1 << most.bit_length() - 1)
+    queue_bytes = max(Config.queue_bytes, 1 << (2 * longest_frame_bytes(elements)).bit_length())
+    return Config(
+        ports=len(sockets), members=members, jobs=jobs, window=window, elements=elements, queue_bytes=queue_bytes
+    )
+
+
+def mtu_at(host: str) -> int:
+    """Return the largest packet, in bytes, that every interface with this address carries.
+
+    Parameters
+    ----------
+    host : str
+        IPv4 address of this machine; 0.0.0.0 for those of all interfaces but loopback.
+    """
+    try:
+        address = ipaddress.IPv4Address(socket.gethostbyname(host))
+    except OSError:  # whoever opens a socket there says what is wrong
+        return _UNKNOWN_MTU
+    mtus = [
+        mtu
+        for found, mtu in _interfaces()
+        if (found == address or address.is_unspecified and not found.is_loopback)
+        or (address.is_loopback and found.is_loopback)
+    ]
+    return min(mtus, default=_UNKNOWN_MTU)
+
+
+def _interfaces() -> list[tuple[ipaddress.IPv4Address, int]]:
+    """Return the IPv4 address and the MTU of each interface that has one."""
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("40s", name.encode()[:15])
+            try:
+                address = ipaddress.IPv4Address(fcntl.ioctl(probe, _SIOCGIFADDR, request)[20:24])
+                (mtu,) = struct.unpack_from("i", fcntl.ioctl(probe, _SIOCGIFMTU, request), 16)
+            except OSError:  # it has no IPv4 address
+                continue
+            found.append((address, mtu))
+    return found
+
+
+def elements_for(host: str) -> int:
+    """Return the most elements in a segment of a switch that listens at this address: what one packet carries.
+
+    A larger segment costs less processor time for each element.
+    """
+    room = (mtu_at(host) - _IP_UDP_BYTES - HEADER.itemsize - TAIL_BYTES) // 4
+    return max(_WORD_ELEMENTS, min(_MOST_ELEMENTS, room // _WORD_ELEMENTS * _WORD_ELEMENTS))
