@@ -175,6 +175,27 @@ WAIVERS = (
     ),
     Waiver(
         "UNUSEDSIGNAL",
+        "Signal is not used: '(level|i__ready)'",
+        "the same in the replay service",
+        r"shell\.switch\.engine\.(complete_frames\.metas|unit_reader\.fifo|receiver\.queue\.fifo)",
+        lambda c: c.replay is not None,
+    ),
+    Waiver(
+        "UNUSEDSIGNAL",
+        "Signal is not used: 'o__valid'",
+        "a frame that is complete has its header in the second FIFO",
+        r"shell\.switch\.engine\.complete_frames\.metas",
+        lambda c: c.replay is not None,
+    ),
+    Waiver(
+        "UNUSEDSIGNAL",
+        "Signal is not used: 'beats__payload'",
+        "both executors that write pass the request's body on, so its payload is taken from there",
+        r"shell\.switch\.engine\.execution\.write_log",
+        lambda c: c.replay is not None,
+    ),
+    Waiver(
+        "UNUSEDSIGNAL",
         "Signal is not used: '(deferred|ingress)'",
         "a switch with one port has no other port to choose",
         r"shell\.switch\.(arbiter\.arbiter|core\.forwarder\.table)",

@@ -78,6 +78,11 @@ def asynchronous(rng: np.random.Generator) -> dict[str, int]:
     return {"segments": segments, "staleness": int(rng.choice([0, 1, 2, 7])) if segments else 0}
 
 
+def is_datagram(frame: bytes) -> bool:
+    """Return True if a frame of the switch carries UDP: a random frame can also make it answer ARP and ping."""
+    return len(frame) >= FRAME_BYTES and frame[12:14] == b"\x08\x00" and frame[23] == 17
+
+
 class Traffic:
     """An endless stream of (port, frame, error) for `config`, from `seed`. `exchange` is called with each frame and
     returns the replies, from which the clients learn."""
@@ -108,7 +113,7 @@ class Traffic:
         """Send a frame; the clients note results, and notices of jobs that have ended."""
         for answer in self.exchange(client.port if port is None else port, frame, error):
             for other in self.clients:
-                if answer[:12] == other.mac + other.switch_mac and len(answer) >= FRAME_BYTES:
+                if answer[:12] == other.mac + other.switch_mac and is_datagram(answer):
                     reply = other.take(answer)
                     if reply.type == Type.RESULT:
                         self.held[other.mac].add(int(reply.header["seq"]))
