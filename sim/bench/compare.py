@@ -1,5 +1,6 @@
 """AllReduce in real time, side by side: the software switch, gloo, a TCP parameter server and a TCP ring.
 
+`python -m sim.bench.compare --out build/compare.png` prints a table and draws it; `make bench` has the same figures.
 All systems run on this machine, one after another, with the same processes and sizes. The workers call one AllReduce
 after another, so a call waits for the slowest worker, as in training.
 """
@@ -8,13 +9,17 @@ import multiprocessing
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
 
-from sim.bench.compare_systems import HOST, SYSTEMS
+from sim.bench.compare_systems import ECHO, HOST, SYSTEMS
 
 __all__ = ["SIZES", "WORLDS", "Timing", "figures", "measure"]
 
@@ -24,6 +29,7 @@ BUDGET_BYTES = 200_000_000
 """Bytes that a worker reduces in one measurement, if the number of repetitions allows."""
 REPETITIONS = (8, 300)
 WARM_UP = 3
+ALL = {**SYSTEMS, "echo": ECHO}
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -46,7 +52,7 @@ def measure(system: str, size_bytes: int, world: int, *, repetitions: int | None
         If a worker's sum is wrong.
     """
     count = repetitions or int(np.clip(BUDGET_BYTES // size_bytes, *REPETITIONS))
-    served = SYSTEMS[system].serve
+    served = ALL[system].serve
     here, there = SPAWN.Pipe()
     server = SPAWN.Process(target=served, args=(there, world, size_bytes), daemon=True) if served else None
     if server:
@@ -86,7 +92,7 @@ def work(system: str, address: Any, rank: int, world: int, size_bytes: int, coun
         ]
         total, array, spans = sum(gradients), np.empty(size_bytes // 4, "<f4"), np.empty(count)
         with ExitStack() as stack:
-            reduce = SYSTEMS[system].connect(stack, address, rank, world)
+            reduce = ALL[system].connect(stack, address, rank, world)
             for repetition in range(-WARM_UP, count):
                 np.copyto(array, gradients[rank])
                 if repetition == 0:
@@ -125,18 +131,81 @@ def cpu_seconds(pid: int | None) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def timings(quick: bool) -> Iterator[tuple[str, int, str, Timing]]:
+    """Yield all measurements: name of the size, workers, system, times."""
+    for name in ("40KB", "1MB") if quick else SIZES:
+        for world in (4,) if quick else WORLDS:
+            for system in SYSTEMS:
+                yield name, world, system, measure(system, SIZES[name], world)
+
+
 def figures(quick: bool) -> Iterator[tuple[str, float, str]]:
     """Yield all figures: key, value, unit."""
-    sizes = {name: SIZES[name] for name in ("40KB", "1MB")} if quick else SIZES
-    for name, size in sizes.items():
-        for world in (4,) if quick else WORLDS:
-            medians = {}
-            for system in SYSTEMS:
-                timing = measure(system, size, world)
-                medians[system] = timing.ms
-                key = f"compare.{system}.{name}.{world}w"
-                yield f"{key}.ms", timing.ms, f"ms ({timing.low:.3g} to {timing.high:.3g})"
-                yield f"{key}.cpu_ms", timing.cpu_ms, "ms of processor time, all processes"
-            for system in SYSTEMS:
-                if system != "iswitch":
-                    yield f"compare.{system}.{name}.{world}w.ratio", medians[system] / medians["iswitch"], "x iswitch"
+    medians: dict[tuple[str, int], float] = {}
+    for name, world, system, timing in timings(quick):
+        key = f"compare.{system}.{name}.{world}w"
+        yield f"{key}.ms", timing.ms, f"ms ({timing.low:.3g} to {timing.high:.3g})"
+        yield f"{key}.cpu_ms", timing.cpu_ms, "ms of processor time, all processes"
+        yield f"{key}.cpu_ns_per_byte", 1e6 * timing.cpu_ms / (SIZES[name] * world), "ns of it for a worker's byte"
+        if system == "iswitch":
+            medians[name, world] = timing.ms
+        else:
+            yield f"{key}.ratio", timing.ms / medians[name, world], "x iswitch"
+    yield from goodput("6.4MB")
+
+
+def goodput(name: str) -> Iterator[tuple[str, float, str]]:
+    """Yield the rate of one worker's sums, and that of bursts which another process sends back as they are."""
+    rates = {system: SIZES[name] / measure(system, SIZES[name], 1, repetitions=200).ms / 1e6 for system in ("iswitch", "echo")}
+    for system, rate in rates.items():
+        yield f"compare.goodput.{system}", rate, "GB/s there, and as much back"
+    yield "compare.goodput.ratio", rates["iswitch"] / rates["echo"], "of the bare bursts"
+
+
+def draw(found: Iterable[tuple[str, int, str, Timing]], path: Path) -> None:
+    """Draw the times over the sizes, one panel for each number of workers."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    rows = list(found)
+    worlds = sorted({world for _, world, _, _ in rows})
+    figure, panels = pyplot.subplots(1, len(worlds), figsize=(4.2 * len(worlds), 4), sharey=True, squeeze=False)
+    for panel, world in zip(panels[0], worlds, strict=True):
+        for system in SYSTEMS:
+            points = [(SIZES[name], timing) for name, at, other, timing in rows if (at, other) == (world, system)]
+            sizes, times = [size for size, _ in points], [timing for _, timing in points]
+            (line,) = panel.plot(sizes, [timing.ms for timing in times], marker="o", label=system)
+            low, high = [timing.low for timing in times], [timing.high for timing in times]
+            panel.fill_between(sizes, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+        panel.set(xscale="log", yscale="log", xlabel="bytes", title=f"{world} workers")
+        panel.grid(alpha=0.3)
+    panels[0][0].set_ylabel("AllReduce, ms (median; 10 to 90 %)")
+    panels[0][0].legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def main(
+    out: Annotated[Path, typer.Option(help="The picture.")] = Path("build/compare.png"),
+    quick: Annotated[bool, typer.Option(help="Two sizes, four workers.")] = False,
+) -> None:
+    """Measure all systems, print a table, and draw it."""
+    console, rows = Console(), []
+    table = Table("size", "workers", "system", "ms", "10 to 90 %", "processor ms", "ns a byte")
+    for name, world, system, timing in timings(quick):
+        rows.append((name, world, system, timing))
+        shown = (f"{timing.ms:.3g}", f"{timing.low:.3g} to {timing.high:.3g}", f"{timing.cpu_ms:.3g}")
+        table.add_row(name, str(world), system, *shown, f"{1e6 * timing.cpu_ms / (SIZES[name] * world):.3g}")
+        console.print(f"[dim]{name} {world} {system} {timing.ms:.3g} ms", highlight=False)
+    console.print(table)
+    for key, value, unit in goodput("6.4MB"):
+        console.print(f"{key} {value:.3g} {unit}", highlight=False)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    draw(rows, out)
+    console.print(f"{out} shows it", highlight=False)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -5,6 +5,7 @@ by the sum of all workers' arrays. The TCP systems are written as plainly as pos
 """
 
 import socket
+import struct
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -17,15 +18,19 @@ from iswitch import Worker
 from iswitch.config import Config
 from iswitch.switch.server import SwitchServer
 from iswitch.switch.sizing import config_for
-from iswitch.switch.sockets import open_ports
+from iswitch.switch.sockets import open_port, open_ports
 from iswitch.switch.software_switch import SoftwareSwitch
 
-__all__ = ["HOST", "SYSTEMS", "Reduce", "System"]
+__all__ = ["ECHO", "HOST", "SYSTEMS", "Reduce", "System"]
 
 HOST = "127.0.0.1"
 CONNECT_S = 60.0
 KEY = 0xC0
 BUFFER_BYTES, PIECE_BYTES = 4 << 20, 1 << 20
+UDP_SEGMENT, UDP_GRO = 103, 104
+BURST_BYTES, DATAGRAM_BYTES = 65507, 8858
+"""The longest burst, and a full datagram of `iswitch switch` on loopback."""
+ECHO_IN_FLIGHT_BYTES = 8 * BURST_BYTES
 
 Reduce = Callable[[np.ndarray], Any]
 """Replaces an array by the sum of all workers' arrays."""
@@ -160,9 +165,47 @@ def receive(peer: socket.socket, into: memoryview) -> None:
         into = into[got:]
 
 
+# The bound: bursts of datagrams there and back, without sums and without a protocol
+
+
+def serve_echo(control: Connection, world: int, size_bytes: int) -> None:
+    with open_port(HOST, 0) as echo:
+        echo.setsockopt(socket.IPPROTO_UDP, UDP_GRO, 1)
+        control.send(echo.getsockname()[1])
+        burst = bytearray(BURST_BYTES)
+        while True:
+            size, _, _, sender = echo.recvmsg_into([burst], 64)
+            echo.sendmsg([memoryview(burst)[:size]], segment_option() if size > DATAGRAM_BYTES else [], 0, sender)
+
+
+def connect_echo(stack: ExitStack, address: int, rank: int, world: int) -> Reduce:
+    peer = stack.enter_context(open_port(HOST, 0))
+    peer.connect((HOST, address))
+    peer.setsockopt(socket.IPPROTO_UDP, UDP_GRO, 1)
+    burst_bytes = BURST_BYTES // DATAGRAM_BYTES * DATAGRAM_BYTES
+
+    def exchange(array: np.ndarray) -> None:
+        view = memoryview(array).cast("B")
+        sent = received = 0
+        while received < len(view):
+            while sent < len(view) and sent - received < ECHO_IN_FLIGHT_BYTES:
+                burst = view[sent : sent + burst_bytes]
+                peer.sendmsg([burst], segment_option() if len(burst) > DATAGRAM_BYTES else [])
+                sent += len(burst)
+            received += peer.recvmsg_into([view[received:]], 64)[0]
+
+    return exchange
+
+
+def segment_option() -> list[tuple[int, int, bytes]]:
+    return [(socket.IPPROTO_UDP, UDP_SEGMENT, struct.pack("=H", DATAGRAM_BYTES))]
+
+
 SYSTEMS = {
     "iswitch": System(serve_switch, connect_switch),
     "gloo": System(None, connect_gloo),
     "tcp_server": System(serve_sums, connect_server),
     "tcp_ring": System(None, connect_ring),
 }
+ECHO = System(serve_echo, connect_echo)
+"""Gives an array back. With one worker that is its sum."""

@@ -172,8 +172,7 @@ class Ring(LossRecovery):
         ledger, retransmissions = self.ledger, self.retransmissions
         now = transfer.first_sent_at = self.transport.now()
         self.activity.mark(now)
-        if not self._runs_exchange:
-            self.send_new(now)
+        self.send_new(now)
         self.expiry, deadline, inquiry = now + self.timeout_s, now + timeout_s, now + inquire_s
         while ledger.low < transfer.end:
             low = ledger.low
@@ -239,6 +238,11 @@ class Ring(LossRecovery):
             pass  # the window allows few segments: send them together with those of further results
         return new_results, self.transport.now()
 
+    def send_new(self, now: float) -> None:
+        """Send all that the window allows. The exchange does that first of all."""
+        if not self._runs_exchange:
+            super().send_new(now)
+
     def _run_exchange(self, exchange: Exchange, timeout_s: float) -> tuple[int, float]:
         event, results = exchange.run(
             self.transport.now() + timeout_s, timer=self.timer, longest_s=self._timeout_s, window=self.window.size
@@ -250,7 +254,7 @@ class Ring(LossRecovery):
             datagrams, size, datagram_bytes = exchange.unhandled
             results += self.handle_burst(datagrams, size, datagram_bytes) if size else 0
         elif event == ExchangeEvent.SEND:
-            self.send_new(self.transport.now())
+            super().send_new(self.transport.now())
         return results, self.transport.now()
 
     def _open(self, transfer: Transfer, received: ReceivedSum) -> ReceivedSum:

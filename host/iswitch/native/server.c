@@ -18,6 +18,7 @@
 
 #define BATCH 8           /* bursts that one call takes from a port, so that no port waits for long */
 #define SEND_WAIT_MS 10
+#define FULL_BYTES 57344
 
 struct burst {
     uint8_t bytes[BURST_BUFFER_BYTES];
@@ -200,7 +201,8 @@ static int handle_bursts(struct server *server, struct port *port) {
     for (; port->current < port->bursts; skip_datagram(port)) {
         struct burst *burst = &port->burst[port->current];
         struct source source = source_of(port, &burst->from);
-        if (state->output.count == RESULTS_MAX) flush_output(server);
+        /* What fills a burst leaves at once, so that the receivers work while the rest is handled. */
+        if (state->output.count == RESULTS_MAX || state->output.bytes >= FULL_BYTES) flush_output(server);
         int outcome =
             handle_payload(state, &source, burst->bytes + port->offset, datagram_length(port), server->now_us);
         ++*counter(server, port->number, PORT_RX_FRAMES);
