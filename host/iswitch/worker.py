@@ -8,11 +8,13 @@ returns to it after an error.
 import contextlib
 import logging
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 
+from iswitch.control.call_queue import CallQueue
 from iswitch.control.collective_caller import CollectiveCaller
 from iswitch.control.job_key import job_key
 from iswitch.control.job_worker import JobWorker, switch_address
@@ -206,6 +208,7 @@ class Worker(JobWorker):
             no_offload=no_offload,
         )
         self.on_taint = on_taint
+        self._calls = CallQueue()
         self._collectives = 0  # makes the text of each warning new: Python shows the same text once
         self._reported_missing: tuple[int, ...] = ()  # ranks in the last MissingWarning
         self._admitted = False  # the last collective admitted joining workers
@@ -226,6 +229,7 @@ class Worker(JobWorker):
             job_token=self._transport.randbits(32),
             wanted=NO_MEMBER if rank is None else rank,
         )
+        exchange = open_exchange(self._transport)  # may compile the library: a member must not be silent for so long
         with self._joined(request, elastic=elastic) as membership:
             backlog = _BACKLOG_WINDOWS * membership.window if backlog is None else backlog
             buffer_bytes = self._transport.receive_buffer_bytes
@@ -233,7 +237,7 @@ class Worker(JobWorker):
                 self._transport,
                 membership,
                 backlog=backlog,
-                exchange=open_exchange(self._transport),
+                exchange=exchange,
                 in_flight=None if buffer_bytes is None else in_flight_max(membership.elements, buffer_bytes),
             )
             self._recovery = Recovery(
@@ -285,7 +289,19 @@ class Worker(JobWorker):
 
     # Collectives
 
-    def allreduce(self, array: np.ndarray, op: Literal["sum", "mean"] = "sum") -> Reduction:
+    @overload
+    def allreduce(
+        self, array: np.ndarray, op: Literal["sum", "mean"] = ..., *, async_op: Literal[False] = ...
+    ) -> Reduction: ...
+
+    @overload
+    def allreduce(
+        self, array: np.ndarray, op: Literal["sum", "mean"] = ..., *, async_op: Literal[True]
+    ) -> Future[Reduction]: ...
+
+    def allreduce(
+        self, array: np.ndarray, op: Literal["sum", "mean"] = "sum", *, async_op: bool = False
+    ) -> Reduction | Future[Reduction]:
         """Replace an array by its sum or mean over the workers of the job.
 
         Parameters
@@ -296,11 +312,15 @@ class Worker(JobWorker):
             there and back.
         op : {"sum", "mean"}
             "mean" divides each segment by the number of workers in it. An int32 array needs "sum".
+        async_op : bool
+            If True, return at once. The collective runs in another thread, after the earlier ones, and all later
+            collectives of this worker come after it. Do not use the array until the collective is done.
 
         Returns
         -------
         Reduction
-            The workers that are in the sum of each segment.
+            The workers that are in the sum of each segment. With `async_op`, a `concurrent.futures.Future` of it, whose
+            `result()` waits, and raises the errors.
 
         Raises
         ------
@@ -329,6 +349,9 @@ class Worker(JobWorker):
         TaintedError
             If a contribution held NaN, an infinity or an element out of range, and `on_taint` is "raise".
         """
+        if async_op:
+            return self._calls.submit(self.allreduce, array, op)
+        self._calls.wait()
         with self._ring.progress.count_call():
             format, wire_type = wire_type_of(array, op, self._ring.membership.format)
             values = np.ascontiguousarray(array, wire_type).reshape(-1)
@@ -379,6 +402,7 @@ class Worker(JobWorker):
         IswitchError
             As `allreduce`.
         """
+        self._calls.wait()
         with self._ring.progress.count_call():
             require_int("root", root, 0, self.world - 1)
             data = buffer_octets(buffer)
@@ -401,6 +425,7 @@ class Worker(JobWorker):
         IswitchError
             As `allreduce`.
         """
+        self._calls.wait()
         with self._ring.progress.count_call():
             self._collect(np.zeros(1, INT), Format.INT32, CollectiveKind.BARRIER, all_members=True)
 
@@ -432,6 +457,7 @@ class Worker(JobWorker):
         IswitchError
             As `allreduce`.
         """
+        self._calls.wait()
         require_int("step", step, 0, 2**62 - 1)
         arrays = [state] if isinstance(state, np.ndarray) else list(state)
         own = pack_arrays(arrays)
@@ -536,6 +562,7 @@ class Worker(JobWorker):
         limit_s = self._join_timeout_s if timeout_s is None else timeout_s
         require_seconds(timeout_s=limit_s)
         self._require_open()
+        self._calls.wait()
         if not self._recovery.failure:
             return
 
@@ -563,6 +590,7 @@ class Worker(JobWorker):
             True if the switch has confirmed it.
         """
         self._recovery.failure = "it has left the job"
+        self._calls.close()
         return super().close()
 
     # One collective at the ring

@@ -156,7 +156,10 @@ def figures(quick: bool) -> Iterator[tuple[str, float, str]]:
 
 def goodput(name: str) -> Iterator[tuple[str, float, str]]:
     """Yield the rate of one worker's sums, and that of bursts which another process sends back as they are."""
-    rates = {system: SIZES[name] / measure(system, SIZES[name], 1, repetitions=200).ms / 1e6 for system in ("iswitch", "echo")}
+    rates = {
+        system: SIZES[name] / measure(system, SIZES[name], 1, repetitions=200).ms / 1e6
+        for system in ("iswitch", "echo")
+    }
     for system, rate in rates.items():
         yield f"compare.goodput.{system}", rate, "GB/s there, and as much back"
     yield "compare.goodput.ratio", rates["iswitch"] / rates["echo"], "of the bare bursts"

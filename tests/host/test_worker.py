@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pytest
 
+import iswitch.worker
 from iswitch import (
     ClosedError,
     CollectiveTimeoutError,
@@ -29,9 +30,10 @@ from iswitch import (
 from iswitch.config import Config
 from iswitch.control import abandoned_job
 from iswitch.control.client import Control
+from iswitch.driver.exchange import open_exchange
 from iswitch.driver.udp import UdpTransport
 from iswitch.golden.decide import random
-from iswitch.wire import RESULT_HEADER, Outcome, Reason
+from iswitch.wire import RESULT_HEADER, JobState, Outcome, Reason
 from sim.bench.udp_model import Faults, UdpModel, kill, together
 
 ELEMENTS, WINDOW = 352, 64
@@ -600,3 +602,16 @@ def test_a_reduction_of_nothing_is_complete():
 def test_without_epoll(model, monkeypatch):
     monkeypatch.delattr("select.epoll")
     test_laggard_gets_the_results_it_is_not_in(model, None)
+
+
+def test_the_library_is_there_before_the_worker_is_a_member(model, monkeypatch):
+    """Its compilation takes seconds, in which a member would be silent."""
+    states = []
+
+    def recorded(transport):
+        states.append(model.switch.jobs[0].state)
+        return open_exchange(transport)
+
+    monkeypatch.setattr(iswitch.worker, "open_exchange", recorded)
+    with Worker(model.address(), world=1):
+        assert states == [JobState.NONE]

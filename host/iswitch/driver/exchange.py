@@ -80,7 +80,7 @@ class Exchange:
         state, self._ledger, self._buffer = self._state, ledger, buffer
         state.first_word = version_type(Type.RESULT) | membership.job << 8 | membership.epoch << 16
         state.token, state.first_seq = membership.job_token, membership.first_seq
-        state.burst_segments, state.segment_bytes = burst_segments, 4 * membership.elements
+        self._burst_segments, state.segment_bytes = burst_segments, 4 * membership.elements
         state.buffer = buffer.ctypes.data
         self._header = header = np.zeros(1, CONTRIBUTION_HEADER)
         header["version_type"] = version_type(Type.CONTRIBUTION)
@@ -124,6 +124,7 @@ class Exchange:
             The number of new results.
         """
         state, ledger, transfer = self._state, self._ledger, self._transfer
+        state.burst_segments = self._burst_segments if self._udp.gso else 1  # the device may refuse bursts
         state.window, state.timeout_s, state.next = window, min(timer.timeout_s, longest_s), transfer.next
         state.first_sent_s, state.first_result_s = transfer.first_sent_at, transfer.first_result_at or 0.0
         ledger.load(state)

@@ -177,7 +177,7 @@ class Ring(LossRecovery):
         while ledger.low < transfer.end:
             low = ledger.low
             try:
-                new_results, now = self._receive_results(transfer, min(self.expiry, deadline) - now)
+                new_results, now = self._receive_results(transfer, min(self.expiry, deadline))
             except MembershipRejectedError as rejection:
                 if confirm is None:
                     raise
@@ -224,11 +224,12 @@ class Ring(LossRecovery):
         """True if the usual case runs in C. Where other members go on without some member, no case is usual."""
         return self._exchange is not None and not self._patience.partial
 
-    def _receive_results(self, transfer: Transfer, timeout_s: float) -> tuple[int, float]:
-        """Receive results of a collective. Return how many are new, and when the last of them came, or the time now."""
+    def _receive_results(self, transfer: Transfer, until: float) -> tuple[int, float]:
+        """Receive results of a collective, until a time in seconds. Return how many are new, and when the last of them
+        came, or the time now."""
         if self._exchange is not None and self._runs_exchange:
-            return self._run_exchange(self._exchange, timeout_s)
-        new_results = self.receive(timeout_s)
+            return self._run_exchange(self._exchange, until)
+        new_results = self.receive(until - self.transport.now())
         while (
             new_results
             and transfer.next < transfer.end
@@ -243,10 +244,8 @@ class Ring(LossRecovery):
         if not self._runs_exchange:
             super().send_new(now)
 
-    def _run_exchange(self, exchange: Exchange, timeout_s: float) -> tuple[int, float]:
-        event, results = exchange.run(
-            self.transport.now() + timeout_s, timer=self.timer, longest_s=self._timeout_s, window=self.window.size
-        )
+    def _run_exchange(self, exchange: Exchange, until: float) -> tuple[int, float]:
+        event, results = exchange.run(until, timer=self.timer, longest_s=self._timeout_s, window=self.window.size)
         self.window.record_results(results, retransmitted=0, resent=0)
         if event == ExchangeEvent.TIMEOUT and results:
             return results, exchange.last_result_at

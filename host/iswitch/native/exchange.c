@@ -137,8 +137,8 @@ static void advance(struct exchange *x) {
     while (x->low < x->high && !((uint8_t *)x->lacked)[x->low - x->origin]) x->low++;
 }
 
-/* Receive a burst, if one is here. Returns its bytes, 0 if there is none, or -1 with `error`. */
-static int64_t receive_burst(struct exchange *x) {
+/* Receive a burst. Returns 1, 0 if there is none, or -1 with `error`. */
+static int receive_burst(struct exchange *x) {
     struct iovec part = {x->buffer, BURST_BUFFER_BYTES};
     struct segment_option option;
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = option.bytes, .msg_controllen = sizeof option.bytes};
@@ -152,7 +152,7 @@ static int64_t receive_burst(struct exchange *x) {
     x->size = (uint32_t)got;
     x->datagram_bytes = received_segment(&message, x->size);
     x->received = 1;
-    return got;
+    return 1;
 }
 
 /* Wait for a datagram. Returns 0 after the time-out or a signal. */
@@ -172,7 +172,7 @@ int exchange_run(struct exchange *x, double until_s) {
     for (;;) {
         if (!send_new(x)) return EXCHANGE_SEND;
         if (x->low == x->end) return EXCHANGE_DONE;
-        int64_t got = receive_burst(x);
+        int got = receive_burst(x);
         if (!got) {
             if (!wait_readable(x, until_s - now_s())) return EXCHANGE_TIMEOUT;
             got = receive_burst(x);
@@ -193,6 +193,7 @@ int exchange_run(struct exchange *x, double until_s) {
             got = receive_burst(x);
         }
         if (got < 0) return EXCHANGE_SOCKET;
+        now = now_s(); /* also if the wait ended with a datagram that the kernel then dropped */
         if (now - begun > RUN_S || x->low + x->reach >= x->origin + x->length) return EXCHANGE_RESULTS;
     }
 }

@@ -5,6 +5,7 @@ run.
 """
 
 import ctypes
+import fcntl
 import hashlib
 import os
 import shlex
@@ -12,7 +13,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from ctypes import POINTER, c_char_p, c_double, c_int, c_uint32, c_void_p
 from functools import cache
 from importlib.resources import files
@@ -97,25 +99,25 @@ def build(folder: Path, compiler: list[str], level: str, *, sources: Path = SOUR
         If the compiler fails.
     """
     target = folder / _name(sources, level)
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as work:
-        made = Path(work, target.name)
-        Path(work, "records.h").write_text(header())
-        command = [
-            *compiler,
-            *FLAGS,
-            *(f"-m{feature}" for feature in LEVELS[level]),
-            f"-I{work}",
-            *(str(path) for path in _files(sources) if path.suffix == ".c"),
-            "-lm",
-        ]
-        try:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as work:
+            made = Path(work, target.name)
+            Path(work, "records.h").write_text(header())
+            command = [
+                *compiler,
+                *FLAGS,
+                *(f"-m{feature}" for feature in LEVELS[level]),
+                f"-I{work}",
+                *(str(path) for path in _files(sources) if path.suffix == ".c"),
+                "-lm",
+            ]
             done = subprocess.run([*command, "-o", str(made)], capture_output=True, text=True)
-        except OSError as error:
-            raise LibraryError(f"{command[0]} cannot be run: {error.strerror}") from error
-        if done.returncode:
-            raise LibraryError(f"{command[0]} could not compile iswitch's library:\n{done.stderr[-2000:]}")
-        os.replace(made, target)
+            if done.returncode:
+                raise LibraryError(f"{command[0]} could not compile iswitch's library:\n{done.stderr[-2000:]}")
+            os.replace(made, target)
+    except OSError as error:
+        raise LibraryError(f"iswitch's library cannot be compiled into {folder}: {error}") from error
     return target
 
 
@@ -130,9 +132,22 @@ def best_level() -> str:
     return next(level for level, needed in LEVELS.items() if features.issuperset(needed))
 
 
-def _folder() -> Path:
-    """Return the folder of libraries that were compiled on this machine."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "iswitch"
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """Yield the folder of libraries that were compiled on this machine, for this process alone: others wait. If it
+    cannot be written, that is an empty one, which lasts as long as the context."""
+    try:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        folder = Path(home, "iswitch")
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open(folder / "lock", "w")  # noqa: SIM115
+    except (OSError, RuntimeError):  # RuntimeError: this user has no home
+        with tempfile.TemporaryDirectory(prefix="iswitch-") as private:
+            yield Path(private)
+        return
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
 
 
 def _compiler() -> list[str] | None:
@@ -151,8 +166,14 @@ def library() -> ctypes.CDLL:
     """
     level = best_level()
     name = _name(SOURCES, level)
-    found = next((path for path in (SOURCES / name, _folder() / name) if path.exists()), None)
-    if found is None:
+    if (SOURCES / name).exists():
+        return load(SOURCES / name)
+    with _folder() as folder:
+        if (folder / name).exists():
+            try:
+                return load(folder / name)
+            except LibraryError:  # it is damaged
+                (folder / name).unlink()
         compiler = _compiler()
         if compiler is None:
             raise LibraryError(
@@ -160,14 +181,22 @@ def library() -> ctypes.CDLL:
                 "which the software switch needs, and this machine has no C compiler: install one (`cc`, or name it in "
                 "the environment variable CC), or a wheel of iswitch for this machine"
             )
-        found = build(_folder(), compiler, level)
-    return load(found)
+        return load(build(folder, compiler, level))
 
 
 def load(path: Path) -> ctypes.CDLL:
-    """Load a compiled library."""
-    loaded = ctypes.CDLL(str(path))
-    for name, (result, arguments) in _FUNCTIONS.items():
-        function = getattr(loaded, name)
-        function.restype, function.argtypes = result, arguments
+    """Load a compiled library.
+
+    Raises
+    ------
+    LibraryError
+        If that is impossible.
+    """
+    try:
+        loaded = ctypes.CDLL(str(path))
+        for name, (result, arguments) in _FUNCTIONS.items():
+            function = getattr(loaded, name)
+            function.restype, function.argtypes = result, arguments
+    except (OSError, AttributeError) as error:
+        raise LibraryError(f"iswitch's compiled library cannot be loaded: {error}") from error
     return loaded

@@ -40,7 +40,6 @@ struct server {
     struct pollfd polled[PORTS_MAX];
     struct port *stopped; /* at a payload for the golden switch; or NULL */
     uint32_t now_us;
-    int segments; /* 0: the kernel cannot send bursts */
 };
 
 uint32_t server_now_us(void) {
@@ -61,10 +60,10 @@ struct server *server_open(struct switch_state *state, const int *sockets, uint3
     server->outcomes = outcomes;
     server->counters = counters;
     server->ports = ports;
-    server->segments = 1;
     for (uint32_t port = 0; port < ports; port++) {
-        int on = 1;
+        int on = 1, by_interface = IP_PMTUDISC_INTERFACE; /* any host can forge an ICMP message about the path's MTU */
         setsockopt(sockets[port], IPPROTO_UDP, UDP_GRO_OPTION, &on, sizeof on);
+        setsockopt(sockets[port], IPPROTO_IP, IP_MTU_DISCOVER, &by_interface, sizeof by_interface);
         server->polled[port] = (struct pollfd){.fd = sockets[port], .events = POLLIN};
         server->port[port].number = port;
     }
@@ -107,7 +106,7 @@ static void send_burst(struct server *server, const struct source *to, struct io
             struct pollfd writable = {.fd = fd, .events = POLLOUT};
             poll(&writable, 1, SEND_WAIT_MS);
         } else if (count > 1 && (errno == EIO || errno == EINVAL || errno == EOPNOTSUPP)) {
-            server->segments = 0;
+            /* The way to this receiver takes no bursts. Others may. */
             for (uint32_t k = 0; k < count; k++) send_burst(server, to, parts + k, 1);
             return;
         } /* else: an ICMP message about an earlier datagram, or a signal */
@@ -124,8 +123,7 @@ static void send_to_member(struct server *server, uint32_t number, uint32_t m) {
     for (uint32_t k = 0; k < output->count; k++) {
         const struct sent *sent = &output->sent[k];
         if (sent->job != number || !(sent->members >> m & 1)) continue;
-        uint32_t most = server->segments ? BURST_SEGMENTS : 1;
-        if (count && (count == most || sent->length > parts[0].iov_len || bytes + sent->length > BURST_BYTES ||
+        if (count && (count == BURST_SEGMENTS || sent->length > parts[0].iov_len || bytes + sent->length > BURST_BYTES ||
                       parts[count - 1].iov_len < parts[0].iov_len)) {
             send_burst(server, to, parts, count);
             count = bytes = 0;

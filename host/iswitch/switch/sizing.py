@@ -4,6 +4,7 @@ import fcntl
 import ipaddress
 import socket
 import struct
+from array import array
 from collections.abc import Sequence
 
 from iswitch.config import Config
@@ -12,7 +13,8 @@ from iswitch.wire import HEADER, TAIL_BYTES, longest_frame_bytes
 
 __all__ = ["config_for", "elements_for", "mtu_at"]
 
-_SIOCGIFADDR, _SIOCGIFMTU = 0x8915, 0x8921
+_SIOCGIFCONF, _SIOCGIFMTU = 0x8912, 0x8921
+_IFREQ_BYTES, _ADDRESSES_MAX = 40, 256
 _IP_UDP_BYTES = 28
 _WORD_ELEMENTS = 16
 """Elements come in whole words of the widest bus, as in the gateware."""
@@ -42,7 +44,8 @@ def config_for(
     ValueError
         If a parameter is out of its range.
     """
-    elements = elements or elements_for(sockets[0].getsockname()[0])
+    if elements is None:
+        elements = elements_for(sockets[0].getsockname()[0])
     if window is None:
         most = in_flight_max(elements, sockets[0].getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
         window = min(Config.window, 1 << most.bit_length() - 1)
@@ -60,31 +63,28 @@ def mtu_at(host: str) -> int:
     host : str
         IPv4 address of this machine; 0.0.0.0 for those of all interfaces but loopback.
     """
+    found = _interfaces()
+    outside = min((mtu for address, mtu in found if not address.is_loopback), default=_UNKNOWN_MTU)
     try:
-        address = ipaddress.IPv4Address(socket.gethostbyname(host))
+        at = ipaddress.IPv4Address(socket.gethostbyname(host))
     except OSError:  # whoever opens a socket there says what is wrong
-        return _UNKNOWN_MTU
-    mtus = [
-        mtu
-        for found, mtu in _interfaces()
-        if (found == address or address.is_unspecified and not found.is_loopback)
-        or (address.is_loopback and found.is_loopback)
-    ]
-    return min(mtus, default=_UNKNOWN_MTU)
+        return outside
+    if at.is_loopback:
+        return min((mtu for address, mtu in found if address.is_loopback), default=outside)
+    return min((mtu for address, mtu in found if address == at), default=outside)
 
 
 def _interfaces() -> list[tuple[ipaddress.IPv4Address, int]]:
-    """Return the IPv4 address and the MTU of each interface that has one."""
+    """Return each IPv4 address of this machine, with the MTU of its interface."""
+    buffer = array("B", bytes(_IFREQ_BYTES * _ADDRESSES_MAX))
+    place, length = buffer.buffer_info()
     found = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for _, name in socket.if_nameindex():
-            request = struct.pack("40s", name.encode()[:15])
-            try:
-                address = ipaddress.IPv4Address(fcntl.ioctl(probe, _SIOCGIFADDR, request)[20:24])
-                (mtu,) = struct.unpack_from("i", fcntl.ioctl(probe, _SIOCGIFMTU, request), 16)
-            except OSError:  # it has no IPv4 address
-                continue
-            found.append((address, mtu))
+        filled = struct.unpack("iP", fcntl.ioctl(probe, _SIOCGIFCONF, struct.pack("iP", length, place)))[0]
+        for at in range(0, filled, _IFREQ_BYTES):
+            entry = buffer[at : at + _IFREQ_BYTES].tobytes()
+            (mtu,) = struct.unpack_from("i", fcntl.ioctl(probe, _SIOCGIFMTU, entry), 16)
+            found.append((ipaddress.IPv4Address(entry[20:24]), mtu))
     return found
 
 

@@ -14,8 +14,7 @@ _CAUSES = {
     errno.EADDRINUSE: "another program uses this port, perhaps another switch: end that one, or choose other ports "
     "(`make emulator PORT=28000`, or --udp-base), and set ISWITCH_ADDRESS=127.0.0.1:28000 for the workers",
     errno.EACCES: "only root may open ports below 1024: choose a higher --udp-base",
-    errno.EADDRNOTAVAIL: "this machine has no such address: --bind must be one of its IPv4 addresses (`ip -4 addr`), "
-    "or 0.0.0.0 for all of them",
+    errno.EADDRNOTAVAIL: "this machine has no such address: --bind must be one of its IPv4 addresses (`ip -4 addr`)",
 }
 
 

@@ -1,6 +1,7 @@
 """A worker's collectives over a real socket, in C and in Python: a peer answers each contribution as a test says."""
 
 import contextlib
+import itertools
 import shutil
 import socket
 import threading
@@ -196,7 +197,7 @@ class Disturber:
         if self.random.random() < 0.05:
             made.append(result(header, bytes(len(payload)), epoch=MEMBER.epoch - 1))
         if self.random.random() < 0.05:
-            old = (int(header["seq"]) - self.random.randrange(1, 99)) % 2**32
+            old = (int(header["seq"]) - self.random.randrange(WINDOW, 99)) % 2**32
             made.append(result(header, bytes(len(payload)), seq=old))
         if self.random.random() < 0.02:
             made.append(bytes(self.random.randrange(1, 40)))
@@ -278,6 +279,37 @@ def test_a_lost_last_result_is_requested_after_a_time_out(compiled):
 
     with Peer(answer) as peer, ring_to(peer, compiled) as ring:
         assert reduce(ring, ELEMENTS * 60)[0].retransmissions >= 1 and not lost
+
+
+def test_a_time_out_is_waited_once(monkeypatch):
+    """Also if results have come in the same run: the next run waits no longer than that time-out."""
+    timeout_s, runs, run = 0.05, [], Exchange.run
+    for name in ("timeout_s", "first_timeout_s"):
+        monkeypatch.setattr(RetransmissionTimer, name, timeout_s)
+    lost = [59]
+
+    def answer(header, payload):
+        position = (int(header["seq"]) - MEMBER.first_seq) % 2**32
+        if position in lost:
+            lost.remove(position)
+            return []
+        return [result(header, payload)]
+
+    def recorded(self, until_s, **parameters):
+        event, results = run(self, until_s, **parameters)
+        runs.append((until_s, event, results, self.last_result_at))
+        return event, results
+
+    monkeypatch.setattr(Exchange, "run", recorded)
+    with Peer(answer) as peer, ring_to(peer, True) as ring:
+        reduce(ring, ELEMENTS * 60)
+    [after] = [
+        later
+        for (_, event, results, _), later in itertools.pairwise(runs)
+        if event == ExchangeEvent.TIMEOUT and results and later[0] > 0
+    ][-1:]
+    before = runs[runs.index(after) - 1]
+    assert after[0] <= before[3] + timeout_s + 1e-9
 
 
 @in_both

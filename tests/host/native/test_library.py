@@ -46,16 +46,54 @@ def test_each_level_of_vector_instructions_gives_the_golden_switch_s_frames(tmp_
     run_random_frames(FRAMES // 4, seed=7)
 
 
-def test_without_a_compiler_the_error_says_what_helps(tmp_path, monkeypatch):
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty folder of compiled libraries."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("CC", "no-such-compiler")
-    monkeypatch.setattr(module, "_name", lambda sources, level: "none.so")
     library.cache_clear()
-    try:
-        with pytest.raises(LibraryError, match="this machine has no C compiler: install one"):
-            library()
-    finally:
-        library.cache_clear()
+    yield tmp_path / "iswitch"
+    library.cache_clear()
+
+
+def test_without_a_compiler_the_error_says_what_helps(cache, monkeypatch):
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(LibraryError, match="this machine has no C compiler: install one"):
+        library()
+
+
+def test_a_library_is_compiled_once(cache, monkeypatch):
+    library()
+    [made] = cache.glob("*.so")
+    library.cache_clear()
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert library()._name == str(made)
+
+
+@pytest.mark.parametrize("content", [b"", b"no library"])
+def test_a_damaged_library_is_compiled_again(cache, content):
+    library()
+    [made] = cache.glob("*.so")
+    made.unlink()
+    made.write_bytes(content)
+    library.cache_clear()
+    assert library().server_now_us() >= 0
+
+
+@pytest.mark.parametrize("home", ["file", "none"])
+def test_without_a_folder_that_can_be_written_there_is_a_library(tmp_path, monkeypatch, home):
+    (tmp_path / "file").write_text("")
+    if home == "file":
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    else:
+        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+        monkeypatch.setattr(module.Path, "home", raise_no_home)
+    library.cache_clear()
+    assert library().server_now_us() >= 0
+    library.cache_clear()
+
+
+def raise_no_home():
+    raise RuntimeError("Could not determine home directory.")
 
 
 def test_a_compiler_that_fails_is_quoted(tmp_path):

@@ -1,0 +1,43 @@
+"""Calls of a worker that run one after another in a thread of their own, while the program computes."""
+
+import concurrent.futures
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+__all__ = ["CallQueue"]
+
+T = TypeVar("T")
+
+
+class CallQueue:
+    """Runs calls in the order in which they are made.
+
+    The thread begins with the first call. A worker whose program always waits has none.
+    """
+
+    def __init__(self) -> None:
+        self._executor: ThreadPoolExecutor | None = None
+        self._thread: int | None = None
+        self._last: Future[Any] | None = None
+
+    def submit(self, call: Callable[..., T], *arguments: Any) -> "Future[T]":
+        """Make a call after all earlier ones, and return at once."""
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, "iswitch-collectives", self._begin)
+        self._last = future = self._executor.submit(call, *arguments)
+        return future
+
+    def _begin(self) -> None:
+        self._thread = threading.get_ident()
+
+    def wait(self) -> None:
+        """Wait until all earlier calls have ended. In such a call itself, return at once."""
+        if self._last is not None and self._thread != threading.get_ident():
+            concurrent.futures.wait([self._last])
+
+    def close(self) -> None:
+        """Take no more calls. Those that wait are made, and find that the worker is closed."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
