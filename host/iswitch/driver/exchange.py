@@ -62,6 +62,7 @@ class Exchange:
         self._transport, self._udp = transport, udp
         self._run = _exchange_run()
         self._state = records.Exchange()
+        self._transfer: Transfer | None = None
 
     def join(self, membership: Membership, ledger: SegmentLedger, buffer: np.ndarray, burst_segments: int) -> None:
         """Begin with a membership.
@@ -100,6 +101,10 @@ class Exchange:
         state.last_bytes = payloads.last.size or state.segment_bytes
         state.begin, state.end = transfer.begin, transfer.end
 
+    def end(self) -> None:
+        """End the collective. The arrays belong to the caller again."""
+        self._transfer = None
+
     def run(
         self, until_s: float, *, timer: RetransmissionTimer, longest_s: float, window: int
     ) -> tuple[ExchangeEvent, int]:
@@ -124,6 +129,7 @@ class Exchange:
             The number of new results.
         """
         state, ledger, transfer = self._state, self._ledger, self._transfer
+        assert transfer is not None, "no collective has begun"
         state.burst_segments = self._burst_segments if self._udp.gso else 1  # the device may refuse bursts
         state.window, state.timeout_s, state.next = window, min(timer.timeout_s, longest_s), transfer.next
         state.first_sent_s, state.first_result_s = transfer.first_sent_at, transfer.first_result_at or 0.0

@@ -84,6 +84,7 @@ class Ring(LossRecovery):
         self._base = 0  # position of the first segment of the present collective, or of the next one
         self._later: list[Results] = []  # of later collectives
         self._transfer: Transfer | None = None
+        self._received: ReceivedSum | None = None
         self._restart_idle_timer()
 
     def set_threshold(self, threshold: int) -> None:
@@ -272,7 +273,9 @@ class Ring(LossRecovery):
         self._base = transfer.end
         self.segments += transfer.segments
         self.window.end_collective()
-        self._transfer, self.transfers = None, []
+        self._transfer, self._received, self.transfers = None, None, []
+        if self._exchange:
+            self._exchange.end()
         self._restart_idle_timer()
         if self._patience.partial:
             self.send_receipts(np.array([self.low]), want=False)
@@ -305,7 +308,7 @@ class Ring(LossRecovery):
             self._expect_partial()
             self._later.append(results.since(end).copy())
             results = results.below(end)
-        if len(results.records):
+        if len(results.records) and self._received is not None:
             self._received.store(results, self._base)
             if self._received.partial:
                 self._expect_partial()

@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import threading
+import weakref
 from dataclasses import replace
 from random import Random
 
@@ -376,6 +377,16 @@ def test_without_any_result_the_time_out_ends_the_collective(compiled):
         with pytest.raises(NoProgressError):
             reduce(ring, ELEMENTS * 60, timeout_s=0.3)
         assert set(peer.positions) == set(range(WINDOW))
+
+
+@in_both
+def test_after_a_collective_the_array_is_the_caller_s_alone(compiled):
+    with Peer(lambda header, payload: [result(header, payload)]) as peer, ring_to(peer, compiled) as ring:
+        array = np.ones(100, np.float32)
+        reference = weakref.ref(array)
+        ring.reduce(array, Format.WINDOW64, 5.0)
+        del array
+        assert reference() is None
 
 
 def test_without_a_library_the_ring_runs_in_python(monkeypatch):
