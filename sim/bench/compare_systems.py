@@ -26,7 +26,7 @@ __all__ = ["ECHO", "HOST", "SYSTEMS", "Reduce", "System"]
 HOST = "127.0.0.1"
 CONNECT_S = 60.0
 KEY = 0xC0
-BUFFER_BYTES, PIECE_BYTES = 4 << 20, 1 << 20
+BUFFER_BYTES = 4 << 20
 UDP_SEGMENT, UDP_GRO = 103, 104
 BURST_BYTES, DATAGRAM_BYTES = 65507, 8858
 """The longest burst, and a full datagram of `iswitch switch` on loopback."""
@@ -126,9 +126,10 @@ def connect_ring(stack: ExitStack, address: int, rank: int, world: int) -> Reduc
 
 def pass_on(following: socket.socket, sent: memoryview, before: socket.socket, into: memoryview) -> None:
     """Send to one neighbour and receive from the other, in pieces that the kernel holds, so that neither waits."""
-    for at in range(0, max(len(sent), len(into)), PIECE_BYTES):
-        following.sendall(sent[at : at + PIECE_BYTES])
-        receive(before, into[at : at + PIECE_BYTES])
+    piece = before.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 4
+    for at in range(0, max(len(sent), len(into)), piece):
+        following.sendall(sent[at : at + piece])
+        receive(before, into[at : at + piece])
 
 
 def connect_patiently(port: int) -> socket.socket:

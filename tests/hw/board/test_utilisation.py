@@ -116,11 +116,11 @@ def test_two_half_block_rams_are_one():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("phased", [False, True])
-def test_leaves_and_rows_are_block_rams_without_waste(phased, build):
-    """512 rows of 16 leaves are 288 bits wide; 32 rows of level 1 with 15 sums of 26 bits are less than a block RAM is
-    worth."""
+def test_leaves_are_block_rams_of_which_each_leaf_has_its_lanes(phased, build):
+    """A leaf of 18 bits and its parity bit are written alone, so they have 3 lanes of 9 bits: 16 of them are 6 block
+    RAMs of 512 rows. 32 rows of level 1 with 15 sums of 26 bits and their parity are less than a block RAM is worth."""
     found = count("tree", Design(lambda: SumTree(capacity=1 << 13, priority_bits=18, single_copy=phased)))
-    assert (found["RAMB36"], found["RAMB18"]) == (4, 0)
+    assert (found["RAMB36"], found["RAMB18"]) == (6, 0)
 
 
 @pytest.mark.slow

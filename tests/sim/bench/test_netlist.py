@@ -221,7 +221,9 @@ def smoke(config, *, design=mapped):
             (
                 worker.port,
                 worker.contribution(
-                    seq, adverse_numbers(rng, config.elements - turn % 2, 0.01), behind=seq - seqs[0] & 0xFFFF
+                    seq,
+                    adverse_numbers(rng, config.elements - turn % 2, 0.3 / config.elements),
+                    behind=seq - seqs[0] & 0xFFFF,
                 ),
             )
             for worker in workers
@@ -231,7 +233,9 @@ def smoke(config, *, design=mapped):
         assert sum(answer.type == Type.RESULT for answer in answers) == 2 * config.window
         assert pair.exchange(workers[0].port, workers[0].receipt(seqs[0], want=True))
         pair.exchange(workers[1].port, frames[-1][1])
-    assert pair.model.outcomes[Outcome.ADDED] == 12 * config.window and pair.model.outcomes[Outcome.ORDINARY] >= 6
+    outcomes = pair.model.outcomes
+    assert outcomes[Outcome.ADDED] + outcomes[Outcome.QUARANTINED] == 12 * config.window
+    assert outcomes[Outcome.ADDED] >= 6 * config.window and outcomes[Outcome.ORDINARY] >= 6
     pair.counters_agree()
     pair.close()
 
