@@ -163,6 +163,6 @@ class Exchange:
         port = "" if ":" in self.address else " (26963, because the address names none)"
         return SwitchUnreachableError(
             f"the switch at {self.address} has not answered for {limit_s:g} s{name}: "
-            f"{cause}start the switch (a board, or the emulator on this machine), and check the address and the "
-            f"port{port}"
+            f"{cause}start the switch (a board, or `iswitch switch` or the emulator on this machine), and check the "
+            f"address and the port{port}"
         )

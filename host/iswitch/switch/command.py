@@ -8,7 +8,7 @@ from typing import Annotated
 
 from rich.console import Console
 
-from iswitch.config import Config
+from iswitch.config import PORTS_MAX, Config
 from iswitch.errors import IswitchError
 from iswitch.switch.options import (
     SWITCH,
@@ -37,7 +37,14 @@ OWN_MAC, OWN_IP = bytes.fromhex("020000000001"), bytes(4)
 
 def switch(
     ports: Annotated[
-        int, option(panel=SWITCH, metavar="N", help="Number of ports. Any number of workers can share one.")
+        int,
+        option(
+            panel=SWITCH,
+            metavar="N",
+            min=1,
+            max=PORTS_MAX,
+            help="Number of ports. Any number of workers can share one.",
+        ),
     ] = DEFAULT.ports,
     members: MembersOption = DEFAULT.members,
     jobs: JobsOption = DEFAULT.jobs,
@@ -46,8 +53,8 @@ def switch(
         option(
             panel=SWITCH,
             metavar="N",
-            help="Segments that a worker can have in flight. By default 64, or fewer if the kernel's limit of socket "
-            "buffers (`sysctl net.core.rmem_max`) holds fewer.",
+            help="Segments that a worker can have in flight, a power of two. By default 64, or fewer if the kernel's "
+            "limit of socket buffers (`sysctl net.core.rmem_max`) holds fewer.",
         ),
     ] = None,
     elements: Annotated[
@@ -55,8 +62,8 @@ def switch(
         option(
             panel=SWITCH,
             metavar="N",
-            help="Most elements in a segment. By default, as many as a packet on the interface at --bind carries. All "
-            "networks between must carry them too.",
+            help="Most elements in a segment, a multiple of 8. By default, as many as a packet on the interface at "
+            "--bind carries. All networks between must carry them too.",
         ),
     ] = None,
     bind: BindOption = "127.0.0.1",
@@ -96,7 +103,9 @@ def switch(
             number, above = parse_parent(given, port=ports - 1)
             model.set_parent(number, above)
         server = SwitchServer(model, sockets)
-    except (ValueError, OSError, IswitchError) as error:
+    except ValueError as error:  # of a parameter of `Config`, which is an option here
+        fail(console, ValueError(str(error).replace("Config ", "--", 1)))
+    except (OSError, IswitchError) as error:
         fail(console, error)
     with server:
         for number in (signal.SIGINT, signal.SIGTERM):

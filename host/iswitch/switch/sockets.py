@@ -12,7 +12,7 @@ SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
 """Options of Linux that Python 3.11 does not name."""
 _CAUSES = {
     errno.EADDRINUSE: "another program uses this port, perhaps another switch: end that one, or choose other ports "
-    "(`make emulator PORT=28000`, or --udp-base), and set ISWITCH_ADDRESS=127.0.0.1:28000 for the workers",
+    "(--udp-base, or `make emulator PORT=...`), and set ISWITCH_ADDRESS to the first of them for the workers",
     errno.EACCES: "only root may open ports below 1024: choose a higher --udp-base",
     errno.EADDRNOTAVAIL: "this machine has no such address: --bind must be one of its IPv4 addresses (`ip -4 addr`)",
 }
@@ -65,8 +65,8 @@ def open_ports(host: str, udp_ports: Sequence[int]) -> list[socket.socket]:
     """
     if max(udp_ports) > 65535:
         raise ValueError(
-            f"--udp-base must be at most {65536 - len(udp_ports)}, because {len(udp_ports)} ports follow it, not "
-            f"{udp_ports[0]}"
+            f"--udp-base must be at most {65536 - len(udp_ports)}, because the switch uses {len(udp_ports)} ports from "
+            f"it on, not {udp_ports[0]}"
         )
     sockets: list[socket.socket] = []
     try:

@@ -327,6 +327,16 @@ async def in_turn(talk):
     assert await places(talk, CROWDED[:8]) == [None] * 4 + [1] * 4
 
 
+async def never_learnt(talk):
+    """The tags of these addresses are zero, as in an empty table, and port 0 has a link."""
+    for k in range(0, 16, 2):
+        assert await talk.ask(bytes([k, 0, 0, 0, 0, 0]), OWN, 6) is None
+
+
+def test_an_address_of_zeros_is_absent_from_an_empty_table():
+    play(never_learnt)
+
+
 SHARES = [pushed, filled_before, one_each, in_turn]
 
 
@@ -337,6 +347,7 @@ def test_a_port_keeps_its_share_of_a_set(scenario):
 
 SCENARIOS = [
     chatter(5, turns=300, ports=3),
+    never_learnt,
     expired_after_18_ticks,
     wrapped,
     wrapped_under_load,
@@ -369,7 +380,7 @@ MUTANTS = [
     ("Mux(reads_row, 0, learnt_since)", "learnt_since"),
     ("learns & (written_row == sweep_at)", "learns"),
     ("< LIFETIME_TICKS)", "<= LIFETIME_TICKS)"),
-    ("entry.valid & up", "up"),
+    ("& up.bit_select(entry.port, 1) ", ""),
     ("alive & (tag == key)", "(tag == key)"),
     ("Mux(matching.any(), matching, first_from(turn, candidates))", "first_from(turn, candidates)"),
     ("first_from(turn, candidates)", "first_from(0, candidates)"),
