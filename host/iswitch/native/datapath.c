@@ -5,23 +5,10 @@
 
 #include <string.h>
 
+#include "bytes.h"
 #include "lanes.h"
 
 static int32_t ahead(uint32_t newer, uint32_t older) { return (int32_t)(newer - older); }
-
-static uint16_t u16_at(const uint8_t *at) { return (uint16_t)(at[0] | at[1] << 8); }
-
-static uint32_t u32_at(const uint8_t *at) { return u16_at(at) | (uint32_t)u16_at(at + 2) << 16; }
-
-static void put_u16(uint8_t *at, uint32_t value) {
-    at[0] = (uint8_t)value;
-    at[1] = (uint8_t)(value >> 8);
-}
-
-static void put_u32(uint8_t *at, uint32_t value) {
-    put_u16(at, value);
-    put_u16(at + 2, value >> 16);
-}
 
 static int is_same_source(const struct source *a, const struct source *b) {
     return a->port == b->port && a->udp_port == b->udp_port && a->ip == b->ip && !memcmp(a->mac, b->mac, 6);

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "bytes.h"
 #include "udp.h"
 
 #define RUN_S 0.02 /* the longest run without a look at Python's signals and timers */
@@ -19,20 +20,6 @@ static double now_s(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-static uint32_t u32_at(const uint8_t *at) {
-    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
-
-static void put_u16(uint8_t *at, uint32_t value) {
-    at[0] = (uint8_t)value;
-    at[1] = (uint8_t)(value >> 8);
-}
-
-static void put_u32(uint8_t *at, uint32_t value) {
-    put_u16(at, value);
-    put_u16(at + 2, value >> 16);
 }
 
 static uint32_t segment_bytes(const struct exchange *x, int64_t position) {
