@@ -27,7 +27,7 @@ class LibraryHook(BuildHookInterface):
         if version == "editable":
             return
         sys.path.insert(0, str(Path(self.root, "host")))
-        from iswitch.native.library import LEVELS, build
+        from iswitch.native.loader import LEVELS, build
 
         target = f"x86_64-linux-gnu.{'.'.join(map(str, GLIBC))}"
         compiler = [sys.executable, "-m", "ziglang", "cc", "-target", target]

@@ -3,14 +3,13 @@
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from iswitch.driver.transport import Buffer, Keepalive, Transport
 from iswitch.errors import ClosedError
 
 __all__ = ["ClosableTransport"]
 
-A = TypeVar("A")
 R = TypeVar("R")
 
 _CLAIM_S = 2.0
@@ -59,41 +58,25 @@ class ClosableTransport:
         if self._closed or self._owner is not None and self._owner != threading.get_ident():
             raise ClosedError(self.closed_message)
 
-    def send(self, burst: Buffer, segment_bytes: int) -> None:
-        """As `Transport.send`. Raises ClosedError."""
+    def use(self, call: Callable[..., R], *arguments: Any) -> R:
+        """Call a function that uses the inner transport. Raises ClosedError."""
         self._user = threading.get_ident()  # before the check, so that `claim` sees it or this call sees the claim
         try:
             self._require_usable()
-            self.inner.send(burst, segment_bytes)
+            return call(*arguments)
         except (OSError, ValueError):
             self._require_usable()  # the inner transport was closed in the middle of the call
             raise
         finally:
             self._user = None
 
+    def send(self, burst: Buffer, segment_bytes: int) -> None:
+        """As `Transport.send`. Raises ClosedError."""
+        self.use(self.inner.send, burst, segment_bytes)
+
     def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:
         """As `Transport.receive`. Raises ClosedError."""
-        self._user = threading.get_ident()
-        try:
-            self._require_usable()
-            return self.inner.receive(into, timeout_s)
-        except (OSError, ValueError):
-            self._require_usable()
-            raise
-        finally:
-            self._user = None
-
-    def use(self, call: Callable[[A], R], argument: A) -> R:
-        """Call a function that uses the inner transport. Raises ClosedError."""
-        self._user = threading.get_ident()
-        try:
-            self._require_usable()
-            return call(argument)
-        except (OSError, ValueError):
-            self._require_usable()
-            raise
-        finally:
-            self._user = None
+        return self.use(self.inner.receive, into, timeout_s)
 
     def sleep(self, seconds: float) -> None:
         """As `Transport.sleep`. Raises ClosedError."""

@@ -19,7 +19,7 @@ from iswitch.driver.timer import RetransmissionTimer
 from iswitch.driver.transfer import Transfer
 from iswitch.driver.udp import UdpTransport
 from iswitch.native import records
-from iswitch.native.library import LibraryError, library
+from iswitch.native.loader import LibraryError, library
 from iswitch.native.records import ExchangeEvent
 from iswitch.wire import CONTRIBUTION_HEADER, FLAGS_SHIFT, Type, version_type
 

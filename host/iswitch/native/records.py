@@ -7,6 +7,7 @@ of the switch mean what they mean in `iswitch.golden.decide`, and those of a wor
 import ctypes
 from ctypes import c_double, c_int, c_int64, c_uint32, c_void_p
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 
@@ -200,11 +201,17 @@ RECORDS = {"slot": SLOT, "source": SOURCE, "member": MEMBER, "grant": GRANT, "jo
 C_TYPES = {"u1": "uint8_t", "u2": "uint16_t", "u4": "uint32_t", "i2": "int16_t"}
 
 
-_CTYPES = {c_int: "int", c_uint32: "uint32_t", c_int64: "int64_t", c_double: "double", c_void_p: "void *"}
+_CTYPES: dict[Any, str] = {
+    c_int: "int",
+    c_uint32: "uint32_t",
+    c_int64: "int64_t",
+    c_double: "double",
+    c_void_p: "void *",
+}
 
 
 def _structure(name: str, structure: type[ctypes.Structure]) -> str:
-    lines = [f"    {_CTYPES[kind]} {field};" for field, kind in structure._fields_]  # type: ignore[misc]
+    lines = [f"    {_CTYPES[field[1]]} {field[0]};" for field in structure._fields_]
     size = f'_Static_assert(sizeof(struct {name}) == {ctypes.sizeof(structure)}, "{name}");'
     return "\n".join([f"struct {name} {{", *lines, "};", size])
 

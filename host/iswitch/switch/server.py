@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from iswitch.golden.interface.message import Source
-from iswitch.native.library import library
+from iswitch.native.loader import library
 from iswitch.native.records import ServerEvent
 from iswitch.switch.software_switch import SOURCE_PACKER, SoftwareSwitch
 from iswitch.wire import PortCounter

@@ -19,6 +19,7 @@ _IP_UDP_BYTES = 28
 _WORD_ELEMENTS = 16
 """Elements come in whole words of the widest bus, as in the gateware."""
 _MOST_ELEMENTS = 2208
+"""So that seven datagrams fill a burst of UDP GSO, and one a jumbo frame."""
 _UNKNOWN_MTU = 1500
 
 
@@ -67,7 +68,7 @@ def mtu_at(host: str) -> int:
     outside = min((mtu for address, mtu in found if not address.is_loopback), default=_UNKNOWN_MTU)
     try:
         at = ipaddress.IPv4Address(socket.gethostbyname(host))
-    except OSError:  # whoever opens a socket there says what is wrong
+    except OSError:  # this machine has no such name; opening a socket there reports the error
         return outside
     if at.is_loopback:
         return min((mtu for address, mtu in found if address.is_loopback), default=outside)

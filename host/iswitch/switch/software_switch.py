@@ -17,7 +17,7 @@ from iswitch.golden.decide.job import Job, Jobs
 from iswitch.golden.ingress.parse import parse_payload
 from iswitch.golden.interface.message import Datagram, Message, Source
 from iswitch.golden.tree_switch import Parent, TreeSwitch
-from iswitch.native.library import Output, State, library
+from iswitch.native.loader import Output, State, library
 from iswitch.native.records import RESULTS_MAX, SENT, SOURCE
 from iswitch.switch.shared_counters import SharedCounters
 from iswitch.switch.shared_state import SharedJobs, SharedNotices, SharedSums

@@ -24,7 +24,7 @@ from iswitch.driver.ring import Ring
 from iswitch.driver.timer import RetransmissionTimer
 from iswitch.driver.udp import UdpTransport
 from iswitch.errors import MismatchError
-from iswitch.native.library import SOURCES, best_level, build, load
+from iswitch.native.loader import SOURCES, best_level, build, load
 from iswitch.native.records import ExchangeEvent
 from iswitch.wire import (
     CONTRIBUTION_HEADER,

@@ -140,14 +140,16 @@ def _folder() -> Iterator[Path]:
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         folder = Path(home, "iswitch")
         folder.mkdir(parents=True, exist_ok=True)
-        lock = open(folder / "lock", "w")  # noqa: SIM115
+        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)
     except (OSError, RuntimeError):  # RuntimeError: this user has no home
         with tempfile.TemporaryDirectory(prefix="iswitch-") as private:
             yield Path(private)
         return
-    with lock:
+    try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield folder
+    finally:
+        os.close(lock)
 
 
 def _compiler() -> list[str] | None:

@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from iswitch.native import library as module
-from iswitch.native.library import LEVELS, SOURCES, LibraryError, best_level, build, library, load
+from iswitch.native import loader as module
+from iswitch.native.loader import LEVELS, SOURCES, LibraryError, best_level, build, library, load
 from iswitch.switch import software_switch
 from sim.bench.software_pair import run_random_frames
 
