@@ -22,7 +22,7 @@ import contextlib
 import math
 import warnings
 
-from iswitch.control.client import Control
+from iswitch.control.client import Control, EntryPermit
 from iswitch.control.inspection import JobView, MemberView, read_job, read_member
 from iswitch.control.refusal_message import SETTINGS, refusal_message
 from iswitch.driver.membership import Membership
@@ -182,7 +182,7 @@ class AbandonedJobWatch:
         if self._retries_job_ended > _MAX_RETRIES_JOB_ENDED:
             raise refusal
 
-    def wait_until_known(self, deadline: float) -> float:
+    def wait_until_known(self, deadline: float) -> EntryPermit:
         """Wait until the switch has just heard a live member of a running job, or all of them are dead.
 
         Parameters
@@ -192,8 +192,9 @@ class AbandonedJobWatch:
 
         Returns
         -------
-        float
-            Seconds for which a Join may be sent. A member that the switch has just heard is not stale so soon.
+        EntryPermit
+            For how long a Join may be sent: a member that the switch has just heard is not stale so soon. And whether
+            the switch has just heard one.
 
         Raises
         ------
@@ -204,13 +205,14 @@ class AbandonedJobWatch:
         """
         while True:
             job = self._last_look()
-            known = job.state <= JobState.FORMING or not job.evict_us or self._any_just_heard(job)
+            alive = self._any_just_heard(job)
+            known = job.state <= JobState.FORMING or not job.evict_us or alive
             if not known and self._all_dead(job, job.live):
                 self._warn(job, job.live)
                 known = True
             now = self.control.transport.now()
             if known and now < self._next_look:  # else this worker was stopped
-                return self._gap_s / 2
+                return EntryPermit(self._gap_s / 2, alive)
             if now >= deadline:
                 raise CollectiveTimeoutError(
                     f"job {job.job} at {self.control.address} is running, and the switch has heard none of its members "

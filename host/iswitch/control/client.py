@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 from iswitch.control.exchange import Answer
 from iswitch.control.refusals import REFUSALS, REFUSED_OPERATOR, Refusal
@@ -12,7 +13,7 @@ from iswitch.driver.transport import Transport
 from iswitch.errors import ClosedError, CollectiveTimeoutError, NotAMemberError, RefusedError, SwitchUnreachableError
 from iswitch.wire import AckRegister, Action, JobState, MemberState, Reason
 
-__all__ = ["Control", "JobRunningError"]
+__all__ = ["Control", "EntryPermit", "JobRunningError"]
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05
 """Pauses between two Joins of a worker that waits for other workers or to be admitted."""
@@ -20,6 +21,26 @@ _CHALLENGES = 8
 """The most Joins in a row. A challenge changes when another worker ends, leaves or replaces something."""
 _CANCEL_TIMEOUT_S = 0.2
 """The longest wait when a Join is taken back."""
+
+
+_NO_RANK = 254
+"""An index that no job has. The switch refuses a Join that requests it after it has checked key and settings, so such a
+Join never makes a member."""
+
+
+class EntryPermit(NamedTuple):
+    """Whether a worker may send a Join with the challenge of a running job.
+
+    Attributes
+    ----------
+    seconds : float
+        For how long it may be sent.
+    alive : bool
+        The switch has lately heard a live member of the job.
+    """
+
+    seconds: float
+    alive: bool
 
 
 class JobRunningError(RefusedError):
@@ -70,9 +91,12 @@ class Control(RegisterReader):
         elastic: bool = False,
         on_wait: Callable[[bool], None] | None = None,
         is_alive: Callable[[], bool] | None = None,
-        before_entry: Callable[[], float] | None = None,
+        before_entry: Callable[[], EntryPermit] | None = None,
     ) -> Membership:
         """Join a job, and wait until all its `world` workers are members.
+
+        Without `elastic`, this worker never becomes a member of a running job that has live members, not even for a
+        moment: the next boundary would admit it, and the members would have to give it their state.
 
         Parameters
         ----------
@@ -87,11 +111,12 @@ class Control(RegisterReader):
         on_wait : callable or None
             Called before each further Join of a running job. Its argument is True if another member has the rank.
         is_alive : callable or None
-            Called if the job is running and `elastic` is False. If the result is False, the worker waits until workers
-            have joined in the place of all members, and the job ends. None: the job has live members.
+            Called if this worker has entered a running job and `elastic` is False: its members seemed dead. If the
+            result is False, the worker waits until workers have joined in the place of all members, and the job ends.
         before_entry : callable or None
             Called before each Join with which this worker would become a member of a running job, and with which the
-            switch may end the job or remove a silent member. It returns the seconds for which such a Join may be sent.
+            switch may end the job or remove a silent member. None: such a Join may always be sent, and the job has live
+            members.
 
         Returns
         -------
@@ -114,9 +139,11 @@ class Control(RegisterReader):
         self.joined_running_job, self.granted, self._requested = False, None, request
         try:
             while standing != MemberState.LIVE or state == JobState.FORMING:
-                answer = self._send_join(membership, before_entry)
+                answer, probed = self._send_join(membership, before_entry, elastic=elastic)
                 state, late = JobState(int(answer.body["state"])), self.transport.now() > deadline
                 rank_taken = answer.reason == Reason.MEMBER and elastic and state > JobState.FORMING and not late
+                if probed and answer.reason == Reason.MEMBER:  # key and settings are the job's
+                    raise self._running_error(membership)
                 if not rank_taken:  # else its owner may be dead, and is evicted as soon as a member waits for it
                     self._require_done(answer, f"let a worker join job {membership.job}")
                     standing = MemberState(int(answer.body["standing"]))
@@ -126,12 +153,7 @@ class Control(RegisterReader):
                         self.joined_running_job = True
                     self.granted = membership = self._with_grant(membership, answer)
                 if self.joined_running_job and not elastic and (is_alive is None or is_alive()):
-                    raise JobRunningError(
-                        f"job {membership.job} at {self.address} is running already: join it with elastic=True, or "
-                        "use another "
-                        "job number",
-                        Reason.MEMBER,
-                    )
+                    raise self._running_error(membership)
                 if late:
                     raise self._late_error(membership, answer, f"within {timeout_s:.3g} s (`{timeout_name}`)")
                 waits_for_others = standing == MemberState.LIVE and state == JobState.FORMING
@@ -175,26 +197,48 @@ class Control(RegisterReader):
         if membership:
             self.leave(membership, timeout_s=timeout_s)
 
-    def _send_join(self, membership: Membership, before_entry: Callable[[], float] | None) -> Answer:
+    def _running_error(self, membership: Membership) -> JobRunningError:
+        return JobRunningError(
+            f"job {membership.job} at {self.address} is running already: join it with elastic=True, or use another "
+            "job number",
+            Reason.MEMBER,
+        )
+
+    def _send_join(
+        self, membership: Membership, before_entry: Callable[[], EntryPermit] | None, *, elastic: bool
+    ) -> tuple[Answer, bool]:
         """Send a Join with the job's challenge, and once more with each new one that the switch answers.
 
         A member's Join does not need the challenge. Without it, the Join of a worker that is no longer a member changes
         nothing.
+
+        Returns
+        -------
+        answer : Answer
+            The switch's answer.
+        probed : bool
+            The Join requested an index that no job has, because the job runs and `elastic` is False. The switch refuses
+            it: for the key, a setting or, if these are the job's, the index.
         """
         for tries_left in reversed(range(_CHALLENGES)):
             _, self._state_before = self._challenges.get(membership.job, (0, JobState.NONE))
-            guarded = before_entry and not self.granted and self._state_before > JobState.FORMING
-            timeout_s = before_entry() if before_entry and guarded else None
+            guarded = not self.granted and self._state_before > JobState.FORMING
+            permit = before_entry() if before_entry and guarded else None
+            probed = guarded and not elastic and (permit is None or permit.alive)
             try:
-                answer = self._request_join(membership, timeout_s, with_challenge=not self.granted)
+                answer = self._request_join(
+                    replace(membership, wanted=_NO_RANK) if probed else membership,
+                    permit.seconds if permit else None,
+                    with_challenge=not self.granted,
+                )
             except SwitchUnreachableError:
-                if not guarded or not tries_left:
+                if permit is None or not tries_left:
                     raise
                 continue
             if answer.reason != Reason.CHALLENGE:
                 break
             self.joined_running_job, self.granted = False, None
-        return answer
+        return answer, probed
 
     def _request_join(
         self, membership: Membership, timeout_s: float | None = None, *, with_challenge: bool = True

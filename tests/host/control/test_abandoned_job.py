@@ -162,6 +162,17 @@ def test_an_elastic_worker_looks_now_and_then_and_ends_a_dead_job(monkeypatch):
     assert EVICT_S <= switch.ended[0] < EVICT_S + 0.5
 
 
+@pytest.mark.parametrize("alive", [(), {1}])
+def test_a_permit_says_whether_the_switch_has_just_heard_a_live_member(monkeypatch, alive):
+    """From the same look that permits the Join: a later one could find that a live member was silent for a moment."""
+    switch = Switch(alive=alive)
+    watch = watch_of(monkeypatch, switch)
+    monkeypatch.setattr(watch, "_warn", lambda *_: None)
+    permit = watch.wait_until_known(switch.clock + 60.0)
+    assert permit.alive == bool(alive) and 0 < permit.seconds < EVICT_S / 2
+    assert (switch.clock - 100.0 < 0.1) if alive else (switch.clock - 100.0 >= EVICT_S)
+
+
 def check_for_10_s(watch):
     while watch.control.now() < 110:
         watch.check(rank_taken=True)

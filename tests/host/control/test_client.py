@@ -1,6 +1,7 @@
 """Joining a job when answers are lost, on a clock of its own against the golden switch."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from iswitch.control.client import Control
 from iswitch.driver.membership import Membership
 from iswitch.errors import NotAMemberError, RefusedError, SwitchUnreachableError
 from iswitch.golden.switch import Switch
-from iswitch.wire import NO_MEMBER, Action, ContributionFlag, Format, JobState, MemberState, Mode, Type
+from iswitch.wire import NO_MEMBER, Action, ContributionFlag, Format, JobState, MemberState, Mode, Reason, Type
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, parse
 
 CONFIG = Config(ports=4, bus_bits=64, members=4, window=4, elements=4)
@@ -93,7 +94,7 @@ class Bench:
     def job(self):
         return self.switch.jobs[0]
 
-    def join(self, wire, *, elastic=True):
+    def join(self, wire, *, elastic=True, **settings):
         """Whether it is a newcomer, and what it ends with."""
         control = Control(wire)
         membership = Membership(
@@ -109,6 +110,7 @@ class Bench:
             wanted=NO_MEMBER,
             segments=self.segments,
         )
+        membership = replace(membership, **settings)
         membership = control.join(membership, timeout_s=30, elastic=elastic)
         assert self.job.live >> membership.member & 1 and membership.token == self.job.entries[membership.member].token
         return control.joined_running_job, membership
@@ -164,14 +166,29 @@ def test_a_member_of_a_forming_job_that_ends_joins_the_next_one(ended):
     assert not newcomer and wire.joins[-1] == (MemberState.LIVE, JobState.RUNNING) and bench.job.live.bit_count() == 2
 
 
+@pytest.mark.parametrize("segments", [0, 3], ids=["synchronous", "asynchronous"])
+@pytest.mark.parametrize("wanted", [NO_MEMBER, 1])
 @pytest.mark.parametrize("lost", [(), (0,), (1,)])
-def test_a_worker_that_is_not_elastic_does_not_wait_for_a_running_job(lost):
-    """A worker that waits for a boundary would delay an asynchronous job."""
-    bench = Bench(3).run()
-    wire = Wire(bench.switch, 2, lost=lost)
+@pytest.mark.parametrize("boundary", range(4))
+def test_a_worker_that_is_not_elastic_never_enters_a_running_job(segments, wanted, lost, boundary):
+    """A boundary would admit it, whatever it does next: its members would have to give it their state."""
+    bench = Bench(segments).run()
+    before = bench.job
+    wire = Wire(bench.switch, 2, lost=lost, then={boundary: bench.boundary})
     with pytest.raises(RefusedError, match="is running already"):
-        bench.join(wire, elastic=False)
-    assert not bench.job.ring.joining and bench.job.live == 1
+        bench.join(wire, elastic=False, wanted=wanted)
+    assert all(standing == MemberState.NONE for standing, _ in wire.joins)
+    assert bench.job._replace(ring=before.ring, last_heard=before.last_heard) == before and bench.job.live == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"), [({"key": KEY + 1}, Reason.KEY), ({"evict_us": 1_000_000}, Reason.EVICT)]
+)
+def test_a_worker_that_is_not_elastic_learns_first_that_a_running_job_is_not_its_own(setting, reason):
+    bench = Bench(0).run()
+    with pytest.raises(RefusedError) as refused:
+        bench.join(Wire(bench.switch, 2), elastic=False, **setting)
+    assert refused.value.reason == reason
 
 
 RANKS = range(2)
