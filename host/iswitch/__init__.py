@@ -6,7 +6,7 @@
 - `wire`: frames, control messages and registers, each declared once. Beside it `config`, `errors` and `results`.
 - `driver`: transports, the ring of a synchronous job, the stream of an asynchronous job.
 - `control`: control messages, membership of a job, recovery, state transfer, the switch's counters and tables.
-- `worker`, `async_worker`, `replay`: what programs call.
+- `worker`, `async_worker`, `replay`: what programs call. `init` makes a `Worker` from the environment.
 - `tools`: the command `iswitch`. `plan` is a planner of its own, which uses none of the others.
 
 The library logs to the logger "iswitch".
@@ -16,6 +16,7 @@ import logging
 
 from iswitch.async_worker import AsyncWorker
 from iswitch.distribution import __version__
+from iswitch.environment import init
 from iswitch.errors import (
     AbandonedJobWarning,
     ClosedError,
@@ -63,4 +64,5 @@ __all__ = [
     "Update",
     "Worker",
     "__version__",
+    "init",
 ]

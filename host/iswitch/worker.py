@@ -7,7 +7,6 @@ returns to it after an error.
 
 import contextlib
 import logging
-from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Literal, overload
@@ -21,6 +20,7 @@ from iswitch.control.job_worker import JobWorker, switch_address
 from iswitch.control.recovery import Recovery
 from iswitch.control.settings import require_int, require_one_of, require_seconds, require_settings
 from iswitch.control.state_transfer import CANDIDATE, TakesPart, most_advanced, pack_arrays, unpack_arrays
+from iswitch.driver.arrays import Arrays, FlatBuffer, as_array
 from iswitch.driver.buffers import INT, Bytes, buffer_octets, fill_buffer, wire_type_of
 from iswitch.driver.exchange import open_exchange
 from iswitch.driver.membership import Membership
@@ -38,7 +38,7 @@ from iswitch.errors import (
 )
 from iswitch.results import Reduction, rejected_values
 from iswitch.wire import DEADLINE_US_MAX, NO_MEMBER, RESULT_HEADER, CollectiveKind, Format, Mode, Reason
-from iswitch.wire.formats import JOB_FORMATS
+from iswitch.wire.formats import FORMATS, JOB_FORMATS
 
 __all__ = ["Worker"]
 
@@ -209,6 +209,7 @@ class Worker(JobWorker):
         )
         self.on_taint = on_taint
         self._calls = CallQueue()
+        self._flat_buffer = FlatBuffer(FORMATS[JOB_FORMATS[format]].element)  # of collectives on a list of arrays
         self._collectives = 0  # makes the text of each warning new: Python shows the same text once
         self._reported_missing: tuple[int, ...] = ()  # ranks in the last MissingWarning
         self._admitted = False  # the last collective admitted joining workers
@@ -291,25 +292,26 @@ class Worker(JobWorker):
 
     @overload
     def allreduce(
-        self, array: np.ndarray, op: Literal["sum", "mean"] = ..., *, async_op: Literal[False] = ...
+        self, array: Arrays, op: Literal["sum", "mean"] = ..., *, async_op: Literal[False] = ...
     ) -> Reduction: ...
 
     @overload
     def allreduce(
-        self, array: np.ndarray, op: Literal["sum", "mean"] = ..., *, async_op: Literal[True]
+        self, array: Arrays, op: Literal["sum", "mean"] = ..., *, async_op: Literal[True]
     ) -> Future[Reduction]: ...
 
     def allreduce(
-        self, array: np.ndarray, op: Literal["sum", "mean"] = "sum", *, async_op: bool = False
+        self, array: Arrays, op: Literal["sum", "mean"] = "sum", *, async_op: bool = False
     ) -> Reduction | Future[Reduction]:
         """Replace an array by its sum or mean over the workers of the job.
 
         Parameters
         ----------
-        array : numpy.ndarray
-            float32 of any shape, or int32, which is summed modulo 2^32. The array must be writeable. All workers must
-            pass the same number of elements. 0 elements cause no traffic. An array that is not C-contiguous is copied
-            there and back.
+        array : numpy.ndarray, torch.Tensor, or a list of them
+            float32 of any shape, or int32, which is summed modulo 2^32. The array must be writeable, a tensor must be
+            on the CPU. All workers must pass the same number of elements. 0 elements cause no traffic. An array that
+            is not C-contiguous is copied there and back. The arrays of a list are one collective: they are copied into
+            one vector, and each receives its part of the result.
         op : {"sum", "mean"}
             "mean" divides each segment by the number of workers in it. An int32 array needs "sum".
         async_op : bool
@@ -353,6 +355,10 @@ class Worker(JobWorker):
             return self._calls.submit(self.allreduce, array, op)
         self._calls.wait()
         with self._ring.progress.count_call():
+            if isinstance(array, (list, tuple)):
+                arrays, array = array, self._flat_buffer.gather(array)
+            else:
+                arrays, array = None, as_array(array)
             format, wire_type = wire_type_of(array, op, self._ring.membership.format)
             values = np.ascontiguousarray(array, wire_type).reshape(-1)
             reduction = self._collect(values, format)
@@ -361,6 +367,8 @@ class Worker(JobWorker):
                     reduction.divide(values)
                 if not np.may_share_memory(values, array):
                     array[...] = values.reshape(array.shape)
+                if arrays is not None:
+                    self._flat_buffer.scatter(array, arrays)
                 if reduction.flagged or not reduction.complete or self._reported_missing:
                     self._report_problems(reduction)
         return reduction
@@ -385,14 +393,14 @@ class Worker(JobWorker):
 
         Parameters
         ----------
-        buffer : bytearray, memoryview, numpy.ndarray or bytes
+        buffer : bytearray, memoryview, numpy.ndarray, torch.Tensor or bytes
             The root's bytes; at the other workers, a buffer of the same length to fill.
         root : int
             Rank whose bytes all workers receive.
 
         Returns
         -------
-        bytearray, memoryview, numpy.ndarray or bytes
+        bytearray, memoryview, numpy.ndarray, torch.Tensor or bytes
             The same buffer, filled in place; for `bytes`, new bytes.
 
         Raises
@@ -405,7 +413,8 @@ class Worker(JobWorker):
         self._calls.wait()
         with self._ring.progress.count_call():
             require_int("root", root, 0, self.world - 1)
-            data = buffer_octets(buffer)
+            array = as_array(buffer)
+            data = buffer_octets(array)
             values = np.zeros(-(-data.size // 4), INT)
             if self.rank == root:
                 values.view(np.uint8)[: data.size] = data
@@ -415,7 +424,10 @@ class Worker(JobWorker):
                 f"the broadcast has no bytes of its root, rank {root}, because that worker has left {self._job_name}: "
                 "on all workers, choose a root that is a member"
             )
-        return buffer if self.rank == root else fill_buffer(buffer, values.view(np.uint8)[: data.size])
+        if self.rank == root:
+            return buffer
+        filled = fill_buffer(array, values.view(np.uint8)[: data.size])
+        return filled if array is buffer else buffer  # a tensor shares the memory of its array
 
     def barrier(self) -> None:
         """Wait until every worker has called `barrier`, whatever the threshold is.
@@ -429,7 +441,7 @@ class Worker(JobWorker):
         with self._ring.progress.count_call():
             self._collect(np.zeros(1, INT), Format.INT32, CollectiveKind.BARRIER, all_members=True)
 
-    def sync_state(self, state: np.ndarray | Sequence[np.ndarray], step: int) -> int:
+    def sync_state(self, state: Arrays, step: int) -> int:
         """Give every worker the state of the most advanced worker, bit for bit.
 
         This is the first collective of an elastic job, and the next one whenever `needs_sync` is True. If the chosen
@@ -437,8 +449,9 @@ class Worker(JobWorker):
 
         Parameters
         ----------
-        state : numpy.ndarray or sequence of numpy.ndarray
-            Writeable arrays of any dtype but object, of the same sizes on all workers; filled in place.
+        state : numpy.ndarray, torch.Tensor, or sequence of them
+            Writeable arrays, or CPU tensors, of any dtype but object, of the same sizes on all workers; filled in
+            place.
         step : int
             Step of this worker's state, 0 to 2^62 - 1. The workers take the state with the highest step and, among
             equal steps, that of the lowest rank.
@@ -459,7 +472,8 @@ class Worker(JobWorker):
         """
         self._calls.wait()
         require_int("step", step, 0, 2**62 - 1)
-        arrays = [state] if isinstance(state, np.ndarray) else list(state)
+        single = as_array(state)
+        arrays = [single] if isinstance(single, np.ndarray) else [as_array(array) for array in state]
         own = pack_arrays(arrays)
         deadline = self._transport.now() + self.timeout_s
         while True:

@@ -46,7 +46,7 @@ class Tensor:
     """Behaves like a torch.Tensor. torch need not be installed."""
 
     __module__ = "torch"
-    device, requires_grad, dtype = "cpu", False, "torch.float32"
+    device, requires_grad, dtype = "cuda:0", False, "torch.float32"
 
     def detach(self) -> None: ...
 
@@ -60,9 +60,9 @@ def _after_close(worker: Any) -> None:
 
 MISTAKES = [
     Mistake(
-        "Passed a torch tensor: `worker.allreduce(tensor)`",
+        "Passed a tensor of a GPU: `worker.allreduce(tensor)`",
         lambda: _passed(Tensor()),
-        "`worker.allreduce(tensor.numpy())` sums in the memory of the tensor.",
+        "A tensor on the CPU is summed in its own memory; one on a GPU needs a copy there and back.",
     ),
     Mistake(
         "Passed a list: `worker.allreduce([1.0, 2.0])`",

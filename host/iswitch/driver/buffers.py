@@ -1,18 +1,21 @@
 """Arrays and buffers of collectives: checks, with advice on what to pass instead, and filling them with results."""
 
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from iswitch.wire import Format
 from iswitch.wire.formats import FORMATS, Arithmetic
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 __all__ = ["INT", "Bytes", "require_array", "fill_buffer", "buffer_octets", "wire_type_of"]
 
 INT = np.dtype("<i4")
 _FLOAT = np.dtype("<f4")
 
-Bytes = TypeVar("Bytes", bytes, bytearray, memoryview, np.ndarray)
+Bytes = TypeVar("Bytes", bytes, bytearray, memoryview, np.ndarray, "Tensor")
 
 
 def wire_type_of(array: np.ndarray, op: str, own: Format) -> tuple[Format, np.dtype[Any]]:
