@@ -16,6 +16,7 @@ import logging
 
 from iswitch.async_worker import AsyncWorker
 from iswitch.distribution import __version__
+from iswitch.driver.packet import PacketTransport
 from iswitch.environment import init
 from iswitch.errors import (
     AbandonedJobWarning,
@@ -55,6 +56,7 @@ __all__ = [
     "MissingWarning",
     "NoContributionError",
     "NotAMemberError",
+    "PacketTransport",
     "RecoverableError",
     "Reduction",
     "RefusedError",

@@ -22,7 +22,7 @@ import numpy as np
 from iswitch.control.counters import unusual_rises
 from iswitch.control.inspection import read_slot
 from iswitch.control.job_key import job_key
-from iswitch.control.job_worker import JobWorker, switch_address
+from iswitch.control.job_worker import JobWorker, brings_network, switch_address
 from iswitch.control.lost_membership import lost_membership_error
 from iswitch.control.settings import require_int, require_settings
 from iswitch.control.state_transfer import TRANSFER_NOTE, copy_state, free_job, transfer_key
@@ -177,7 +177,9 @@ class AsyncWorker(JobWorker):
             evict_s=evict_s,
             on_taint=on_taint,
         )
-        key = job_key(key, world=world, address=switch_address(address), own_transport=transport is not None)
+        key = job_key(
+            key, world=world, address=switch_address(address, transport), own_transport=brings_network(transport)
+        )
         require_int("staleness", staleness, 0, STALENESS_MAX)
         require_int("backlog", _UNBOUNDED if backlog is None else backlog, staleness + 1, _UNBOUNDED)
         require_int("size", size, 1, SEGMENTS_MAX)

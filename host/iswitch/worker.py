@@ -16,7 +16,7 @@ import numpy as np
 from iswitch.control.call_queue import CallQueue
 from iswitch.control.collective_caller import CollectiveCaller
 from iswitch.control.job_key import job_key
-from iswitch.control.job_worker import JobWorker, switch_address
+from iswitch.control.job_worker import JobWorker, brings_network, switch_address
 from iswitch.control.recovery import Recovery
 from iswitch.control.settings import require_int, require_one_of, require_seconds, require_settings
 from iswitch.control.state_transfer import CANDIDATE, TakesPart, most_advanced, pack_arrays, unpack_arrays
@@ -112,7 +112,7 @@ class Worker(JobWorker):
         If True, the worker also joins a running job, in the place of a worker that has left, as soon as the present
         collective ends. Default False.
     transport : Transport, optional
-        Another path to the switch than UDP. The worker closes it.
+        Another path to the switch than a UDP socket, such as `PacketTransport("10.0.0.1")`. The worker closes it.
     no_offload : bool
         If True, UDP datagrams pass the kernel one by one, without segmentation offload; see `UdpTransport`.
 
@@ -193,7 +193,9 @@ class Worker(JobWorker):
             evict_s=evict_s,
             on_taint=on_taint,
         )
-        key = job_key(key, world=world, address=switch_address(address), own_transport=transport is not None)
+        key = job_key(
+            key, world=world, address=switch_address(address, transport), own_transport=brings_network(transport)
+        )
         require_one_of("mode", mode, _MODES)
         require_int("backlog", 0 if backlog is None else backlog, 0, 2**24)
         if not 0 <= deadline_s * 1e6 < DEADLINE_US_MAX:

@@ -16,13 +16,14 @@ from iswitch.control.switch_info import SwitchInfo
 from iswitch.driver.closable import ClosableTransport
 from iswitch.driver.keepalive import release_all
 from iswitch.driver.membership import Membership
+from iswitch.driver.packet import PacketTransport
 from iswitch.driver.termination import call_before_termination
 from iswitch.driver.transport import Keepalive, Transport
 from iswitch.driver.udp import UdpTransport
 from iswitch.driver.weak_call import weakly
 from iswitch.errors import ClosedError, CollectiveTimeoutError, IswitchError, NotAMemberError, RefusedError
 
-__all__ = ["DEFAULT_ADDRESS", "JobWorker", "switch_address"]
+__all__ = ["DEFAULT_ADDRESS", "JobWorker", "brings_network", "switch_address"]
 
 DEFAULT_ADDRESS = "127.0.0.1:27000"
 """Address of the switch if the environment variable ISWITCH_ADDRESS is not set: the emulator's first port."""
@@ -32,9 +33,17 @@ _REBIND_TIMEOUT_S = 1.0
 """The longest wait for an answer of the switch when a worker has moved, in the thread that answers the switch."""
 
 
-def switch_address(address: str | None) -> str:
-    """Return an address, or if it is None, that in the environment variable ISWITCH_ADDRESS, or else the default."""
+def switch_address(address: str | None, transport: Transport | None = None) -> str:
+    """Return the address that a packet socket sends to, or an address, or if it is None, that in the environment
+    variable ISWITCH_ADDRESS, or else the default."""
+    if isinstance(transport, PacketTransport):
+        return transport.address
     return os.environ.get("ISWITCH_ADDRESS") or DEFAULT_ADDRESS if address is None else address
+
+
+def brings_network(transport: Transport | None) -> bool:
+    """Return True if a transport of the program leads to a network of its own, where no other program is."""
+    return transport is not None and not isinstance(transport, PacketTransport)
 
 
 def _close(
@@ -78,7 +87,7 @@ class JobWorker(ABC):
     timeout_s, switch_timeout_s, join_timeout_s : float
         Seconds as `Worker` describes them.
     transport : Transport or None
-        Carries the frames; the worker closes it. None: a UDP socket.
+        Carries the frames; the worker closes it. None: a UDP socket. A `PacketTransport` brings its address.
     no_offload : bool
         See `UdpTransport`.
     """
@@ -93,7 +102,7 @@ class JobWorker(ABC):
         transport: Transport | None,
         no_offload: bool,
     ) -> None:
-        self.address = switch_address(address)
+        self.address = switch_address(address, transport)
         self.timeout_s, self.switch_timeout_s, self._join_timeout_s = timeout_s, switch_timeout_s, join_timeout_s
         self._transport = ClosableTransport(
             transport or UdpTransport(self.address, no_offload=no_offload),

@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import os
-import select
 import socket
 import struct
 import sys
@@ -11,6 +10,8 @@ from collections.abc import Callable, Container
 from typing import Any
 
 from iswitch.driver.address import resolve, send_failure
+from iswitch.driver.packet_filter import NOTHING, attach
+from iswitch.driver.ready import Readiness
 from iswitch.driver.transport import Buffer, RealTimeTransport
 from iswitch.errors import SwitchUnreachableError
 
@@ -84,7 +85,7 @@ class UdpTransport(RealTimeTransport):
         except BaseException:
             self._socket.close()
             raise
-        self._poll = self._new_poll()
+        self._readiness = Readiness(self._socket.fileno())
 
     def reopen(self) -> None:
         """Send and receive by a new socket, for this machine's address may have changed. Its descriptor is the same."""
@@ -93,19 +94,6 @@ class UdpTransport(RealTimeTransport):
         self._set_options()
         self._connect()
         self.gso, self.gro = self.gso and self._supports(_UDP_SEGMENT, 0), self.gro and self._supports(_UDP_GRO, 1)
-
-    def _new_poll(self) -> select.poll:
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
-        return poll
-
-    def _wait(self, timeout_s: float) -> bool:
-        """Return True if a datagram comes in time."""
-        milliseconds = max(0.0, timeout_s) * 1000
-        try:
-            return bool(self._poll.poll(milliseconds))
-        except RuntimeError:  # a signal handler waits in the middle of this call: Python forbids that with one object
-            return bool(self._new_poll().poll(milliseconds))
 
     def _connect(self) -> None:
         try:
@@ -223,7 +211,7 @@ class UdpTransport(RealTimeTransport):
         try:
             return receive_now(into)  # the usual case: more has come while the last burst was handled
         except BlockingIOError:
-            if timeout_s <= 0 or not self._wait(timeout_s):
+            if timeout_s <= 0 or not self._readiness.wait(timeout_s):
                 return 0, 0
         try:
             return receive_now(into)
@@ -292,6 +280,18 @@ class UdpTransport(RealTimeTransport):
             self.refused, self.fault = False, ""
         if error:
             self._record_loss(OSError(error, os.strerror(error)))
+
+    @property
+    def addresses(self) -> tuple[tuple[str, int], tuple[str, int]]:
+        """The IPv4 address and the UDP port of this socket, and those of the switch."""
+        return self._socket.getsockname(), self._socket.getpeername()
+
+    def drop_received(self) -> None:
+        """Have the kernel drop all datagrams that come for this socket. Another socket receives the frames.
+
+        The port stays in use, so the kernel sends no ICMP messages about it, and this socket learns of those of others.
+        """
+        attach(self._socket, NOTHING)
 
     @property
     def receive_buffer_bytes(self) -> int:
