@@ -2,7 +2,8 @@
 
 `native/exchange.c` works on the arrays of the ledger and of the caller, and returns at whatever is unusual: a result
 that is missing below another one, one with a flag, a notice, a time-out. The ring handles that in Python and goes on.
-Without a compiled library, or over another transport than UDP with GSO and GRO, the ring does all in Python.
+Without a compiled library, or over another transport than a UDP or packet socket that passes bursts as one buffer, the
+ring does all in Python.
 """
 
 import logging
@@ -13,6 +14,7 @@ import numpy as np
 
 from iswitch.driver.closable import ClosableTransport
 from iswitch.driver.membership import Membership
+from iswitch.driver.packet import PacketTransport
 from iswitch.driver.received_sum import ReceivedSum
 from iswitch.driver.segment_ledger import SegmentLedger
 from iswitch.driver.timer import RetransmissionTimer
@@ -21,7 +23,7 @@ from iswitch.driver.udp import UdpTransport
 from iswitch.native import records
 from iswitch.native.loader import LibraryError, library
 from iswitch.native.records import ExchangeEvent
-from iswitch.wire import CONTRIBUTION_HEADER, FLAGS_SHIFT, Type, version_type
+from iswitch.wire import CONTRIBUTION_HEADER, FLAGS_SHIFT, HEADER, Type, version_type
 
 __all__ = ["Exchange", "open_exchange"]
 
@@ -42,7 +44,7 @@ def _exchange_run() -> Any:
 def open_exchange(transport: ClosableTransport) -> "Exchange | None":
     """Return an exchange over a worker's transport, or None if its collectives run in Python alone."""
     inner = transport.inner
-    if not isinstance(inner, UdpTransport) or not inner.offloads or _exchange_run() is None:
+    if not isinstance(inner, (UdpTransport, PacketTransport)) or not inner.offloads or _exchange_run() is None:
         return None
     return Exchange(transport, inner)
 
@@ -54,12 +56,12 @@ class Exchange:
     ----------
     transport : ClosableTransport
         The worker's transport.
-    udp : UdpTransport
+    inner : UdpTransport or PacketTransport
         The socket in it.
     """
 
-    def __init__(self, transport: ClosableTransport, udp: UdpTransport):
-        self._transport, self._udp = transport, udp
+    def __init__(self, transport: ClosableTransport, inner: UdpTransport | PacketTransport):
+        self._transport, self._inner = transport, inner
         self._run = _exchange_run()
         self._state = records.Exchange()
         self._transfer: Transfer | None = None
@@ -89,6 +91,13 @@ class Exchange:
             header[name] = getattr(membership, name)
         state.header = header.ctypes.data
         ledger.lend(state)
+
+    @property
+    def is_usable(self) -> bool:
+        """True if the socket can be used now. A packet socket leaves some bursts to the kernel."""
+        if isinstance(self._inner, PacketTransport):
+            return self._inner.accepts(HEADER.itemsize + self._state.segment_bytes)
+        return True
 
     def begin(self, transfer: Transfer, received: ReceivedSum) -> None:
         """Begin a collective, which has one array."""
@@ -130,7 +139,7 @@ class Exchange:
         """
         state, ledger, transfer = self._state, self._ledger, self._transfer
         assert transfer is not None, "no collective has begun"
-        state.burst_segments = self._burst_segments if self._udp.gso else 1  # the device may refuse bursts
+        state.burst_segments = self._burst_segments if self._inner.gso else 1  # the device may refuse bursts
         state.window, state.timeout_s, state.next = window, min(timer.timeout_s, longest_s), transfer.next
         state.first_sent_s, state.first_result_s = transfer.first_sent_at, transfer.first_result_at or 0.0
         ledger.load(state)
@@ -146,9 +155,13 @@ class Exchange:
 
     def _call(self, until_s: float) -> ExchangeEvent:
         state = self._state
-        state.fd = self._udp.fileno()
+        state.fd = self._inner.fileno()
+        if isinstance(self._inner, PacketTransport):
+            self._inner.lend(state)
         event = ExchangeEvent(self._run(state, until_s))
-        self._udp.record(received=bool(state.received), error=state.error)
+        if isinstance(self._inner, PacketTransport):
+            self._inner.settle(state)
+        self._inner.record(received=bool(state.received), error=state.error)
         return event
 
     @property

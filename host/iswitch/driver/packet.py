@@ -12,6 +12,8 @@ import time
 from collections import Counter
 from typing import NoReturn
 
+import numpy as np
+
 from iswitch.driver.address import send_failure
 from iswitch.driver.ethernet import (
     BURST_HEADER_BYTES,
@@ -28,6 +30,7 @@ from iswitch.driver.packet_ring import ArrivedFrame, PacketRing
 from iswitch.driver.ready import Readiness
 from iswitch.driver.transport import Buffer, RealTimeTransport
 from iswitch.driver.udp import UdpTransport
+from iswitch.native.records import Exchange
 
 __all__ = ["PacketTransport"]
 
@@ -160,6 +163,8 @@ class PacketTransport(RealTimeTransport):
         mac = find_mac(self._route) or b""
         if mac != self._mac:
             self._mac, self._headers = mac, {}
+            if mac:
+                self._empty_headers = np.frombuffer(self._burst_headers(b"", 0), np.uint8)
         self._mac_until = time.monotonic() + _REFRESH_S if mac else 0.0
 
     def _send_frame(self, payload: memoryview, segment_bytes: int) -> None:
@@ -167,24 +172,32 @@ class PacketTransport(RealTimeTransport):
             self._socket.sendmsg([self._headers_of(payload, segment_bytes), payload])
             self.fault = ""
         except OSError as error:
-            if error.errno == errno.EBADF:
-                raise
             if error.errno == errno.EMSGSIZE:
                 self._raise_too_long(error)
-            self.fault = "; ".join(send_failure(error, self._kernel.addresses[1][0]))
+            self._record_fault(error)
+
+    def _record_fault(self, error: OSError) -> None:
+        """Record why a frame is lost. Raises OSError if the transport is closed."""
+        if error.errno == errno.EBADF:
+            raise error
+        self.fault = "; ".join(send_failure(error, self._kernel.addresses[1][0]))
 
     def _headers_of(self, payload: memoryview, segment_bytes: int) -> bytes:
         """Return what precedes a payload. With a partial checksum that depends on the sizes alone, of which there are
         few."""
-        macs = (self._mac, self.interface.mac)
         if not self.gso:
-            return (_PLAIN if self.gro else b"") + frame_headers(self.endpoints, macs, payload)
+            headers = frame_headers(self.endpoints, (self._mac, self.interface.mac), payload)
+            return (_PLAIN if self.gro else b"") + headers
         kept = self._headers.get((len(payload), segment_bytes))
         if kept is None:
-            burst = BurstHeader(segment_bytes if len(payload) > segment_bytes else 0)
-            kept = burst.build() + frame_headers(self.endpoints, macs, payload, partial_checksum=True)
-            self._headers[len(payload), segment_bytes] = kept
+            kept = self._headers[len(payload), segment_bytes] = self._burst_headers(payload, segment_bytes)
         return kept
+
+    def _burst_headers(self, payload: Buffer, segment_bytes: int) -> bytes:
+        """Return the headers of a frame whose checksum the kernel completes."""
+        burst = BurstHeader(segment_bytes if len(payload) > segment_bytes else 0)
+        macs = (self._mac, self.interface.mac)
+        return burst.build() + frame_headers(self.endpoints, macs, payload, partial_checksum=True)
 
     def _raise_too_long(self, error: OSError | None) -> NoReturn:
         raise ValueError(
@@ -242,7 +255,34 @@ class PacketTransport(RealTimeTransport):
         self.ignored[fault] += 1
         return None
 
-    # The sockets
+    # The sockets, which C uses too
+
+    @property
+    def offloads(self) -> bool:
+        """True if bursts pass the kernel as one frame in both directions."""
+        return self.gso and self.gro
+
+    def accepts(self, segment_bytes: int) -> bool:
+        """Return True if another user of the socket can send datagrams of this size now: they fit the MTU, and the next
+        hop need not be looked up."""
+        return segment_bytes <= self._payload_max and time.monotonic() < self._mac_until
+
+    def lend(self, state: Exchange) -> None:
+        """Let C use the socket and the ring. It sends with these headers."""
+        state.frame_headers = self._empty_headers.ctypes.data
+        self._ring.lend(state)
+
+    def settle(self, state: Exchange) -> None:
+        """Go on behind the frames that C has taken."""
+        self._ring.settle(state)
+
+    def record(self, *, received: bool, error: int) -> None:
+        """As `UdpTransport.record`."""
+        if received:
+            self._kernel.record(received=True, error=0)
+            self.fault = ""
+        if error:
+            self._record_fault(OSError(error, os.strerror(error)))
 
     @property
     def refused(self) -> bool:

@@ -11,6 +11,10 @@ import struct
 import threading
 from typing import NamedTuple
 
+import numpy as np
+
+from iswitch.native.records import Exchange
+
 __all__ = ["ArrivedFrame", "PacketRing"]
 
 _SOL_PACKET, _PACKET_RX_RING, _PACKET_STATISTICS, _PACKET_VERSION, _PACKET_VNET_HDR = 263, 5, 6, 10, 15
@@ -59,6 +63,7 @@ class PacketRing:
         owner.setsockopt(_SOL_PACKET, _PACKET_RX_RING, request)
         self._memory = mmap.mmap(owner.fileno(), _BLOCK_BYTES * _BLOCKS)
         self._view = memoryview(self._memory)
+        self._address = np.frombuffer(self._memory, np.uint8).ctypes.data
         self._barrier = threading.Lock()
         self._dropped = 0
         self.next = 0
@@ -88,6 +93,16 @@ class PacketRing:
         with self._barrier:
             struct.pack_into("=I", self._memory, self._slot_at(), _STATUS_KERNEL)
         self.next = (self.next + 1) % self.slots
+
+    def lend(self, state: Exchange) -> None:
+        """Let C take the next frames."""
+        state.ring, state.slot, state.slots = self._address, self.next, self.slots
+        state.block_bytes, state.slot_bytes = _BLOCK_BYTES, self.slot_bytes
+        state.slots_per_block = self.slots_per_block
+
+    def settle(self, state: Exchange) -> None:
+        """Go on behind the frames that C has taken."""
+        self.next = state.slot
 
     @property
     def dropped(self) -> int:

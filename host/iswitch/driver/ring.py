@@ -223,13 +223,15 @@ class Ring(LossRecovery):
     @property
     def _runs_exchange(self) -> bool:
         """True if the usual case runs in C. Where other members go on without some member, no case is usual."""
-        return self._exchange is not None and not self._patience.partial
+        return self._exchange is not None and self._exchange.is_usable and not self._patience.partial
 
     def _receive_results(self, transfer: Transfer, until: float) -> tuple[int, float]:
         """Receive results of a collective, until a time in seconds. Return how many are new, and when the last of them
         came, or the time now."""
         if self._exchange is not None and self._runs_exchange:
             return self._run_exchange(self._exchange, until)
+        if self._exchange is not None:
+            super().send_new(self.transport.now())  # the exchange left this to itself, and is no longer usable
         new_results = self.receive(until - self.transport.now())
         while (
             new_results
@@ -255,6 +257,8 @@ class Ring(LossRecovery):
             results += self.handle_burst(datagrams, size, datagram_bytes) if size else 0
         elif event == ExchangeEvent.SEND:
             super().send_new(self.transport.now())
+        elif event == ExchangeEvent.FRAME:
+            results += self.receive(0.0)
         return results, self.transport.now()
 
     def _open(self, transfer: Transfer, received: ReceivedSum) -> ReceivedSum:

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "bytes.h"
+#include "frame.h"
 #include "udp.h"
 
 #define RUN_S 0.02 /* the longest run without a look at Python's signals and timers */
@@ -30,8 +31,8 @@ static uint32_t segment_bytes(const struct exchange *x, int64_t position) {
 
 /* Send `count` neighbouring contributions as one burst. Returns 0, or the error. */
 static int send_burst(struct exchange *x, int64_t first, uint32_t count) {
-    uint8_t headers[BURST_SEGMENTS][HEADER_BYTES];
-    struct iovec parts[2 * BURST_SEGMENTS];
+    uint8_t headers[BURST_SEGMENTS][HEADER_BYTES], frame_headers[BURST_HEADER_BYTES + FRAME_HEADER_BYTES];
+    struct iovec parts[1 + 2 * BURST_SEGMENTS], *payloads = parts + 1;
     for (uint32_t k = 0; k < count; k++) {
         int64_t position = first + k;
         uint8_t *header = headers[k];
@@ -39,13 +40,18 @@ static int send_burst(struct exchange *x, int64_t first, uint32_t count) {
         put_u32(header + SEQ_AT, x->first_seq + (uint32_t)position);
         put_u16(header + BEHIND_AT, (uint32_t)(position - x->low));
         if (position == x->end - 1) header[FORMAT_FLAGS_AT] |= CONTRIBUTION_BOUNDARY << FLAGS_SHIFT;
-        parts[2 * k] = (struct iovec){header, HEADER_BYTES};
-        parts[2 * k + 1] = (struct iovec){(uint8_t *)x->array + (position - x->begin) * x->segment_bytes,
-                                          segment_bytes(x, position)};
+        payloads[2 * k] = (struct iovec){header, HEADER_BYTES};
+        payloads[2 * k + 1] = (struct iovec){(uint8_t *)x->array + (position - x->begin) * x->segment_bytes,
+                                             segment_bytes(x, position)};
     }
-    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2 * count};
+    struct msghdr message = {.msg_iov = payloads, .msg_iovlen = 2 * count};
     struct segment_option option;
-    if (count > 1) set_segment(&message, &option, HEADER_BYTES + x->segment_bytes);
+    if (x->frame_headers) {
+        uint32_t bytes = count * HEADER_BYTES + (count - 1) * x->segment_bytes + segment_bytes(x, first + count - 1);
+        write_headers(frame_headers, x->frame_headers, bytes, HEADER_BYTES + x->segment_bytes);
+        parts[0] = (struct iovec){frame_headers, sizeof frame_headers};
+        message = (struct msghdr){.msg_iov = parts, .msg_iovlen = 1 + 2 * count};
+    } else if (count > 1) set_segment(&message, &option, HEADER_BYTES + x->segment_bytes);
     return sendmsg(x->fd, &message, 0) >= 0 ? 0 : errno;
 }
 
@@ -124,8 +130,26 @@ static void advance(struct exchange *x) {
     while (x->low < x->high && !((uint8_t *)x->lacked)[x->low - x->origin]) x->low++;
 }
 
-/* Receive a burst. Returns 1, 0 if there is none, or -1 with `error`. */
+/* Take a burst from the ring. Returns 1, 0 if there is none, or -1 if Python must take it. */
+static int take_slot(struct exchange *x) {
+    struct tpacket2_hdr *slot = slot_of(x);
+    if (!(__atomic_load_n(&slot->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER)) return 0;
+    uint32_t bytes, segment;
+    const uint8_t *payload = slot_payload(x, slot, &bytes, &segment);
+    if (!payload) return -1;
+    memcpy(x->buffer, payload, bytes);
+    __atomic_store_n(&slot->tp_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
+    x->slot = (x->slot + 1) % x->slots;
+    x->offset = 0;
+    x->size = bytes;
+    x->datagram_bytes = segment;
+    x->received = 1;
+    return 1;
+}
+
+/* Receive a burst. Returns 1, 0 if there is none, or -1 if Python must receive, or with `error`. */
 static int receive_burst(struct exchange *x) {
+    if (x->frame_headers) return take_slot(x);
     struct iovec part = {x->buffer, BURST_BUFFER_BYTES};
     struct segment_option option;
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = option.bytes, .msg_controllen = sizeof option.bytes};
@@ -179,7 +203,7 @@ int exchange_run(struct exchange *x, double until_s) {
             if (x->next == x->end || x->next - x->low <= x->window * 3 / 4) break;
             got = receive_burst(x);
         }
-        if (got < 0) return EXCHANGE_SOCKET;
+        if (got < 0) return x->error ? EXCHANGE_SOCKET : EXCHANGE_FRAME;
         now = now_s(); /* also if the wait ended with a datagram that the kernel then dropped */
         if (now - begun > RUN_S || x->low + x->reach >= x->origin + x->length) return EXCHANGE_RESULTS;
     }

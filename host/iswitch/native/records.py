@@ -78,6 +78,8 @@ class ExchangeEvent(IntEnum):
     """Python must send what the window allows."""
     SOCKET = 4
     """The socket could not receive."""
+    FRAME = 5
+    """Python must receive: the next frame of the ring is not a usual one."""
 
 
 class Exchange(ctypes.Structure):
@@ -127,6 +129,14 @@ class Exchange(ctypes.Structure):
         ("delay_s", c_double),  # of the newest result, or -1
         ("last_result_s", c_double),  # when the last new result came
         ("error", c_int),  # the socket's, or 0
+        # A packet socket with a ring (`iswitch.driver.packet_ring`)
+        ("frame_headers", c_void_p),  # of a frame without a payload, with a virtio header in front; None: a UDP socket
+        ("ring", c_void_p),
+        ("block_bytes", c_uint32),
+        ("slots_per_block", c_uint32),
+        ("slot_bytes", c_uint32),
+        ("slots", c_uint32),
+        ("slot", c_uint32),  # the next one
     ]
 
 

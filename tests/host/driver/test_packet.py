@@ -6,12 +6,12 @@ Without the rights to make them, all but the first test are skipped, and the rep
 import errno
 import os
 import random
+import select
 import socket
 import struct
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -20,10 +20,12 @@ from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 
 from iswitch import AsyncWorker, PacketTransport, SwitchUnreachableError, Worker
-from iswitch.driver import packet
+from iswitch.driver import exchange, packet
 from iswitch.driver.ethernet import Fault
+from iswitch.driver.exchange import Exchange
 from iswitch.driver.next_hop import Route, find_interface, find_mac, find_route
 from iswitch.driver.transport import RECEIVE_BYTES
+from iswitch.native.records import ExchangeEvent
 from iswitch.switch.server import SwitchServer
 from iswitch.switch.sizing import config_for
 from iswitch.switch.sockets import open_ports
@@ -315,7 +317,7 @@ def wire(far):
         yield made
 
 
-def frame(transport, peer, payload=b"payload", *, destination=None, tag=None, **fields):
+def frame(transport, payload=b"payload", *, destination=None, tag=None, **fields):
     """Return a frame of the peer, with fields of IPv4 (`i_`) and UDP (`u_`)."""
     parts = {"i": {"flags": "DF"}, "u": {}}
     for name, value in fields.items():
@@ -323,13 +325,13 @@ def frame(transport, peer, payload=b"payload", *, destination=None, tag=None, **
     mac = transport.interface.mac.hex(":")
     outer = Ether(dst=destination or mac, src="02:00:00:00:99:99")
     outer = outer / Dot1Q(vlan=tag) if tag else outer
-    ports = {"sport": peer.getsockname()[1], "dport": transport.endpoints.udp_port}
+    ports = {"sport": transport.endpoints.peer_udp_port, "dport": transport.endpoints.udp_port}
     return bytes(outer / IP(**{"src": FAR, "dst": NEAR} | parts["i"]) / UDP(**ports | parts["u"]) / Raw(payload))
 
 
 def test_a_whole_frame_is_taken(transport, peer, wire):
     """Else the tests below test nothing."""
-    wire.send(frame(transport, peer))
+    wire.send(frame(transport))
     assert received(transport, 7) == [(b"payload", 7)]
 
 
@@ -347,9 +349,9 @@ MALFORMED = {
 @pytest.mark.parametrize("name", MALFORMED)
 def test_a_malformed_frame_is_ignored_and_counted(transport, peer, wire, name):
     fields, fault = MALFORMED[name]
-    wire.send(frame(transport, peer, **fields))
+    wire.send(frame(transport, **fields))
     assert ignored(transport) == {fault: 1}
-    wire.send(frame(transport, peer))
+    wire.send(frame(transport))
     assert received(transport, 7) == [(b"payload", 7)]
 
 
@@ -367,8 +369,8 @@ OTHERS = {
 def test_frames_of_others_do_not_wake_it(far, transport, peer, wire, name):
     far.run("ip", "link", "set", "near", "promisc", "on")
     try:
-        wire.send(frame(transport, peer, **OTHERS[name]))
-        wire.send(frame(transport, peer))
+        wire.send(frame(transport, **OTHERS[name]))
+        wire.send(frame(transport))
         assert received(transport, 7) == [(b"payload", 7)]
         assert nothing_comes(transport) and not transport.ignored
     finally:
@@ -430,42 +432,50 @@ def serving(far, **options):
             thread.join()
 
 
-class Lossy(PacketTransport):
-    """Loses and repeats datagrams in both directions."""
+class Relay:
+    """At the other host, on the path of one worker to the switch: loses and repeats datagrams in both directions."""
 
-    def __init__(self, address, seed, **options):
-        super().__init__(address, **options)
-        self.chance = random.Random(seed)
+    def __init__(self, far, switch, seed):
+        self.chance, self.stopping, self.changed = random.Random(seed), False, 0
+        host, port = switch.split(":")
+        with far.inside():
+            self.near, self.beyond = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
+            self.near.bind((FAR, 0))
+            self.beyond.connect((host, int(port)))
+        self.address = "{}:{}".format(*self.near.getsockname())
+        self.thread = threading.Thread(target=self.run)
 
-    def copies(self):
-        return self.chance.choices([0, 1, 2], [5, 90, 5])[0]
+    def run(self):
+        worker = None
+        while not self.stopping:
+            for ready in select.select([self.near, self.beyond], [], [], 0.05)[0]:
+                data, sender = ready.recvfrom(RECEIVE_BYTES)
+                worker = sender if ready is self.near else worker
+                copies = self.chance.choices([0, 1, 2], [3, 94, 3])[0]
+                self.changed += copies != 1
+                for _ in range(copies):
+                    self.beyond.send(data) if ready is self.near else self.near.sendto(data, worker)
 
-    def send(self, burst, segment_bytes):
-        view = memoryview(burst).cast("B")
-        for at in range(0, len(view), segment_bytes):
-            for _ in range(self.copies()):
-                super().send(view[at : at + segment_bytes], segment_bytes)
+    def __enter__(self):
+        self.thread.start()
+        return self
 
-    def receive(self, into, timeout_s):
-        size, segment_bytes = super().receive(into, timeout_s)
-        kept = [bytes(into[at : min(at + segment_bytes, size)]) for at in range(0, size, segment_bytes or 1)]
-        kept = [part for part in kept for _ in range(self.copies())]
-        if any(len(one) != len(other) for one, other in pairwise(kept)):
-            kept = kept[:1]
-        data = b"".join(kept)[: len(into) // (segment_bytes or 1) * (segment_bytes or 1)]
-        into[: len(data)] = data
-        return len(data), min(segment_bytes, len(data))
+    def __exit__(self, *_):
+        self.stopping = True
+        self.thread.join()
+        self.near.close()
+        self.beyond.close()
 
 
-def sums(hosts, addresses, size, transports, **options):
+def sums(hosts, addresses, size, transports, *, repeat=3):
     vectors = np.random.default_rng(size).integers(-1000, 1000, (2, size)).astype(np.float32)
 
     def run(rank):
         with hosts[0].inside():
             transport = transports[rank](addresses[rank])
             address = addresses[rank] if transport is None else None
-            with Worker(address, world=2, rank=rank, key=7, transport=transport, **options) as worker:
-                for _ in range(3):
+            with Worker(address, world=2, rank=rank, key=7, transport=transport) as worker:
+                for _ in range(repeat):
                     array = vectors[rank].copy()
                     worker.allreduce(array)
                     np.testing.assert_array_equal(array, vectors.sum(axis=0))
@@ -475,17 +485,75 @@ def sums(hosts, addresses, size, transports, **options):
         return list(pool.map(run, range(2)))
 
 
+@pytest.fixture(params=[True, False], ids=["compiled", "python"])
+def events(request, monkeypatch):
+    """Why the runs in C have ended; none, where the collectives run in Python."""
+    found, run = [], Exchange.run
+
+    def recorded(*arguments, **parameters):
+        event, results = run(*arguments, **parameters)
+        found.append(event)
+        return event, results
+
+    monkeypatch.setattr(Exchange, "run", recorded)
+    if not request.param:
+        monkeypatch.setattr(exchange, "_exchange_run", lambda: None)
+    yield found
+    assert bool(found) == request.param
+
+
 @pytest.mark.parametrize("size", [1, 352, 10_000, 64 * 352 + 1])
-def test_a_packet_socket_and_a_udp_socket_sum_exactly(hosts, far, size):
+def test_a_packet_socket_and_a_udp_socket_sum_exactly(hosts, far, events, size):
     with serving(far) as addresses:
         assert sums(hosts, addresses, size, [PacketTransport, lambda address: None]) == addresses
 
 
-@pytest.mark.parametrize("no_offload", [False, True])
-def test_sums_are_exact_where_datagrams_are_lost_and_repeated(hosts, far, no_offload):
+def test_sums_are_exact_where_datagrams_are_lost_and_repeated(hosts, far, events):
+    with serving(far) as switch, Relay(far, switch[0], 0) as one, Relay(far, switch[1], 1) as two:
+        sums(hosts, [one.address, two.address], 30_000, [PacketTransport, PacketTransport])
+        assert one.changed and two.changed
+
+
+def test_sums_are_exact_where_frames_pass_one_by_one(hosts, far):
     with serving(far) as addresses:
-        made = [lambda address, seed=seed: Lossy(address, seed, no_offload=no_offload) for seed in range(2)]
-        sums(hosts, addresses, 30_000, made)
+        sums(hosts, addresses, 30_000, [lambda address: PacketTransport(address, no_offload=True)] * 2)
+
+
+def test_sums_are_exact_beside_malformed_frames(hosts, far, wire, events):
+    """Also where a wrong frame is the next one of the ring, which C leaves to Python."""
+    ended = threading.Event()
+    made = []
+
+    def disturb():
+        transport = made[0]
+        while not ended.wait(0.0005):
+            for fields, _ in MALFORMED.values():
+                chance = random.randbytes(random.choice([30, 1434]))
+                with suppress(OSError):
+                    wire.send(frame(transport, chance, **fields))
+
+    def transports(address):
+        made.append(PacketTransport(address))
+        if len(made) == 2:
+            disturber.start()
+        return made[-1]
+
+    disturber = threading.Thread(target=disturb)
+    with serving(far) as addresses:
+        try:
+            sums(hosts, addresses, 30_000, [transports, transports], repeat=20)
+        finally:
+            ended.set()
+            disturber.join()
+    ignored_frames = made[0].ignored
+    assert set(ignored_frames) == {fault for _, fault in MALFORMED.values()}
+    assert not events or ExchangeEvent.FRAME in events
+
+
+def test_the_exchange_leaves_bursts_to_the_kernel_while_the_next_hop_is_unknown(hosts, far, events, monkeypatch):
+    monkeypatch.setattr(packet, "_REFRESH_S", 0.0005)
+    with serving(far) as addresses:
+        sums(hosts, addresses, 30_000, [PacketTransport, PacketTransport], repeat=20)
 
 
 def test_an_asynchronous_job_and_its_keepalive_use_it(hosts, far):

@@ -1,14 +1,12 @@
 """Workers at a software switch, over real sockets."""
 
-import itertools
 import multiprocessing
 import os
 import random
 import signal
-import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -20,6 +18,7 @@ from iswitch.switch.server import SwitchServer
 from iswitch.switch.sockets import open_ports
 from iswitch.switch.software_switch import SoftwareSwitch
 from iswitch.wire import Outcome, PortCounter
+from sim.bench.flood import send_random
 
 MAC, IP = bytes(6), bytes(4)
 SPAWN = multiprocessing.get_context("spawn")
@@ -97,30 +96,13 @@ def test_other_formats_are_summed(format):
             np.testing.assert_array_equal(result, vectors.sum(axis=0))
 
 
-def flood(address, started, stop, seed):
-    """Send random bytes, and headers of the right version with random fields, as fast as possible."""
-    chance = random.Random(seed)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-        sender.connect(address)
-        for sent in itertools.count():
-            data = bytearray(chance.randbytes(chance.choice([1, 21, 22, 26, 86, 1434])))
-            if chance.random() < 0.5:
-                data[0] = 2 << 4 | chance.randrange(16)
-            with suppress(OSError):
-                sender.send(data)
-            if sent == 500:
-                started.set()
-            if stop.is_set():
-                return
-
-
 def test_sums_are_right_beside_random_bytes_and_every_datagram_is_counted_once():
     vectors = np.random.default_rng(3).integers(-1000, 1000, (2, 5000)).astype(np.float32)
     with serving() as (server, addresses):
         stop, started = SPAWN.Event(), [SPAWN.Event() for _ in range(2)]
         hosts = [tuple(address.rsplit(":", 1)) for address in (addresses[0], addresses[2])]
         floods = [
-            SPAWN.Process(target=flood, args=((host, int(port)), started[k], stop, k))
+            SPAWN.Process(target=send_random, args=((host, int(port)), started[k], stop, k))
             for k, (host, port) in enumerate(hosts)
         ]
         for each in floods:
