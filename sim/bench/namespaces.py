@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Self
 
-__all__ = ["Host", "connect", "obstacle"]
+__all__ = ["Host", "at", "connect", "obstacle"]
 
 _CLONE_NEWNET = 0x40000000
 _OWN = "/proc/thread-self/ns/net"
