@@ -12,13 +12,13 @@ joining worker.
 
 import contextlib
 import logging
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NoReturn
 
 import numpy as np
 
+from iswitch.caller_warning import warn_program
 from iswitch.control.counters import unusual_rises
 from iswitch.control.inspection import read_slot
 from iswitch.control.job_key import job_key
@@ -368,11 +368,7 @@ class AsyncWorker(JobWorker):
             self._wait_until(lambda: stream.claims.pending < PIPELINE_DEPTH or stream.halted, self.timeout_s)
             if stream.halted:
                 stream.halted = False
-                warnings.warn(
-                    "the job is halted: vectors wait until a worker of the job calls `resume`",
-                    HaltedWarning,
-                    stacklevel=3,
-                )
+                warn_program("the job is halted: vectors wait until a worker of the job calls `resume`", HaltedWarning)
             elif stream.claims.pending >= PIPELINE_DEPTH and stream.progress == progress:
                 self._raise_stalled()
             if stream.claims.pending < PIPELINE_DEPTH:
@@ -555,7 +551,7 @@ class AsyncWorker(JobWorker):
             message = f"in update {update.number}, {update.reduction.describe_taint(rejected)}. {TAINT_ADVICE}"
             if self.on_taint == "raise":
                 raise TaintedError(message, update)
-            warnings.warn(message, TaintWarning, stacklevel=3)
+            warn_program(message, TaintWarning)
         return update
 
     # The stream, while the program computes or waits

@@ -1,11 +1,11 @@
 """Results of collectives and updates: the workers that are in a sum, and the errors and warnings about the others."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from iswitch.caller_warning import warn_program
 from iswitch.errors import MissingWarning, NoContributionError, TaintedError, TaintWarning
 from iswitch.wire import Format
 from iswitch.wire.formats import FORMATS, Arithmetic
@@ -132,20 +132,19 @@ class Reduction:
                 f"{format_ranks(self.tainted)} sent {rejected}. {_REMEDY}"
             )
         if warn_missing:
-            warnings.warn(
+            warn_program(
                 f"the sum of collective {number} lacks {format_ranks(warn_missing)}: the worker has left, the switch "
                 "evicted it after "
                 "`evict_s` of silence, or a worker lowered the threshold. `Reduction.absent` names these ranks, and "
                 "`Reduction.counts` "
                 "gives the number of workers in each segment. The next warning comes when other ranks are missing",
                 MissingWarning,
-                stacklevel=4,
             )
         if on_taint != "ignore" and self.tainted:
             message = f"in collective {number}, {self.describe_taint(rejected)}. {TAINT_ADVICE}"
             if on_taint == "raise":
                 raise TaintedError(message, self)
-            warnings.warn(message, TaintWarning, stacklevel=4)
+            warn_program(message, TaintWarning)
 
     def describe_taint(self, rejected: str) -> str:
         """Return two sentences without the last period: which ranks sent what, and the effect on the sums.

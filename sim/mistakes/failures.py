@@ -117,7 +117,7 @@ MISTAKES = [
     Mistake(
         "Killed one worker, and started it again without `elastic=True`",
         lambda: _restarted(together=False),
-        "Start it with `elastic=True`, and call `sync_state` first.",
+        "Start it with `elastic=True`, and call `sync_state` first. The others must call it when `needs_sync` is True.",
     ),
     Mistake(
         "Killed all workers (`kill -9`), and started them again",

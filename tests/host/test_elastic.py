@@ -232,8 +232,8 @@ def test_a_running_job_is_not_joined_unless_elastic():
             if worker.rank == 1:
                 worker.close()
                 message = (
-                    r"the job is running already\. Rank 0 .*is alive.*needs elastic=True.*`iswitch end-job --job 0 "
-                    r"--key .* --switch"
+                    r"the job is running already\. To go on, .*elastic=True.*Rank 0 .*is alive.*`iswitch end-job "
+                    r"--job 0 --key .* --switch"
                 )
                 with pytest.raises(RefusedError, match=message):
                     Worker(model.address(1), world=2)

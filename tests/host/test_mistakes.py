@@ -50,12 +50,12 @@ END_JOB = r"If the job's workers are dead, `iswitch end-job --job 0{key} --switc
     [
         (
             {"rank": 0},
-            rf"rank 0 is taken\. {ALIVE} and is alive\. To go on, give every worker a rank of its "
-            rf"own.*{END_JOB.format(key=' --key 5')}",
+            rf"rank 0 is taken\. To go on, give every worker a rank of its own.*{ALIVE} and is alive\. "
+            rf"{END_JOB.format(key=' --key 5')}",
         ),
         (
             {"world": 3},
-            rf"this worker's `world` is 3, and the job's is 2\. {ALIVE} .*start all workers with the same `world`.*",
+            rf"this worker's `world` is 3, and the job's is 2\. .*start all workers with the same `world`.*{ALIVE}",
         ),
         ({"format": "fp32"}, r"this worker's `format` is \"fp32\", and the job's is \"window64\"\."),
         ({"fraction": 40}, r"this worker's `fraction` is 40, and the job's is 44\."),
@@ -66,8 +66,9 @@ END_JOB = r"If the job's workers are dead, `iswitch end-job --job 0{key} --switc
         ({"mode": "propagate"}, r"`mode` is not the job's\..*start all workers with the same `mode`"),
         (
             {"key": 6},
-            rf"the job belongs to another program, because its key is not that of this worker\. {ALIVE}.*use another "
-            r"job number, for example job=1\. All workers of a program need the same key\..*--key KEY",
+            r"the job belongs to another program, because its key is not that of this worker\. To go on, if the job "
+            r"belongs to this program, give all its workers the same `key=` or ISWITCH_KEY\. Otherwise use another job "
+            rf"number, for example job=1\. {ALIVE}.*--key KEY",
         ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

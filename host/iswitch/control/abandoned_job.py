@@ -20,8 +20,8 @@ after a time in which this worker itself is stopped, the watch begins again.
 
 import contextlib
 import math
-import warnings
 
+from iswitch.caller_warning import warn_program
 from iswitch.control.client import Control, EntryPermit
 from iswitch.control.inspection import JobView, MemberView, read_job, read_member
 from iswitch.control.refusal_message import SETTINGS, refusal_message
@@ -260,14 +260,13 @@ class AbandonedJobWatch:
             return
         self._warned_of = job.epoch
         silent_s = min(self.silent_s(member) for member in blocking)
-        warnings.warn(
+        warn_program(
             f"job {job.job} at {self.control.address} was left behind: this worker watched its members, "
             f"{format_ranks(list(self.members))}, for {silent_s:.1f} s, longer than the job's `evict_s` of "
             f"{job.evict_us / 1e6:g} s, "
             "and none of them gave a sign of life. The switch ends that job, at the latest when workers have joined in "
             "the place of all its members, and this worker joins a new one",
             AbandonedJobWarning,
-            stacklevel=6,
         )
 
     def _message(self, job: JobView, refusal: RefusedError, blocking: list[int]) -> str:

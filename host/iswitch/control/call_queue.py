@@ -6,6 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from iswitch.caller_warning import ProgramLine, on_behalf_of, program_line
+
 __all__ = ["CallQueue"]
 
 T = TypeVar("T")
@@ -26,8 +28,14 @@ class CallQueue:
         """Make a call after all earlier ones, and return at once."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(1, "iswitch-collectives", self._begin)
-        self._last = future = self._executor.submit(call, *arguments)
+        self._last = future = self._executor.submit(self._call, program_line(), call, *arguments)
         return future
+
+    @staticmethod
+    def _call(line: ProgramLine, call: Callable[..., T], *arguments: Any) -> T:
+        """Make a call in this object's thread. Its warnings name the line of the program that submitted the call."""
+        with on_behalf_of(line):
+            return call(*arguments)
 
     def _begin(self) -> None:
         self._thread = threading.get_ident()

@@ -1,12 +1,12 @@
 """The control client: join and leave a job, reset, halt and end it. Section 4 of `docs/protocol.md`."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from iswitch.control.exchange import Answer
-from iswitch.control.refusals import REFUSALS, REFUSED_OPERATOR, Refusal
+from iswitch.control.refusals import NO_JOB_FOR_OPERATOR, REFUSALS, REFUSED_OPERATOR, Refusal
 from iswitch.control.registers import RegisterReader
 from iswitch.driver.membership import Membership
 from iswitch.driver.transport import Transport
@@ -472,7 +472,7 @@ class Control(RegisterReader):
         answer, asked = self._command_by_key(Action.END, job, key, operator_key)
         if answer.reason == Reason.JOB and asked:
             return  # the job has ended meanwhile: by this message, whose answer was lost, or otherwise
-        self._require_done(answer, f"end job {job}", REFUSED_OPERATOR if operator_key else None)
+        self._require_done(answer, f"end job {job}", _operator_refusals(operator_key))
 
     def resume_job(self, job: int, key: int = 0, *, operator_key: int = 0) -> None:
         """Let a halted job go on. The caller need not be a member.
@@ -485,7 +485,7 @@ class Control(RegisterReader):
             As of `end_job`.
         """
         answer, _ = self._command_by_key(Action.RESUME, job, key, operator_key)
-        self._require_done(answer, f"resume job {job}", REFUSED_OPERATOR if operator_key else None)
+        self._require_done(answer, f"resume job {job}", _operator_refusals(operator_key))
 
     def _command_by_key(self, action: Action, job: int, key: int, operator_key: int) -> tuple[Answer, bool]:
         """Send a command by key. Return the answer, and whether the switch had another challenge than the first one."""
@@ -498,14 +498,14 @@ class Control(RegisterReader):
             asked = True
         return answer, asked
 
-    def _require_done(self, answer: Answer, request: str, refused_key: Refusal | None = None) -> None:
+    def _require_done(self, answer: Answer, request: str, refusals: Mapping[Reason, Refusal] = REFUSALS) -> None:
         """Raise RefusedError if an answer is a refusal.
 
-        `request` completes "the switch refused to". `refused_key` says what KEY means, if not that of a job.
+        `request` completes "the switch refused to". `refusals` say what the reasons mean to the caller.
         """
         if answer.reason == Reason.DONE:
             return
-        meaning, remedy = refused_key if refused_key and answer.reason == Reason.KEY else REFUSALS[answer.reason]
+        meaning, remedy = refusals[answer.reason]
         body = answer.body
         job = (
             f" (the job: world {body['world']}, {body['live']} of them joined, threshold {body['threshold']}, "
@@ -517,3 +517,9 @@ class Control(RegisterReader):
             f"the switch at {self.address} refused to {request}: {meaning}{job}. {remedy[:1].upper()}{remedy[1:]}",
             answer.reason,
         )
+
+
+def _operator_refusals(operator_key: int) -> Mapping[Reason, Refusal]:
+    """Return what refusals mean to an operator, with the operator key of the switch or with the key of a job."""
+    own = {Reason.JOB: NO_JOB_FOR_OPERATOR}
+    return REFUSALS | own | ({Reason.KEY: REFUSED_OPERATOR} if operator_key else {})

@@ -115,12 +115,12 @@ def process_key() -> int:
 
 
 def describe_key(key: int) -> str:
-    """Return a sentence that says where the key of this process' job comes from and how workers get the same one."""
+    """Return how the workers of a program get the key of this process' job, as an imperative clause."""
     if key != process_key():
-        return "All workers of a program need the same key"
+        return f"give all its workers the same `key=` or {KEY_VARIABLE}"
     return (
-        f"If the job belongs to this program, give all its workers the same `key=` or {KEY_VARIABLE}: without one, "
-        "only threads of one process, and the processes that `multiprocessing` starts from it, have the same key"
+        f"give all its workers the same `key=` or {KEY_VARIABLE}: without one, only threads of one process, and the "
+        "processes that `multiprocessing` starts from it, have the same key"
     )
 
 

@@ -26,6 +26,8 @@ SETTINGS = {
 }
 """Refusals because worker and job differ in a setting, with the setting's name in `Membership` and `JobView`."""
 _MEMBERS_SHOWN = 4
+_SILENT_S = 1.5
+"""A member that has been silent for longer may be dead: a live one repeats its sign of life within 1 s."""
 
 
 def refusal_message(
@@ -61,19 +63,11 @@ def refusal_message(
         A job number that is free, for a worker with another key than the job's.
     """
     meaning, remedy = REFUSALS[refusal.reason]
-    if refusal.reason == Reason.MEMBER and (taken := _what_is_taken(job, refusal, request, members)):
-        meaning = taken
-        remedy = (
-            "give every worker a rank, and every program a `job` number of its own; a worker that comes back to a "
-            "running job needs "
-            "elastic=True"
-            if job.state != JobState.FORMING
-            else "give every worker a rank of its own, 0 to world - 1, or rank=None to let the switch choose"
-        )
+    if refusal.reason == Reason.MEMBER:
+        meaning, remedy = _taken_place(job, refusal, request, members, alive) or (meaning, remedy)
     elif refusal.reason == Reason.KEY:
         meaning = "the job belongs to another program, because its key is not that of this worker"
-        number = "another job number" if free_job is None else f"another job number, for example job={free_job}"
-        remedy = f"use {number}. {describe_key(request.key)}"
+        remedy = _remedy_for_key(job, request, free_job)
     elif difference := _difference(job, request, refusal.reason):
         meaning = difference
     seen = "; ".join(
@@ -85,18 +79,50 @@ def refusal_message(
         key, where = str(request.key), ""
     command = f"`iswitch end-job --job {job.job} --key {key} --switch {address}` ends the job{where}"
     return (
-        f"the switch at {address} refused to let a worker join job {job.job}: {meaning}. {seen[:1].upper()}{seen[1:]}"
-        f"{'. ' if seen else ''}To go on, {remedy}. If the job's workers are dead, {command}"
+        f"the switch at {address} refused to let a worker join job {job.job}: {meaning}. To go on, {remedy}. "
+        f"{seen[:1].upper()}{seen[1:]}{'. ' if seen else ''}If the job's workers are dead, {command}"
     )
 
 
-def _what_is_taken(job: JobView, refusal: RefusedError, request: Membership, members: dict[int, MemberView]) -> str:
-    """Return which place is not free; "" if that is not the reason."""
-    if request.wanted in members:
-        return f"rank {request.wanted} is taken"
-    if isinstance(refusal, JobRunningError):
-        return "the job is running already"
-    return "all ranks are taken" if len(members) == job.world else ""
+def _taken_place(
+    job: JobView, refusal: RefusedError, request: Membership, members: dict[int, MemberView], alive: Collection[int]
+) -> tuple[str, str] | None:
+    """Return which place is not free, and the remedy that helps in the most likely case; None if that is not the
+    reason.
+
+    In a running job, a rank that is free or has a silent owner is most likely that of this worker before it was
+    started again. A rank with a live owner belongs to another worker.
+    """
+    wanted, runs = request.wanted, job.state != JobState.FORMING
+    silent = [rank for rank, member in members.items() if rank not in alive and member.silent_s > _SILENT_S]
+    if wanted in members:
+        meaning = f"rank {wanted} is taken"
+    elif isinstance(refusal, JobRunningError):
+        meaning = "the job is running already"
+    elif len(members) == job.world:
+        meaning = "all ranks are taken"
+    else:
+        return None
+    if not runs:
+        return meaning, "give every worker a rank of its own, 0 to world - 1, or rank=None to let the switch choose"
+    if wanted in silent or wanted not in members and (silent or len(members) < job.world):
+        return meaning, (
+            "if this worker was killed and starts again, pass elastic=True and call `sync_state` first, as the other "
+            "workers must do when `needs_sync` is True; if their program does not, end it and start all workers "
+            "again. If the job belongs to another program, pass another `job` number"
+        )
+    return meaning, (
+        "give every program a `job` number of its own, and every worker a rank of its own, 0 to world - 1. If this "
+        "worker comes back to its job, it needs elastic=True"
+    )
+
+
+def _remedy_for_key(job: JobView, request: Membership, free_job: int | None) -> str:
+    """Return the remedy for another key than the job's. A job that still forms most likely waits for this worker."""
+    number = "another job number" if free_job is None else f"another job number, for example job={free_job}"
+    if job.state != JobState.FORMING:
+        return f"use {number}. If the job belongs to this program, {describe_key(request.key)}"
+    return f"if the job belongs to this program, {describe_key(request.key)}. Otherwise use {number}"
 
 
 def _difference(job: JobView, request: Membership, reason: Reason) -> str:

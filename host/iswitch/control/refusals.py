@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from iswitch.wire import Reason
 
-__all__ = ["REFUSALS", "REFUSED_OPERATOR", "RESUME", "Refusal"]
+__all__ = ["NO_JOB_FOR_OPERATOR", "REFUSALS", "REFUSED_OPERATOR", "RESUME", "Refusal"]
 
 RESUME = "call `resume` in one of its workers, or run `iswitch resume`"
 """The remedy for a halted job."""
@@ -109,8 +109,10 @@ REFUSALS: dict[Reason, Refusal] = {
     ),
 }
 """What each refusal means. KEY is a refusal of a job's key."""
+NO_JOB_FOR_OPERATOR = Refusal("there is no such job", "`iswitch status` lists the jobs; their numbers begin with 0")
+"""What JOB means to an operator."""
 REFUSED_OPERATOR = Refusal(
     "the operator key is not the switch's, or the switch has none",
     "use the number with which the switch was built or started, or the key of the job",
 )
-"""What KEY means to an operator."""
+"""What KEY means to an operator that sent the operator key."""

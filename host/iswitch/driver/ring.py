@@ -5,11 +5,11 @@ results replace the caller's array. If the job's threshold is below its world an
 collectives come. The ring stores up to `backlog` segments of them, and acknowledges no more than it stores.
 """
 
-import warnings
 from collections.abc import Callable
 
 import numpy as np
 
+from iswitch.caller_warning import warn_program
 from iswitch.driver.collective_result import CollectiveResult, NoProgressError
 from iswitch.driver.exchange import Exchange
 from iswitch.driver.loss_recovery import LossRecovery
@@ -192,10 +192,8 @@ class Ring(LossRecovery):
                 self.halted = False
                 deadline = now + timeout_s
                 self.expiry = now + min(self.timeout_s, timeout_s / 4)
-                warnings.warn(
-                    "the job is halted: this collective waits until a worker of the job calls `resume`",
-                    HaltedWarning,
-                    stacklevel=5,
+                warn_program(
+                    "the job is halted: this collective waits until a worker of the job calls `resume`", HaltedWarning
                 )
             elif now >= deadline:
                 raise NoProgressError(ledger.count_held(transfer.begin, transfer.end), transfer.segments)

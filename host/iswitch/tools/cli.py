@@ -24,7 +24,7 @@ from iswitch.control.client import Control
 from iswitch.control.job_key import default_key
 from iswitch.control.settings import require_int
 from iswitch.driver.udp import UdpTransport
-from iswitch.errors import IswitchError
+from iswitch.errors import IswitchError, RefusedError
 from iswitch.replay.rebuild import rebuild_table
 from iswitch.replay.session import Session
 from iswitch.switch.command import switch as software_switch
@@ -33,6 +33,7 @@ from iswitch.tools.path_checks import Mark
 from iswitch.tools.snapshot import read_snapshot
 from iswitch.tools.tables import counter_table, finding_lines, job_table, port_table, summary
 from iswitch.tools.top import frame, watch
+from iswitch.wire import Reason
 
 __all__ = ["app", "main"]
 
@@ -227,14 +228,20 @@ def end_job(
     switch: SwitchOption = DEFAULT_SWITCH,
     timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """End a job and free its number, for example after its workers were killed.
+    """End a job and free its number, for example after its workers were killed. The exit code is 0 if it is free.
 
     Workers that still run get NotAMemberError. To empty the ring of a job and keep its members, call Worker.reset in
     one of them instead.
     """
+    state = "free"
     with _connected(switch, timeout) as control:
-        control.end_job(job, **_keys_of(key, operator_key))
-    out.print(f"job {job} at {switch} is free", highlight=False)
+        try:
+            control.end_job(job, **_keys_of(key, operator_key))
+        except RefusedError as refusal:
+            if refusal.reason != Reason.JOB or job >= control.switch_info().jobs:
+                raise
+            state = "free already"
+    out.print(f"job {job} at {switch} is {state}", highlight=False)
 
 
 @app.command()

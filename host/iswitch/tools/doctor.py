@@ -29,14 +29,14 @@ from iswitch.tools.path_checks import (
     measure_round_trips,
 )
 from iswitch.tools.probe import Probe
-from iswitch.wire import HEADER, TAIL_BYTES, VERSION, AckRegister, Action, Format, JobState, Reason
+from iswitch.wire import HEADER, TAIL_BYTES, VERSION, AckRegister, Action, Format, JobState, MemberState, Reason
 
 __all__ = ["Socket", "examine"]
 
 _WATCHED_S = 1.0
 """Seconds between the two readings of the counters."""
-_SILENT_S = 5.0
-"""A member is reported if a job waits for it and it has been silent for longer."""
+_SILENT_S = 3.0
+"""A member is reported if it has been silent for longer. A live one repeats its sign of life within 1 s."""
 _CHALLENGES = 4
 """The most Joins to check a key: the challenge of a job may change between two of them."""
 
@@ -194,20 +194,37 @@ def _check_job(job: JobView, members: list[MemberView], awaited: list[int]) -> F
             f"{figure}; lacks {_list_ranks(awaited)}",
             "start the missing workers, with the same arguments",
         )
-    silent = [members[member] for member in awaited if members[member].silent_s > _SILENT_S]
-    if silent:
-        each = ", ".join(
+    if absent := [rank for rank in range(job.world) if members[rank].standing == MemberState.NONE]:
+        figure += f"; {_list_ranks(absent)} left or evicted, or at another switch of a tree"
+    if silent := [member for member in members if member.silent_s > _SILENT_S]:
+        return Finding(name, Mark.WARNING, f"{figure}; {_list_silent(silent, awaited)}", _remedy_for_silent(job))
+    return Finding(name, Mark.OK, figure)
+
+
+def _list_silent(silent: list[MemberView], awaited: list[int]) -> str:
+    """Return which members are silent, those first for which the job waits."""
+    texts = []
+    for verb, waited in (("waits for", True), ("hears nothing of", False)):
+        if some := [
             f"rank {member.rank} ({member.address} at port {member.port}, silent for {member.silent_s:.0f} s)"
             for member in silent
-        )
-        return Finding(
-            name,
-            Mark.WARNING,
-            f"{figure}; waits for {each}",
-            "check that worker; if it has died, lower the threshold with "
-            f"`set_threshold`, or end the job with `iswitch end-job --job {job.job}`",
-        )
-    return Finding(name, Mark.OK, figure)
+            if (member.rank in awaited) == waited
+        ]:
+            texts.append(f"{verb} {', '.join(some)}")
+    return "; ".join(texts)
+
+
+def _remedy_for_silent(job: JobView) -> str:
+    eviction = (
+        f"the switch evicts it when another worker has waited for it for {job.evict_us / 1e6:g} s (`evict_s`)"
+        if job.evict_us
+        else "the switch never evicts it, because the job's `evict_s` is 0: lower the threshold with `set_threshold`"
+    )
+    return (
+        f"check that worker: its process was killed or is stopped, or its network is cut. {eviction[:1].upper()}"
+        f"{eviction[1:]}. If all workers are dead, start them again, or end the job with `iswitch end-job --job "
+        f"{job.job}`"
+    )
 
 
 def _list_ranks(members: list[int]) -> str:
@@ -217,11 +234,20 @@ def _list_ranks(members: list[int]) -> str:
 def _check_key(control: Control, info: SwitchInfo, job: int, key: int) -> Finding:
     """Check a key with a Join that the switch never grants, because its `world` is not the job's.
 
-    The switch checks the challenge first, then the key, then the `world`.
+    The switch checks the challenge first, then the key, then the `world`. If all members of a job have been silent for
+    long, such a Join ends the job, so the key of a job without a live member is not checked.
     """
-    world = read_job(control, job).world if job < info.jobs else 0
-    if not world:
+    view = read_job(control, job) if job < info.jobs else None
+    if view is None or not view.world:
         return Finding("key", Mark.WARNING, f"job {job} does not exist now", "repeat the check while its workers run")
+    if not any(read_member(control, job, rank).silent_s < _SILENT_S for rank in view.live):
+        return Finding(
+            "key",
+            Mark.WARNING,
+            f"not checked, because all workers of job {job} are silent: the check could end the job",
+            "repeat the check while its workers run",
+        )
+    world = view.world
     challenge = 0
     for _ in range(_CHALLENGES):
         answer = control.request(

@@ -186,4 +186,4 @@ def test_the_processes_that_a_process_forks_share_its_key():
 
 def test_a_message_says_which_workers_share_a_key():
     assert "without one, only threads of one process" in describe_key(process_key())
-    assert describe_key(7) == "All workers of a program need the same key"
+    assert describe_key(7) == "give all its workers the same `key=` or ISWITCH_KEY"

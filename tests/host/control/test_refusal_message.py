@@ -2,6 +2,7 @@
 
 import pytest
 
+from iswitch.control.client import JobRunningError
 from iswitch.control.inspection import JobView, MemberView
 from iswitch.control.refusal_message import refusal_message
 from iswitch.driver.membership import Membership
@@ -18,7 +19,7 @@ def member(rank, silent_s=0.5):
     return MemberView(rank, MemberState.LIVE, rank, f"10.0.0.{rank}:4000", "02:00:00:00:00:00", silent_s)
 
 
-def message(reason, view=None, *, wanted=NO_MEMBER, key=0, alive=(), blocking=(0,), **settings):
+def message(reason, view=None, *, wanted=NO_MEMBER, key=0, alive=(), blocking=(0,), members=None, **settings):
     view = job() if view is None else view
     request = Membership(
         job=0,
@@ -35,8 +36,8 @@ def message(reason, view=None, *, wanted=NO_MEMBER, key=0, alive=(), blocking=(0
         staleness=settings.get("staleness", 0),
         segments=settings.get("segments", 0),
     )
-    refusal = RefusedError("refused", reason)
-    members = {rank: member(rank) for rank in range(2)}
+    refusal = settings.get("refusal") or RefusedError("refused", reason)
+    members = {rank: member(rank) for rank in range(2)} if members is None else members
     return refusal_message(
         view, refusal, request, "10.0.0.9:26963", members=members, blocking=list(blocking), alive=alive
     )
@@ -44,9 +45,36 @@ def message(reason, view=None, *, wanted=NO_MEMBER, key=0, alive=(), blocking=(0
 
 def test_a_taken_rank_is_named_with_its_live_owner():
     text = message(Reason.MEMBER, wanted=0, alive={0})
-    assert "refused to let a worker join job 0: rank 0 is taken. Rank 0 (10.0.0.0:4000, behind port 0" in text
-    assert "gave its last sign of life 0.5 s ago and is alive. To go on, give every worker a rank" in text
+    assert "rank 0 is taken. To go on, give every program a `job` number of its own, and every worker a rank" in text
+    assert "Rank 0 (10.0.0.0:4000, behind port 0 of the switch) gave its last sign of life 0.5 s ago and is" in text
     assert text.endswith("`iswitch end-job --job 0 --key 0 --switch 10.0.0.9:26963` ends the job")
+
+
+RESTARTED = "To go on, if this worker was killed and starts again, pass elastic=True"
+MANY_PROGRAMS = "To go on, give every program a `job` number of its own"
+RUNNING = JobRunningError("running", Reason.MEMBER)
+BOTH, FIRST, SECOND_DEAD = {0: member(0), 1: member(1)}, {0: member(0)}, {0: member(0), 1: member(1, 4.0)}
+
+
+@pytest.mark.parametrize(
+    ("members", "wanted", "refusal", "remedy"),
+    [
+        (SECOND_DEAD, 1, RUNNING, "rank 1 is taken. " + RESTARTED),
+        (SECOND_DEAD, 0, RUNNING, "rank 0 is taken. " + MANY_PROGRAMS),
+        (SECOND_DEAD, NO_MEMBER, RUNNING, "the job is running already. " + RESTARTED),
+        (FIRST, 1, RUNNING, "the job is running already. " + RESTARTED),
+        (BOTH, NO_MEMBER, None, "all ranks are taken. " + MANY_PROGRAMS),
+    ],
+)
+def test_the_remedy_for_the_most_likely_case_comes_first(members, wanted, refusal, remedy):
+    """A rank that is free or has a silent owner is most likely that of this worker before it was started again."""
+    assert remedy in message(Reason.MEMBER, wanted=wanted, members=members, refusal=refusal, alive={0})
+
+
+@pytest.mark.parametrize(("state", "first"), [(JobState.FORMING, "`key=`"), (JobState.RUNNING, "another job number")])
+def test_a_job_that_forms_most_likely_waits_for_a_worker_with_the_right_key(state, first):
+    remedies = message(Reason.KEY, job(state)).partition("To go on, ")[2]
+    assert remedies.index(first) == min(remedies.index(each) for each in ("`key=`", "another job number"))
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,17 @@ def test_end_job_frees_the_number_of_a_job(model):
         assert refused.exit_code == 1 and "the key is not the job's" in refused.stderr
         done = call(model, "end-job", "--job", "0", "--key", "7")
         assert done.exit_code == 0 and "is free" in done.output
+        again = call(model, "end-job", "--job", "0", "--key", "7")
+        assert again.exit_code == 0 and "is free already" in again.output
     with Worker(model.address(), world=1, key=8):
         pass
+
+
+@pytest.mark.parametrize(("command", "job"), [("end-job", 200), ("resume", 200), ("resume", 0)])
+def test_a_command_about_no_job_advises_the_operator(model, command, job):
+    result = call(model, command, "--job", str(job), "--key", "7")
+    assert result.exit_code == 1 and f"job {job}: there is no such job. `iswitch status` lists" in result.stderr
+    assert "Worker" not in result.stderr
 
 
 def test_the_operator_ends_a_job_whose_key_it_does_not_know(model):

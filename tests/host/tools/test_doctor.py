@@ -16,7 +16,7 @@ from iswitch.golden.switch import Switch
 from iswitch.tools.doctor import examine
 from iswitch.tools.path_checks import Mark
 from iswitch.tools.probe import Probe, answers_arp
-from iswitch.wire import ADDRESSES, UDP_PORT, JobState, Outcome, PortCounter, Register
+from iswitch.wire import ADDRESSES, UDP_PORT, Action, JobState, Outcome, PortCounter, Register
 from sim.bench.udp_model import Faults, UdpModel
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, udp_frame
 
@@ -115,12 +115,14 @@ def only(found, check, mark):
     return found[check]
 
 
-def joined(switch, count, world=None, at_us=0):
+def joined(switch, count, world=None, at_us=0, **settings):
     """Return `count` workers of job 0 that have joined and confirmed."""
     workers = [Client.numbered(k, port=k % 2) for k in range(count)]
     for _ in range(2):
         for worker in workers:
-            for _, frame in switch.receive(worker.port, worker.join(world=world or count, elements=8), at_us):
+            for _, frame in switch.receive(
+                worker.port, worker.join(world=world or count, elements=8, **settings), at_us
+            ):
                 worker.take(frame)
     return workers
 
@@ -255,14 +257,26 @@ def test_missing_workers_of_a_forming_job_are_reported():
     assert "lacks rank 2" in only(findings(transport), "job 0", Mark.WARNING).figure
 
 
-def test_a_silent_member_is_reported_only_if_others_wait_for_it():
+def test_a_silent_member_is_reported_and_whether_others_wait_for_it():
     transport = FaultyTransport()
     a, _ = joined(transport.switch, 2)
-    assert findings(transport)["job 0"].mark == Mark.OK
+    found = only(findings(transport), "job 0", Mark.WARNING)
+    assert "hears nothing of rank 0 (10.0.0.100:40000 at port 0, silent for" in found.figure
+    assert "waits for" not in found.figure and "killed" in found.remedy
     transport = FaultyTransport(transport.switch)
     transport.switch.receive(a.port, a.contribution(a.first_seq, bytes(4)), now_us())
     found = only(findings(transport), "job 0", Mark.WARNING)
-    assert "waits for rank 1 (10.0.0.101:40001 at port 1, silent for" in found.figure
+    assert "; waits for rank 1 (10.0.0.101:40001 at port 1, silent for" in found.figure
+    assert "hears nothing of" not in found.figure  # the contribution was a sign of life
+
+
+def test_members_that_have_just_been_heard_are_ok_and_ranks_without_a_member_are_named():
+    transport = FaultyTransport()
+    _, b = joined(transport.switch, 2, at_us=now_us())
+    assert findings(transport)["job 0"].mark == Mark.OK
+    transport.switch.receive(b.port, b.control(Action.LEAVE, seq=1), now_us())
+    found = findings(FaultyTransport(transport.switch))["job 0"]
+    assert found.mark == Mark.OK and "1 of 2 workers, threshold 2; rank 1 left or evicted" in found.figure
 
 
 def test_a_halted_job_is_reported():
@@ -286,6 +300,18 @@ def test_checking_a_key_does_not_change_the_job(world, confirmed):
     assert findings(transport, job=0, key=0x6B6579)["key"].mark == Mark.OK
     assert findings(FaultyTransport(transport.switch), job=0, key=1)["key"].mark == Mark.BAD
     assert transport.switch.jobs == before and before[0].state == (JobState.RUNNING if confirmed else JobState.FORMING)
+
+
+def test_checking_a_key_does_not_end_a_job_of_silent_members():
+    """After a longer silence than `evict_us`, a Join with another key, or with other settings, ends the job."""
+    transport = FaultyTransport()
+    joined(transport.switch, 2, evict_us=1_000_000, at_us=now_us())
+    CLOCK.now += 60.0
+    before = transport.switch.jobs[0]
+    for key in (0x6B6579, 1):
+        found = findings(FaultyTransport(transport.switch), job=0, key=key)["key"]
+        assert found.mark == Mark.WARNING and "could end the job" in found.figure
+    assert transport.switch.jobs[0] == before
 
 
 @pytest.mark.parametrize("job", [1, 2, 255])

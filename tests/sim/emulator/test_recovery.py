@@ -579,7 +579,7 @@ def test_a_live_member_keeps_its_job(elastic: bool) -> None:
             return []
         with pytest.raises(
             RefusedError,
-            match=r"rank 1 is taken\. Rank 0 .*is alive.*needs elastic=True.*`iswitch end-job .*--(program|key) .* --s",
+            match=r"rank 1 is taken\. To go on, if this worker .*elastic=True.*Rank 0 .*is alive.*`iswitch e",
         ) as caught:
             Worker(world=2, rank=1, transport=program.transport())
         assert (

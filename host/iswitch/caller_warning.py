@@ -1,0 +1,72 @@
+"""Warnings that name a line of the program, whichever function of this package issues them, and in whichever thread."""
+
+import contextlib
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+__all__ = ["ProgramLine", "on_behalf_of", "program_line", "warn_program"]
+
+_OWN_FILES = (os.path.dirname(__file__) + os.sep, contextlib.__file__)
+"""Where the names of files begin that a warning does not name: this package, and what calls its context managers."""
+_thread = threading.local()
+
+
+class ProgramLine(NamedTuple):
+    """A line of the program.
+
+    Attributes
+    ----------
+    filename : str
+        Its file.
+    number : int
+        Number of the line, from 1.
+    module : str
+        Name of its module.
+    registry : dict
+        The warnings that Python has shown for that module.
+    """
+
+    filename: str
+    number: int
+    module: str
+    registry: dict[Any, Any]
+
+
+def program_line() -> ProgramLine:
+    """Return the line of the program that is in a call of this package, or for which this thread calls it."""
+    if line := getattr(_thread, "line", None):
+        return line  # type: ignore[no-any-return]
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_code.co_filename.startswith(_OWN_FILES):
+        frame = frame.f_back
+    names = frame.f_globals
+    registry = names.setdefault("__warningregistry__", {})
+    return ProgramLine(frame.f_code.co_filename, frame.f_lineno, names.get("__name__", "<unknown>"), registry)
+
+
+@contextlib.contextmanager
+def on_behalf_of(line: ProgramLine) -> Iterator[None]:
+    """Let warnings of this thread name the line of the program that has asked for the work, within this context."""
+    _thread.line = line
+    try:
+        yield
+    finally:
+        del _thread.line
+
+
+def warn_program(message: str, category: type[Warning]) -> None:
+    """Issue a warning about the line of the program that is in a call of this package.
+
+    Parameters
+    ----------
+    message : str
+        The warning.
+    category : type
+        Its class.
+    """
+    line = program_line()
+    warnings.warn_explicit(message, category, line.filename, line.number, line.module, line.registry)
