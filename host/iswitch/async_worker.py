@@ -35,6 +35,7 @@ from iswitch.driver.received_update import ReceivedUpdate
 from iswitch.driver.stream import Stream
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
 from iswitch.driver.update_layout import UpdateLayout
+from iswitch.driver.window import in_flight_max
 from iswitch.errors import (
     CollectiveTimeoutError,
     DivergedError,
@@ -215,11 +216,13 @@ class AsyncWorker(JobWorker):
             wanted=NO_MEMBER if rank is None else rank,
         )
         with self._joined(request, elastic=elastic) as membership:
+            buffer_bytes = self._transport.receive_buffer_bytes
             self._stream = Stream(
                 self._transport,
                 membership,
                 self._layout,
                 backlog=max(_BACKLOG, _BACKLOG_BYTES // (4 * size)) if backlog is None else backlog,
+                in_flight=None if buffer_bytes is None else in_flight_max(membership.elements, buffer_bytes),
             )
             self._start_keepalive(self._stream)
         self._dtype = FORMATS[membership.format].element

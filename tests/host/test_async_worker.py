@@ -26,7 +26,7 @@ from iswitch.config import Config
 from iswitch.control.client import Control
 from iswitch.driver.udp import UdpTransport
 from iswitch.golden.switch import Switch
-from iswitch.wire import JobState
+from iswitch.wire import HEADER, TAIL_BYTES, JobState
 from sim.bench.udp_model import Faults, UdpModel, kill
 from sim.frames.client import SWITCH_IP, SWITCH_MAC
 
@@ -529,3 +529,17 @@ def test_wrong_vectors_raise_before_anything_is_sent():
         transport = UdpTransport(model.address(1))
         assert Control(transport).job(0).live == 1
         transport.close()
+
+
+def test_the_window_fits_the_socket_buffer(monkeypatch):
+    """Without a privilege, the kernel grants a buffer for fewer segments than the switch's window has."""
+    monkeypatch.setattr(
+        UdpTransport, "receive_buffer_bytes", 2 * 3 * (HEADER.itemsize + 4 * SMALL.elements + TAIL_BYTES)
+    )
+    with UdpModel(SMALL) as model, AsyncWorker(model.address(), world=1, size=100) as worker:
+        assert (worker._stream.window.size, worker._stream.membership.window) == (3, 4)
+        vector = np.arange(100, dtype=np.float32)
+        worker.push(vector)
+        assert worker.wait()
+        [update] = worker.updates()
+        assert np.array_equal(update.sum, vector)

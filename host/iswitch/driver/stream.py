@@ -49,6 +49,8 @@ class Stream(LossRecovery):
     backlog : int
         Updates to store for a program that does not take them, above the job's staleness. The stream neither stores nor
         acknowledges further results, so that the other members wait for this one when the ring is full.
+    in_flight : int, optional
+        The most segments whose results the socket has room for. Default: the job's window.
 
     Raises
     ------
@@ -56,14 +58,22 @@ class Stream(LossRecovery):
         If `backlog` is not above the staleness.
     """
 
-    def __init__(self, transport: Transport, membership: Membership, layout: UpdateLayout, *, backlog: int):
+    def __init__(
+        self,
+        transport: Transport,
+        membership: Membership,
+        layout: UpdateLayout,
+        *,
+        backlog: int,
+        in_flight: int | None = None,
+    ):
         if backlog <= membership.staleness:  # or this member might not store an update that was granted to it
             raise ValueError(f"backlog must be above the staleness, {membership.staleness}, not {backlog!r}")
         super().__init__(transport)
         self.layout, self.backlog = layout, backlog
         sign_of_life_s = membership.evict_us / 1e6 / SIGNS_OF_LIFE
         longest_s = min(_LONGEST_TIMEOUT_S, sign_of_life_s) if sign_of_life_s else _LONGEST_TIMEOUT_S
-        window = SendWindow(membership.window, narrows=False)
+        window = SendWindow(min(membership.window, in_flight or membership.window), narrows=False)
         self.begin(membership, reach=2 * membership.window, cap_s=longest_s, window=window)  # slots for two windows
 
         self._updates: dict[int, ReceivedUpdate] = {}
@@ -192,7 +202,7 @@ class Stream(LossRecovery):
     @property
     def requestable_end(self) -> int:
         top = max([self.ledger.high, self.low + 1, *(vector.next for vector in self.transfers)])
-        return min(top, self.low + self.membership.window + 1)
+        return min(top, self.low + self.window.size + 1)
 
     @property
     def last_held(self) -> bool:

@@ -24,6 +24,9 @@ _OVERHEAD = 2
 def in_flight_max(elements: int, buffer_bytes: int) -> int:
     """Return the number of segments for which a socket has room, with the kernel's overhead: at least 1.
 
+    A member of an asynchronous job also receives the results of updates to which it does not contribute, so for such a
+    member this limits its own contributions and requests only.
+
     Parameters
     ----------
     elements : int

@@ -92,7 +92,9 @@ class Node:
         [(_, reply)] = self.network.switch.receive(self.client.port, frame, int(self.network.now * 1e6))
         self.client.take(reply)
 
-    def begin(self, size, *, world, staleness, evict_us=0, format=Format.INT32, backlog=None, **settings):
+    def begin(
+        self, size, *, world, staleness, evict_us=0, format=Format.INT32, backlog=None, in_flight=None, **settings
+    ):
         self.layout = UpdateLayout(size, CONFIG.elements, world)
         c = self.client
         self.join(c.join())
@@ -117,7 +119,7 @@ class Node:
             window=c.window,
             first_seq=c.first_seq,
         )
-        self.stream = Stream(self, membership, self.layout, backlog=backlog or staleness + 2)
+        self.stream = Stream(self, membership, self.layout, backlog=backlog or staleness + 2, in_flight=in_flight)
         self.generator = np.random.default_rng(self.rank)
         self.wake(0)
         self.compute()
@@ -267,6 +269,30 @@ def test_each_granted_vector_is_in_one_update_once_and_updates_are_equal(size, f
     network = job(size, network=Network(**faults))
     assert trained(network, 60, most_s=60.0)
     assert check(network)
+
+
+@pytest.mark.parametrize("faults", [{}, BAD], ids=["sound", "bad network"])
+@pytest.mark.parametrize("in_flight", [1, 2, 3])
+def test_a_member_contributes_and_requests_no_more_than_its_socket_has_room_for(in_flight, faults):
+    """`behind` says how far a contribution, or a request for a result, is above the lowest result that is lacked."""
+    network = job(40, network=Network(**faults), in_flight=in_flight)
+    furthest, asked = 0, 0
+    for node in network.nodes:
+
+        def send(burst, segment_bytes, send=node.send):
+            nonlocal furthest, asked
+            for at in range(0, len(burst), segment_bytes):
+                header = np.frombuffer(burst, HEADER, 1, at)[0]
+                if header["version_type"] & 15 == Type.CONTRIBUTION:
+                    furthest = max(furthest, int(header["behind"]))
+                elif header["version_type"] & 15 == Type.RECEIPT:
+                    asked = max(asked, int(header["behind"]))
+            send(burst, segment_bytes)
+
+        node.send = send
+    assert trained(network, 30, most_s=120.0)
+    assert check(network)
+    assert furthest == in_flight - 1 and asked <= in_flight
 
 
 @pytest.mark.parametrize(("loss", "most_s"), [(0.05, 0.7), (0.2, 5.0)])
