@@ -7,6 +7,7 @@
 - `driver`: transports, the ring of a synchronous job, the stream of an asynchronous job.
 - `control`: control messages, membership of a job, recovery, state transfer, the switch's counters and tables.
 - `worker`, `async_worker`, `replay`: what programs call. `init` makes a `Worker` from the environment.
+- `torch`: a backend of `torch.distributed` and a communication hook, with the extra `torch`.
 - `tools`: the command `iswitch`. `plan` is a planner of its own, which uses none of the others.
 
 The library logs to the logger "iswitch".

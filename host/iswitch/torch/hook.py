@@ -1,0 +1,37 @@
+"""A communication hook for DistributedDataParallel: the switch averages each bucket of gradients."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from iswitch.torch.work import to_torch_future
+from iswitch.worker import Worker
+
+__all__ = ["hook"]
+
+
+def hook(worker: Worker, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+    """Average a bucket of gradients over the workers while the backward pass goes on.
+
+    `model.register_comm_hook(worker, iswitch.torch.hook)` makes DistributedDataParallel call it for each bucket. All
+    ranks receive the same bits. `no_sync()` works as with other hooks.
+
+    Parameters
+    ----------
+    worker : Worker
+        This rank's worker, as `iswitch.init()` makes it. The job has as many workers as the process group has ranks.
+    bucket : torch.distributed.GradBucket
+        The bucket. A buffer in float32 on the CPU is averaged in place. Another one is copied to float32 on the CPU,
+        and its mean is rounded once to the buffer's dtype.
+
+    Returns
+    -------
+    torch.futures.Future
+        The bucket's buffer, with the mean.
+    """
+    buffer = bucket.buffer()
+    host = buffer.detach().to("cpu", torch.float32)  # the buffer itself, if it is such a tensor already
+    done = to_torch_future(worker.allreduce(host, "mean", async_op=True), host)
+    if host.data_ptr() == buffer.data_ptr():
+        return done
+    return done.then(lambda mean: buffer.copy_(mean.value()))

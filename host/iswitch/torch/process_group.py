@@ -1,0 +1,444 @@
+"""The backend `iswitch` of torch.distributed: `init_process_group("cpu:iswitch")`.
+
+Each collective is one or several sums of a `Reducer`. A group has one job at the switch. Calls run in the order in
+which the program makes them, in a thread of their own if the program does not wait.
+"""
+
+import secrets
+import warnings
+from collections.abc import Callable
+from concurrent.futures import Future
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from iswitch.control.call_queue import CallQueue
+from iswitch.control.client import Control
+from iswitch.control.job_worker import switch_address
+from iswitch.control.state_transfer import free_job
+from iswitch.driver.udp import UdpTransport
+from iswitch.errors import RefusedError
+from iswitch.torch.dtypes import UnsupportedError, from_vector, to_vector
+from iswitch.torch.fallback import FallbackReducer
+from iswitch.torch.options import Options
+from iswitch.torch.reducer import GlooReducer, Reducer, SwitchReducer
+from iswitch.torch.work import CollectiveWork
+from iswitch.wire import Reason
+from iswitch.worker import Worker
+
+__all__ = ["IswitchProcessGroup", "register"]
+
+_EXTREMES = ((dist.ReduceOp.MIN, torch.minimum), (dist.ReduceOp.MAX, torch.maximum))
+_OTHER_OPERATIONS = ("PRODUCT", "BAND", "BOR", "BXOR")
+_GATHER_BYTES_MAX = 1 << 28
+"""The largest table of a gather: every rank receives the table, and sends as much."""
+_ATTEMPTS = 5
+"""Of a group that looks for a free job number, beside other groups that do the same."""
+
+
+def _octets(tensor: Tensor) -> np.ndarray:
+    """Return a copy of a tensor's bytes, padded to a multiple of 4, as int32."""
+    host = tensor.detach().reshape(-1).cpu().contiguous()
+    octets = host.view(torch.uint8).numpy() if host.numel() else np.zeros(0, np.uint8)
+    padded = np.zeros(-(-octets.size // 4) * 4, np.uint8)
+    padded[: octets.size] = octets
+    return padded.view(np.int32)
+
+
+def _fill(tensor: Tensor, words: np.ndarray) -> None:
+    """Fill a tensor with bytes that `_octets` returned for one of the same size and dtype."""
+    if tensor.numel():
+        octets = torch.from_numpy(words.view(np.uint8)[: tensor.numel() * tensor.element_size()])
+        tensor.detach().copy_(octets.view(tensor.dtype).view(tensor.shape))
+
+
+class IswitchProcessGroup(dist.ProcessGroup):
+    """A process group whose sums the switch computes.
+
+    Parameters
+    ----------
+    store : torch.distributed.Store
+        The store of the group.
+    rank, size : int
+        This rank, and the number of ranks, 1 to 32.
+    timeout : timedelta
+        The longest time without progress in a collective.
+    options : Options
+        Address of the switch, and others.
+    default_group : bool
+        True if the group has the job number of the options. Another group takes a free number.
+    """
+
+    def __init__(
+        self, store: Any, rank: int, size: int, timeout: timedelta, options: Options, *, default_group: bool
+    ) -> None:
+        super().__init__(rank, size)
+        self._store, self._rank, self._size, self._timeout, self._options = store, rank, size, timeout, options
+        self._calls = CallQueue()
+        self._gloo: Any = None
+        self._said: set[str] = set()  # collectives of which a warning has said that gloo does them
+        self._job = options.job
+        self._key = 0
+        self._agree_on_key(0)
+        reducer: Reducer
+        worker = self._join(default_group=default_group)
+        if options.fallback is None:
+            reducer = SwitchReducer(worker)
+            self._close: Callable[[], Any] = worker.close
+        else:
+            first = [worker]
+            reducer = FallbackReducer(
+                lambda period: first.pop() if period == 0 else self._make_worker(period),
+                GlooReducer(self._gloo_group(), options.fraction),
+                dist.PrefixStore("fallback", store),
+                rank,
+                size,
+            )
+            self._close = reducer.close
+        self._reducer = reducer
+
+    # The job
+
+    def _agree_on_key(self, attempt: int) -> None:
+        """Set the key, a random number of rank 0, which it gives to the others by the store."""
+        if self._rank == 0:
+            self._store.set(f"key/{attempt}", str(secrets.randbits(63)))
+        self._key = int(self._store.get(f"key/{attempt}"))
+
+    def _join(self, *, default_group: bool) -> Worker:
+        if default_group:
+            return self._make_worker(0)
+        for attempt in range(_ATTEMPTS):
+            if self._rank == 0:
+                self._store.set(f"job/{attempt}", str(self._free_job()))
+            self._job = int(self._store.get(f"job/{attempt}"))
+            try:
+                return self._make_worker(0)
+            except RefusedError as refusal:  # another group has taken the number meanwhile; no rank of this one joined
+                if refusal.reason not in (Reason.KEY, Reason.MEMBER) or attempt == _ATTEMPTS - 1:
+                    raise
+        raise AssertionError
+
+    def _free_job(self) -> int:
+        """Return a job number that no group has."""
+        address = switch_address(self._options.address)
+        transport = UdpTransport(address)
+        try:
+            control = Control(transport, address=address)
+            return free_job(control, control.switch_info().jobs)
+        finally:
+            transport.close()
+
+    def _make_worker(self, period: int) -> Worker:
+        """Join the job of a period (see `FallbackReducer`)."""
+        options = self._options
+        return Worker(
+            options.address,
+            world=self._size,
+            rank=self._rank,
+            job=self._job,
+            key=(self._key + period) % 2**64,
+            fraction=options.fraction,
+            on_taint="ignore",
+            timeout_s=self._timeout.total_seconds(),
+            switch_timeout_s=options.switch_timeout_s,
+            join_timeout_s=options.join_timeout_s,
+            evict_s=options.evict_s,
+        )
+
+    def _gloo_group(self) -> Any:
+        if self._gloo is None:
+            store = dist.PrefixStore("gloo", self._store)
+            self._gloo = dist.ProcessGroupGloo(store, self._rank, self._size, self._timeout)
+        return self._gloo
+
+    def getBackendName(self) -> str:
+        """Return the name of the backend."""
+        return "iswitch"
+
+    def shutdown(self) -> None:
+        """Leave the job."""
+        self._calls.wait()
+        self._calls.close()
+        self._close()
+
+    def abort(self) -> None:
+        """Leave the job at once. A collective in progress raises an error."""
+        self._calls.close()
+        self._close()
+
+    # How a call runs
+
+    def _run(self, opts: Any, outputs: list[Any], call: Callable[[], None]) -> CollectiveWork:
+        """Make a call after all earlier ones, and wait for it unless the program asked not to."""
+        if opts.asyncOp:
+            return CollectiveWork(self._calls.submit(call), outputs)
+        self._calls.wait()
+        done: Future[None] = Future()
+        try:
+            call()
+            done.set_result(None)
+        except BaseException as error:
+            done.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
+        return CollectiveWork(done, outputs)
+
+    def _or_gloo(self, name: str, call: Callable[[], None], gloo_call: Callable[[Any], Any]) -> None:
+        """Make a call. If the switch cannot do it, let gloo do it, or raise the error without a fallback."""
+        try:
+            call()
+        except UnsupportedError as reason:
+            if self._options.fallback is None:
+                raise UnsupportedError(
+                    f'{reason}. With `iswitch.torch.Options(fallback="gloo")`, or ISWITCH_FALLBACK=gloo, gloo does it'
+                ) from None
+            if str(reason) not in self._said:
+                self._said.add(str(reason))
+                warnings.warn(f"gloo does {name}: {reason}", stacklevel=2)
+            gloo_call(self._gloo_group()).wait()
+
+    def _only_gloo(self, name: str, opts: Any, outputs: list[Any], gloo_call: Callable[[Any], Any]) -> CollectiveWork:
+        """Return the work of a collective that only gloo can do."""
+
+        def refuse() -> None:
+            raise UnsupportedError(f"the switch cannot do {name}: it sums vectors of all ranks")
+
+        return self._run(opts, outputs, lambda: self._or_gloo(name, refuse, gloo_call))
+
+    # Sums, and what is made of them
+
+    def _sum(self, tensor: Tensor, op: Any) -> None:
+        """Replace a tensor by its sum or mean over the ranks."""
+        vector = to_vector(tensor)
+        mean = op == dist.ReduceOp.AVG
+        if mean and not tensor.is_floating_point():
+            raise UnsupportedError("a mean of integers is not an integer: use ReduceOp.SUM, or a tensor of floats")
+        values = vector.values
+        if not values.flags.writeable or not values.flags.c_contiguous:
+            values, vector = values.copy(), vector._replace(shared=False)
+        if values.size and self._reducer.sum(values):
+            # Beyond the range of the switch's fixed-point numbers: every rank adds all ranks' elements in rank order
+            table = self._gather(values.view(np.int32)).view(np.float32)
+            with np.errstate(all="ignore"):
+                values[:] = table.astype(np.float64).sum(axis=0)
+        if mean:
+            values /= np.float32(self._size)
+        if not vector.shared:
+            tensor.detach().copy_(from_vector(values, tensor.dtype).view(tensor.shape))
+
+    def _gather(self, words: np.ndarray) -> np.ndarray:
+        """Return the int32 vectors of all ranks, shape (size, n)."""
+        if words.nbytes * self._size > _GATHER_BYTES_MAX:
+            raise ValueError(
+                f"a gather of {words.nbytes:,} bytes from each of {self._size} ranks exceeds {_GATHER_BYTES_MAX:,} "
+                "bytes, because each rank sends the whole table to the switch: gather parts of the tensor"
+            )
+        table = np.zeros((self._size, words.size), np.int32)
+        table[self._rank] = words
+        if words.size:
+            self._reducer.sum(table.reshape(-1))
+        return table
+
+    def _reduce(self, tensor: Tensor, op: Any) -> None:
+        """Replace a tensor by its reduction over the ranks."""
+        if op == dist.ReduceOp.SUM or op == dist.ReduceOp.AVG:  # a ReduceOp is not equal to its type, nor in a tuple
+            self._sum(tensor, op)
+            return
+        combine = next((function for extreme, function in _EXTREMES if op == extreme), None)
+        if combine is None:
+            name = next((name for name in _OTHER_OPERATIONS if op == getattr(dist.ReduceOp, name)), "this operation")
+            raise UnsupportedError(f"the switch cannot reduce by {name}: it computes SUM, AVG, MIN and MAX")
+        rows = self._gather(_octets(tensor))
+        result = tensor.detach().clone()
+        _fill(result, rows[0])
+        other = torch.empty_like(result)
+        for row in rows[1:]:
+            _fill(other, row)
+            result = combine(result, other)
+        tensor.detach().copy_(result)
+
+    # Collectives as torch.distributed calls them. It checks shapes and ranks before.
+
+    def allreduce(self, tensors: list[Tensor], opts: Any) -> CollectiveWork:
+        """Replace each tensor by its reduction over the ranks."""
+
+        def call() -> None:
+            for tensor in tensors:
+                self._or_gloo(
+                    "all_reduce",
+                    lambda tensor=tensor: self._reduce(tensor, opts.reduceOp),  # type: ignore[misc]  # mypy knows no default of a lambda
+                    lambda gloo, tensor=tensor: gloo.allreduce([tensor], opts.reduceOp),  # type: ignore[misc]  # as above
+                )
+
+        return self._run(opts, tensors, call)
+
+    def allreduce_coalesced(self, tensors: list[Tensor], opts: Any) -> CollectiveWork:
+        """Replace each tensor by its reduction over the ranks."""
+        return self.allreduce(tensors, opts)
+
+    def reduce(self, tensors: list[Tensor], opts: Any) -> CollectiveWork:
+        """Give one rank the reduction. The tensors of the others stay as they are."""
+
+        def call() -> None:
+            for tensor in tensors:
+                result = tensor.detach().clone()
+                self._or_gloo(
+                    "reduce",
+                    lambda: self._reduce(result, opts.reduceOp),
+                    lambda gloo: gloo.allreduce([result], opts.reduceOp),
+                )
+                if self._rank == opts.rootRank:
+                    tensor.detach().copy_(result)
+
+        return self._run(opts, tensors, call)
+
+    def broadcast(self, tensors: list[Tensor], opts: Any) -> CollectiveWork:
+        """Give all ranks the root's bits. The tensors may have any dtype."""
+
+        def call() -> None:
+            for tensor in tensors:
+                _fill(tensor, self._broadcast(tensor, opts.rootRank))
+
+        return self._run(opts, tensors, call)
+
+    def _broadcast(self, tensor: Tensor, root: int) -> np.ndarray:
+        """Return the bytes of the root's tensor, as `_octets` does."""
+        words = _octets(tensor)
+        if self._rank != root:
+            words[:] = 0
+        if words.size:
+            self._reducer.sum(words)
+        return words
+
+    def barrier(self, opts: Any) -> CollectiveWork:
+        """Wait for all ranks."""
+        return self._run(opts, [], lambda: self._barrier())
+
+    def _barrier(self) -> None:
+        self._reducer.sum(np.zeros(1, np.int32))
+
+    def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> CollectiveWork:
+        """Give all ranks the tensors of all ranks, of any dtype and of one size."""
+
+        def call() -> None:
+            for parts, tensor in zip(outputs, inputs, strict=True):
+                for part, row in zip(parts, self._gather(_octets(tensor)), strict=True):
+                    _fill(part, row)
+
+        return self._run(opts, outputs, call)
+
+    def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any) -> CollectiveWork:
+        """Give all ranks the tensors of all ranks, one after another in one tensor."""
+
+        def call() -> None:
+            rows = self._gather(_octets(tensor))
+            parts = [torch.empty_like(tensor) for _ in rows]
+            for part, row in zip(parts, rows, strict=True):
+                _fill(part, row)
+            output.detach().copy_(torch.cat([part.reshape(-1) for part in parts]).view(output.shape))
+
+        return self._run(opts, [output], call)
+
+    def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> CollectiveWork:
+        """Give one rank the tensors of all ranks."""
+
+        def call() -> None:
+            rows = self._gather(_octets(inputs[0]))
+            if self._rank == opts.rootRank:
+                for part, row in zip(outputs[0], rows, strict=True):
+                    _fill(part, row)
+
+        return self._run(opts, outputs, call)
+
+    def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> CollectiveWork:
+        """Give each rank its tensor of the root's list."""
+
+        def call() -> None:
+            output = outputs[0]
+            words = _octets(output)
+            table = np.zeros((self._size, words.size), np.int32)
+            if self._rank == opts.rootRank:
+                for row, tensor in zip(table, inputs[0], strict=True):
+                    row[:] = _octets(tensor)
+            if table.size:
+                self._reducer.sum(table.reshape(-1))
+            _fill(output, table[self._rank])
+
+        return self._run(opts, outputs, call)
+
+    def reduce_scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> CollectiveWork:
+        """Give each rank the reduction of its tensors in the lists of all ranks."""
+        return self._run(opts, outputs, lambda: self._reduce_scatter(outputs[0], inputs[0], opts.reduceOp))
+
+    def reduce_scatter_single(self, output: Tensor, tensor: Tensor, opts: Any) -> CollectiveWork:
+        """Give each rank the reduction of its part of the tensors of all ranks."""
+        parts = list(tensor.reshape(-1).chunk(self._size)) if tensor.numel() else [tensor] * self._size
+        return self._run(opts, [output], lambda: self._reduce_scatter(output, parts, opts.reduceOp))
+
+    def _reduce_scatter(self, output: Tensor, parts: list[Tensor], op: Any) -> None:
+        whole = torch.cat([part.detach().reshape(-1) for part in parts])
+        self._or_gloo("reduce_scatter", lambda: self._reduce(whole, op), lambda gloo: gloo.allreduce([whole], op))
+        start = sum(part.numel() for part in parts[: self._rank])
+        output.detach().copy_(whole[start : start + output.numel()].view(output.shape))
+
+    # The names of earlier versions of torch
+    _allgather_base = all_gather_single
+    _reduce_scatter_base = reduce_scatter_single
+
+    def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any) -> CollectiveWork:
+        """Let gloo do it, or refuse it."""
+        return self._only_gloo("all_to_all", opts, outputs, lambda gloo: gloo.alltoall(outputs, inputs, opts))
+
+    def alltoall_base(
+        self, output: Tensor, tensor: Tensor, output_sizes: list[int], input_sizes: list[int], opts: Any
+    ) -> CollectiveWork:
+        """Let gloo do it, or refuse it."""
+        return self._only_gloo(
+            "all_to_all",
+            opts,
+            [output],
+            lambda gloo: gloo.alltoall_base(output, tensor, output_sizes, input_sizes, opts),
+        )
+
+    all_to_all_single = alltoall_base
+
+    def send(self, tensors: list[Tensor], rank: int, tag: int) -> Any:
+        """Let gloo send to one rank, or refuse it."""
+        return self._point_to_point("send", lambda gloo: gloo.send(tensors, rank, tag))
+
+    def recv(self, tensors: list[Tensor], rank: int, tag: int) -> Any:
+        """Let gloo receive from one rank, or refuse it."""
+        return self._point_to_point("recv", lambda gloo: gloo.recv(tensors, rank, tag))
+
+    def _point_to_point(self, name: str, gloo_call: Callable[[Any], Any]) -> Any:
+        """Return gloo's work. It keeps no order with the collectives, as in other backends."""
+        if self._options.fallback is None:
+            raise UnsupportedError(
+                f"the switch cannot do {name}: it sums vectors of all ranks. With "
+                '`iswitch.torch.Options(fallback="gloo")`, or ISWITCH_FALLBACK=gloo, gloo does it'
+            )
+        return gloo_call(self._gloo_group())
+
+
+def _create(backend_options: Any, options: Any) -> IswitchProcessGroup:
+    """Make a process group for torch.distributed."""
+    if options is not None and not isinstance(options, Options):
+        raise TypeError(f"pg_options must be iswitch.torch.Options, not {type(options).__name__}")
+    return IswitchProcessGroup(
+        backend_options.store,
+        backend_options.group_rank,
+        backend_options.group_size,
+        backend_options.timeout,
+        options or Options(),
+        default_group=not dist.is_initialized(),
+    )
+
+
+def register() -> None:
+    """Register the backend `iswitch`. `import iswitch.torch` does so."""
+    dist.Backend.register_backend("iswitch", _create, extended_api=True, devices=["cpu"])

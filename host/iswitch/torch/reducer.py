@@ -1,0 +1,135 @@
+"""The one operation from which all collectives of the process group are made: the sum of a vector over all ranks.
+
+A broadcast is the sum of one rank's bits with zeros; a gather is the sum of a table in which each rank fills its row.
+"""
+
+from datetime import timedelta
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from iswitch.errors import NoContributionError, RecoverableError
+from iswitch.golden.numeric import window64
+from iswitch.golden.numeric.lane import exponent_limit
+from iswitch.worker import Worker
+
+__all__ = ["GlooReducer", "Reducer", "SwitchReducer", "WorkersMissingError"]
+
+
+class WorkersMissingError(RecoverableError):
+    """A sum lacks ranks: their processes have died, or cannot reach the switch. The tensors are as they were."""
+
+
+class Reducer(Protocol):
+    """Sums vectors over all ranks."""
+
+    def sum(self, values: np.ndarray) -> bool:
+        """Replace a vector by its sum over all ranks.
+
+        Parameters
+        ----------
+        values : numpy.ndarray
+            float32, or int32, which is summed modulo 2^32; 1-D, contiguous.
+
+        Returns
+        -------
+        bool
+            True if a rank has an element that is NaN, infinite or out of range. `values` is then as it was, and so it
+            is after an error.
+        """
+        ...
+
+
+class SwitchReducer:
+    """Sums in the switch.
+
+    Parameters
+    ----------
+    worker : Worker
+        A worker with `on_taint="ignore"` whose threshold is its world.
+    """
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self._given = np.zeros(0, np.uint8)
+
+    def sum(self, values: np.ndarray) -> bool:
+        """Sum as `Reducer.sum`. Raises WorkersMissingError if a rank has left the job."""
+        octets = values.view(np.uint8)
+        if self._given.size < octets.size:
+            self._given = np.empty(octets.size, np.uint8)
+        given = self._given[: octets.size]
+        given[:] = octets
+        try:
+            tainted = self._sum(values)
+        except BaseException:
+            octets[:] = given
+            raise
+        if tainted:
+            octets[:] = given
+        return tainted
+
+    def _sum(self, values: np.ndarray) -> bool:
+        try:
+            reduction = self.worker.allreduce(values)
+        except NoContributionError:  # all ranks have such elements in one segment
+            return True
+        if reduction.absent:
+            ranks = ", ".join(map(str, reduction.absent))
+            raise WorkersMissingError(
+                f"the sum lacks rank {ranks}: the process has died, or does not reach the switch at "
+                f"{self.worker.address}. Start the script again from a checkpoint (torchrun --max-restarts does so)"
+            )
+        return bool(reduction.tainted)
+
+
+class GlooReducer:
+    """Sums with gloo, to the same bits as the switch: float32 elements are added as the switch's fixed-point numbers.
+
+    Parameters
+    ----------
+    gloo : torch.distributed.ProcessGroupGloo
+        A group of the same ranks.
+    fraction : int
+        Fraction bits of a float32 sum, as in `Worker`.
+    """
+
+    def __init__(self, gloo: Any, fraction: int) -> None:
+        self._gloo, self._fraction, self._limit = gloo, fraction, exponent_limit(fraction)
+
+    def sum(self, values: np.ndarray) -> bool:
+        """Sum as `Reducer.sum`. Raises RuntimeError if gloo does."""
+        return self.sum_flagged(values, flag=False).tainted
+
+    class Outcome(NamedTuple):
+        """What a sum has found."""
+
+        tainted: bool
+        flags: int
+        """Number of ranks whose flag was True."""
+
+    def sum_flagged(self, values: np.ndarray, *, flag: bool) -> "GlooReducer.Outcome":
+        """Sum as `Reducer.sum`, and count the ranks whose `flag` is True."""
+        is_float = values.dtype == np.float32
+        numbers = np.zeros(values.size + 2, np.int64)
+        if is_float:
+            numbers[:-2], rejected, _ = window64.to_fixed(values.view(np.uint32), self._fraction, self._limit)
+            numbers[-2] = rejected.any()
+        else:
+            numbers[:-2] = values
+        numbers[-1] = flag
+        self._gloo.allreduce([torch.from_numpy(numbers)], dist.ReduceOp.SUM).wait()
+        if numbers[-2]:
+            return self.Outcome(True, int(numbers[-1]))
+        if is_float:
+            values.view(np.uint32)[:] = window64.from_fixed(numbers[:-2], self._fraction)
+        else:
+            values[:] = numbers[:-2].astype(np.int32)
+        return self.Outcome(False, int(numbers[-1]))
+
+    @classmethod
+    def open(cls, store: Any, rank: int, size: int, timeout: timedelta, fraction: int) -> "GlooReducer":
+        """Make the group. All ranks call it."""
+        return cls(dist.ProcessGroupGloo(store, rank, size, timeout), fraction)

@@ -1,0 +1,69 @@
+"""What a collective of the process group returns: a `Work` that is done when the collective is."""
+
+from concurrent.futures import Future
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+__all__ = ["CollectiveWork", "to_torch_future"]
+
+
+def to_torch_future(done: "Future[Any]", value: Any) -> "torch.futures.Future[Any]":
+    """Return a future of torch that has a value when another future is done, or its error.
+
+    Parameters
+    ----------
+    done : concurrent.futures.Future
+        The collective.
+    value : object
+        Tensors that hold the result then.
+    """
+    finished: torch.futures.Future[None] = torch.futures.Future()
+    done.add_done_callback(lambda _: finished.set_result(None))
+
+    def result_or_error(_: Any) -> Any:
+        done.result()
+        return value
+
+    # An error that `then` raises is one for C++, too. DistributedDataParallel takes `set_exception` for a tensor
+    return finished.then(result_or_error)
+
+
+class CollectiveWork(dist._Work):  # the base class of Work objects in Python; torch exports no other name for it
+    """A collective that runs, or has run.
+
+    Parameters
+    ----------
+    done : concurrent.futures.Future
+        The collective.
+    outputs : list of Tensor
+        The tensors that hold its result.
+    """
+
+    def __init__(self, done: "Future[Any]", outputs: list[Any]) -> None:
+        super().__init__()
+        self._done, self._future = done, to_torch_future(done, outputs)
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Wait for the collective. Raises its error, or TimeoutError after `timeout`."""
+        seconds = timeout.total_seconds() if timeout else 0
+        self._done.result(seconds or None)
+        return True
+
+    def is_completed(self) -> bool:
+        """Return True if the collective has ended."""
+        return self._done.done()
+
+    def is_success(self) -> bool:
+        """Return True if the collective has ended without an error."""
+        return self._done.done() and self._done.exception() is None
+
+    def exception(self) -> BaseException | None:
+        """Return the error of the collective."""
+        return self._done.exception() if self._done.done() else None
+
+    def get_future(self) -> "torch.futures.Future[Any]":
+        """Return a future of torch with the tensors of the result."""
+        return self._future

@@ -1,0 +1,200 @@
+"""A step that the switch cannot complete is completed over gloo, by all ranks or by none, with the same bits.
+
+The switch of these tests is a record in memory, which can fail at each collective for each set of ranks: before a rank
+receives the result, or after. So all cases of a failure are tried, and not those that the clock brings about.
+"""
+
+import faulthandler
+import itertools
+import threading
+from datetime import timedelta
+
+import numpy as np
+import pytest
+import torch.distributed as dist
+
+from iswitch import ClosedError, SwitchUnreachableError
+from iswitch.results import Reduction
+from iswitch.torch import fallback
+from iswitch.torch.fallback import FallbackReducer, FallbackWarning
+from iswitch.torch.reducer import GlooReducer
+from iswitch.wire import RESULT_HEADER
+from tests.host.driver.test_exchange import fails_in_a_child
+from tests.host.pytorch.ranks import TIMEOUT, run_ranks
+
+pytestmark = pytest.mark.filterwarnings("ignore::iswitch.torch.fallback.FallbackWarning")
+STEPS = 5
+
+
+class MemorySwitch:
+    """Sums in memory. `lost` are the ranks that do not receive the result of collective `fails_at` of the first period.
+
+    After that no rank receives anything, until `alive` is set.
+    """
+
+    def __init__(self, size, *, fails_at=None, lost=(), silent=()):
+        self.size, self.fails_at, self.lost, self.silent = size, fails_at, set(lost), set(silent)
+        self.condition = threading.Condition()
+        self.given, self.alive = {}, threading.Event()
+
+    def worker(self, rank, period):
+        if period and not self.alive.is_set():
+            raise SwitchUnreachableError("no switch")
+        return MemoryWorker(self, rank, period)
+
+
+class MemoryWorker:
+    address = "memory"
+
+    def __init__(self, switch, rank, period):
+        self.switch, self.rank, self.period = switch, rank, period
+        self.collective, self.closed = 0, False
+
+    def close(self):
+        with self.switch.condition:
+            self.closed = True
+            self.switch.condition.notify_all()
+
+    def allreduce(self, values):
+        switch, key = self.switch, (self.period, self.collective)
+        self.collective += 1
+        with switch.condition:
+            if self.period == 0 and switch.fails_at is not None and key[1] > switch.fails_at:
+                raise SwitchUnreachableError("it has failed")
+            fails = key == (0, switch.fails_at)
+            if fails and self.rank in switch.silent:  # the frames of this rank never reach the switch
+                raise SwitchUnreachableError("it does not answer")
+            switch.given.setdefault(key, {})[self.rank] = values.copy()
+            switch.condition.notify_all()
+            while len(switch.given[key]) < switch.size:
+                if self.closed:
+                    raise ClosedError("closed")
+                assert switch.condition.wait(20)
+            if fails and self.rank in switch.lost:
+                values[: len(values) // 2] = 77  # a part of the result has come
+                raise SwitchUnreachableError("it does not answer")
+            values[:] = np.sum([switch.given[key][rank] for rank in range(switch.size)], axis=0)
+        headers = np.zeros(1, RESULT_HEADER)
+        headers["members"] = 2**switch.size - 1
+        return Reduction(switch.size, values.size, 0, headers)
+
+
+def vector(rank, step):
+    return np.random.default_rng([rank, step]).integers(-999, 999, 5 + step).astype((np.float32, np.int32)[step % 2])
+
+
+def train(switch, *, alive_at=None, timeout=TIMEOUT):
+    """Sum `STEPS` vectors at each rank. Return, by rank, the sums, and whether the switch is used at each step and at
+    the end."""
+
+    def body(rank, store):
+        gloo = GlooReducer.open(dist.PrefixStore("gloo", store), rank, switch.size, timeout, 44)
+        reducer = FallbackReducer(
+            lambda period: switch.worker(rank, period),
+            gloo,
+            store,
+            rank,
+            switch.size,
+            answers=lambda address: switch.alive.is_set(),
+        )
+        sums, used = [], []
+        for step in range(STEPS):
+            if alive_at == step:
+                switch.alive.set()
+                while not reducer._switch_answers and not reducer.uses_switch:
+                    assert not switch.alive.wait(0.001) or True
+            used.append(reducer.uses_switch)
+            values = vector(rank, step)
+            assert reducer.sum(values) is False
+            sums.append(values.tolist())
+        used.append(reducer.uses_switch)
+        reducer.close()
+        return sums, used
+
+    return run_ranks(switch.size, body)
+
+
+def expected(size):
+    return [np.sum([vector(rank, step) for rank in range(size)], axis=0).tolist() for step in range(STEPS)]
+
+
+@pytest.fixture(autouse=True)
+def _fast(monkeypatch):
+    monkeypatch.setattr(fallback, "_CHECK_S", 0.01)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("fails_at", [0, 2, STEPS - 2])
+def test_a_switch_that_fails_at_any_moment_changes_no_sum(size, fails_at):
+    for count in range(1, size + 1):
+        for lost in itertools.combinations(range(size), count):
+            for sums, used in train(MemorySwitch(size, fails_at=fails_at, lost=lost)):
+                assert sums == expected(size), lost
+                assert not used[-1]
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_ranks_that_wait_for_one_whose_switch_is_silent_join_it_over_gloo(size):
+    """The others wait at a switch that answers them: only the flag in the store can end that."""
+    for silent in range(size):
+        for sums, used in train(MemorySwitch(size, fails_at=1, silent=[silent])):
+            assert sums == expected(size)
+            assert used == [True, True, False, False, False, False]
+
+
+def test_all_ranks_return_to_the_switch_at_the_same_collective():
+    switch = MemorySwitch(3, fails_at=0, lost=[0, 1, 2])
+    results = train(switch, alive_at=2)
+    assert [used for _, used in results] == [[True, False, False, True, True, True]] * 3
+    assert all(sums == expected(3) for sums, _ in results)
+    assert {period for period, _ in switch.given} == {0, 1}
+
+
+def test_a_return_that_fails_at_one_rank_keeps_all_at_gloo():
+    switch = MemorySwitch(3, fails_at=0, lost=[0, 1, 2])
+    made = switch.worker
+
+    def worker(rank, period):
+        if period == 1 and rank == 2:
+            raise SwitchUnreachableError("not this rank")
+        return made(rank, period)
+
+    switch.worker = worker
+    for sums, used in train(switch, alive_at=1):
+        assert sums == expected(3)
+        assert used[:3] == [True, False, False]
+
+
+def test_a_sum_without_fallback_warnings_uses_the_switch_throughout(recwarn):
+    for sums, used in train(MemorySwitch(2)):
+        assert sums == expected(2) and all(used)
+    assert not [warning for warning in recwarn if issubclass(warning.category, FallbackWarning)]
+
+
+def check_two_ranks():
+    faulthandler.disable()  # gloo aborts the process if the ranks' sizes differ
+    for lost in ((0,), (1,), (0, 1)):
+        for sums, _ in train(MemorySwitch(2, fails_at=1, lost=lost), timeout=timedelta(seconds=3)):
+            assert sums == expected(2)
+
+
+def no_comparison(monkeypatch):
+    monkeypatch.setattr(FallbackReducer, "_result_of_others", lambda self, values: None)
+
+
+def result_not_kept(monkeypatch):
+    def keep(self, values, tainted):
+        self._completed += 1
+
+    monkeypatch.setattr(FallbackReducer, "_keep", keep)
+
+
+MUTANTS = [(no_comparison, check_two_ranks), (result_not_kept, check_two_ranks)]
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(("mutate", "check"), MUTANTS, ids=lambda function: function.__name__)
+def test_a_mutant_gives_other_sums_or_stops(monkeypatch, mutate, check):
+    assert not fails_in_a_child(check)
+    mutate(monkeypatch)
+    assert fails_in_a_child(check)

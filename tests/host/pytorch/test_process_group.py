@@ -1,0 +1,242 @@
+"""The collectives of the backend against gloo's, over the golden switch. Ranks are threads."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+from iswitch.config import Config
+from iswitch.torch import IswitchProcessGroup, Options, UnsupportedError
+from sim.bench.udp_model import Faults, UdpModel
+from tests.host.pytorch.ranks import TIMEOUT, run_ranks
+
+SMALL = Config(ports=4, window=4, elements=16, members=8, jobs=4)
+SIZE = 3
+FLOATS = [torch.float32, torch.float16, torch.bfloat16]
+INTEGERS = [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64]
+REFUSED = [torch.float64, torch.bool, torch.complex64]
+SHAPES = [(), (0,), (1,), (16,), (17, 3)]
+
+
+@pytest.fixture(params=[Faults(), Faults(loss=0.05, duplication=0.05, reordering=0.05)], ids=["sound", "bad network"])
+def model(request):
+    with UdpModel(SMALL, faults=request.param) as made:
+        yield made
+
+
+def groups(model, body, **options):
+    """`body(rank, group, gloo)` at each rank, in a thread; the values by rank."""
+
+    def run(rank, store):
+        gloo = dist.ProcessGroupGloo(dist.PrefixStore("oracle", store), rank, SIZE, TIMEOUT)
+        chosen = Options(address=model.address(rank), **options)
+        group = IswitchProcessGroup(dist.PrefixStore("group", store), rank, SIZE, TIMEOUT, chosen, default_group=True)
+        try:
+            return body(rank, group, gloo)
+        finally:
+            group.shutdown()
+
+    return run_ranks(SIZE, run)
+
+
+def given(rank, shape, dtype):
+    """A tensor whose elements have sums that no rounding touches, so that gloo's order of additions does not matter."""
+    random = np.random.default_rng([rank, len(shape)])
+    low = 0 if dtype in (torch.uint8, torch.bool) else -40
+    return torch.from_numpy(random.integers(low, 40, shape)).to(dtype)
+
+
+def same(left, right):
+    return left.dtype == right.dtype and left.shape == right.shape and torch.equal(left, right)
+
+
+def waiting(cls, op=None, *, root=None, asynchronous=False):
+    """Options of a collective, as torch.distributed makes them."""
+    options = cls()
+    options.asyncOp = asynchronous
+    if op is not None:
+        options.reduceOp = dist.ReduceOp(op)
+    if root is not None:
+        options.rootRank = root
+    return options
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("op", ["SUM", "AVG", "MIN", "MAX"])
+def test_all_reduce_gives_the_numbers_of_gloo(model, op, asynchronous):
+    cases = [
+        (dtype, shape)
+        for dtype, shape in itertools.product(FLOATS + INTEGERS + REFUSED, SHAPES)
+        if not (op == "AVG" and dtype not in FLOATS)
+        and not (op == "SUM" and dtype in REFUSED)
+        and dtype not in (torch.int16, torch.complex64)  # gloo has no int16, and complex numbers no order
+    ]
+
+    def body(rank, group, gloo):
+        mine = [given(rank, shape, dtype) for dtype, shape in cases]
+        theirs = [tensor.clone() for tensor in mine]
+        reduce_op = getattr(dist.ReduceOp, op)
+        works = [
+            group.allreduce([tensor], waiting(dist.AllreduceOptions, reduce_op, asynchronous=asynchronous))
+            for tensor in mine
+        ]
+        for work in works:
+            work.wait()
+            assert work.is_success()
+        for (dtype, shape), tensor, oracle in zip(cases, mine, theirs, strict=True):
+            if oracle.numel():
+                gloo.allreduce([oracle], reduce_op if op != "AVG" else dist.ReduceOp.SUM).wait()
+            if op == "AVG":  # gloo has no mean of float16
+                oracle = (oracle.float() / SIZE).to(dtype)
+            assert same(tensor, oracle), (dtype, shape, tensor, oracle)
+        return True
+
+    assert all(groups(model, body))
+
+
+def test_a_sum_beyond_the_range_of_the_switch_has_the_numbers_of_ieee(model):
+    rows = torch.tensor(
+        [
+            [1e6, np.inf, np.nan, np.inf, 3e38, 1.0, 2.0**-60],
+            [2e6, 1.0, 1.0, -np.inf, 3e38, 1.0, 2.0**-60],
+            [4e6, 1.0, 1.0, 1.0, -3e38, 1.0, 2.0**-60],
+        ]
+    )
+
+    def body(rank, group, gloo):
+        tensor, transposed = rows[rank].clone(), rows[rank].reshape(7, 1).repeat(1, 2).T
+        half = torch.full((3,), 60000.0 if rank == 0 else 1.0, dtype=torch.float16)
+        group.allreduce([tensor], waiting(dist.AllreduceOptions)).wait()
+        group.allreduce([transposed], waiting(dist.AllreduceOptions)).wait()
+        group.allreduce([half], waiting(dist.AllreduceOptions)).wait()
+        return tensor, transposed, half
+
+    for tensor, transposed, half in groups(model, body):
+        wanted = rows.double().sum(dim=0).float()
+        np.testing.assert_array_equal(tensor, wanted)
+        np.testing.assert_array_equal(transposed, np.stack([wanted] * 2))
+        assert half.tolist() == [60000.0] * 3  # 60002 rounds to 60000 in float16
+
+
+def test_collectives_that_copy_give_the_bits_of_gloo(model):
+    dtypes = [torch.float64, torch.int16, torch.bool, torch.bfloat16]
+
+    def body(rank, group, gloo):
+        for dtype, shape in itertools.product(dtypes, SHAPES):
+            tensor = given(rank, shape, dtype)
+            everyone = [given(other, shape, dtype) for other in range(SIZE)]
+            parts = [torch.empty(shape, dtype=dtype) for _ in range(SIZE)]
+            group.allgather([parts], [tensor], waiting(c10d.AllgatherOptions)).wait()
+            assert all(map(same, parts, everyone))
+            whole = torch.empty((SIZE, *shape), dtype=dtype)
+            group.all_gather_single(whole, tensor, waiting(c10d.AllgatherOptions)).wait()
+            assert same(whole, torch.stack(everyone))
+            for root in (0, SIZE - 1):
+                copied = tensor.clone()
+                options = waiting(dist.BroadcastOptions, root=root)
+                group.broadcast([copied], options).wait()
+                assert same(copied, everyone[root])
+                options = waiting(dist.GatherOptions, root=root)
+                parts = [torch.empty(shape, dtype=dtype) for _ in range(SIZE)]
+                group.gather([parts] if rank == root else [], [tensor], options).wait()
+                assert rank != root or all(map(same, parts, everyone))
+                options = waiting(dist.ScatterOptions, root=root)
+                mine = torch.empty(shape, dtype=dtype)
+                group.scatter([mine], [everyone] if rank == root else [], options).wait()
+                assert same(mine, tensor)
+        group.barrier(waiting(dist.BarrierOptions)).wait()
+        return True
+
+    assert all(groups(model, body))
+
+
+def test_reduce_and_reduce_scatter_give_each_rank_its_part(model):
+    def body(rank, group, gloo):
+        for dtype in (torch.float32, torch.int64):
+            lists = [[given(10 * other + part, (4, 3), dtype) for part in range(SIZE)] for other in range(SIZE)]
+            sums = [sum(lists[other][part] for other in range(SIZE)) for part in range(SIZE)]
+            options = waiting(dist.ReduceScatterOptions, dist.ReduceOp.SUM)
+            output = torch.empty(4, 3, dtype=dtype)
+            group.reduce_scatter([output], [lists[rank]], options).wait()
+            assert same(output, sums[rank])
+            output = torch.empty(4, 3, dtype=dtype)
+            group.reduce_scatter_single(output, torch.stack(lists[rank]), options).wait()
+            assert same(output, sums[rank])
+            tensor = lists[rank][0].clone()
+            options = waiting(dist.ReduceOptions, dist.ReduceOp.SUM, root=1)
+            group.reduce([tensor], options).wait()
+            assert same(tensor, sums[0] if rank == 1 else lists[rank][0])
+        return True
+
+    assert all(groups(model, body))
+
+
+def test_what_the_switch_cannot_do_is_refused_by_name_and_nothing_is_sent():
+    def body(rank, group, gloo):
+        plain = waiting(dist.AllreduceOptions)
+        for dtype in REFUSED:
+            with pytest.raises(UnsupportedError, match=r"not .*ISWITCH_FALLBACK=gloo"):
+                group.allreduce([torch.zeros(3, dtype=dtype)], plain).wait()
+        for op in ("PRODUCT", "BAND"):
+            options = waiting(dist.AllreduceOptions, getattr(dist.ReduceOp, op))
+            with pytest.raises(UnsupportedError, match=f"cannot reduce by {op}"):
+                group.allreduce([torch.zeros(3, dtype=torch.int32)], options).wait()
+        with pytest.raises(UnsupportedError, match="cannot do send"):
+            group.send([torch.zeros(3)], 0, 0)
+        with pytest.raises(UnsupportedError, match="cannot do all_to_all"):
+            group.alltoall([torch.zeros(1)] * SIZE, [torch.zeros(1)] * SIZE, waiting(c10d.AllToAllOptions)).wait()
+        ones = torch.ones(3)
+        group.allreduce([ones], waiting(dist.AllreduceOptions)).wait()
+        return ones.tolist()
+
+    with UdpModel(SMALL) as model:
+        assert groups(model, body) == [[3.0] * 3] * 3
+
+
+def test_gloo_does_what_the_switch_cannot_if_asked_and_says_so_once():
+    def body(rank, group, gloo):
+        for _ in range(2):
+            tensor = torch.full((3,), 0.1, dtype=torch.float64)
+            group.allreduce([tensor], waiting(dist.AllreduceOptions)).wait()
+        other = torch.tensor([rank + 1])
+        options = waiting(dist.AllreduceOptions, dist.ReduceOp.PRODUCT)
+        group.allreduce([other], options).wait()
+        return tensor.tolist(), other.tolist()
+
+    with UdpModel(SMALL) as model:
+        with pytest.warns(UserWarning, match="gloo does all_reduce") as warned:
+            results = groups(model, body, fallback="gloo")
+        for tensor, other in results:
+            np.testing.assert_allclose(tensor, 0.3, rtol=1e-15)
+            assert other == [6]
+    texts = [str(warning.message) for warning in warned if "gloo does" in str(warning.message)]
+    assert len(texts) <= 2 * SIZE
+
+
+def test_other_groups_take_free_jobs():
+    def body(rank, store):
+        made = []
+        for name in ("first", "second"):
+            group = IswitchProcessGroup(
+                dist.PrefixStore(name, store),
+                rank,
+                2,
+                TIMEOUT,
+                Options(address=model.address(rank)),
+                default_group=False,
+            )
+            made.append(group)
+        tensors = [torch.full((20,), float(index)) for index in range(2)]
+        for tensor, group in zip(tensors, made, strict=True):
+            group.allreduce([tensor], waiting(dist.AllreduceOptions)).wait()
+        jobs = [group._job for group in made]
+        for group in made:
+            group.shutdown()
+        return jobs, [tensor[0].item() for tensor in tensors]
+
+    with UdpModel(SMALL) as model:
+        [(jobs, sums), others] = run_ranks(2, body)
+    assert (jobs, sums) == others and len(set(jobs)) == 2 and sums == [0, 2]
