@@ -1,4 +1,4 @@
-"""The scripts of docs/pytorch.md run under torchrun, also where frames are lost, and give all ranks the same weights."""
+"""The scripts of docs/pytorch.md under torchrun give all ranks the same weights, also where frames are lost."""
 
 import os
 import re
