@@ -2,7 +2,7 @@
 
 The ring is TPACKET_V2, one slot a frame, because that wakes the reader at each frame. TPACKET_V3 gathers frames in
 blocks, and wakes the reader only when a block is full or its timer expires, after 1 ms or more: several times as long
-as a sum takes. See linux/Documentation/networking/packet_mmap.rst.
+as a sum takes (`python -m sim.bench.packet_wakeups`). See linux/Documentation/networking/packet_mmap.rst.
 """
 
 import mmap

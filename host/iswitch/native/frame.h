@@ -64,7 +64,7 @@ static inline const uint8_t *slot_payload(const struct exchange *x, const struct
     const uint8_t *frame = (const uint8_t *)slot + slot->tp_mac, *ip = frame + ETHERNET_BYTES, *udp = ip + IP_BYTES;
     const uint8_t *sent = (const uint8_t *)x->frame_headers + BURST_HEADER_BYTES + ETHERNET_BYTES;
     const uint8_t *burst = frame - BURST_HEADER_BYTES;
-    if (slot->tp_snaplen < slot->tp_len || slot->tp_len < FRAME_HEADER_BYTES ||
+    if (slot->tp_snaplen < slot->tp_len ||
         !(slot->tp_status & (TP_STATUS_CSUMNOTREADY | TP_STATUS_CSUM_VALID)))
         return NULL;
     if (net_u16_at(frame + 12) != 0x0800 || ip[0] != 0x45 || (net_u16_at(ip + 6) & 0x3FFF) || ip[9] != 17 ||
