@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from sim.bench.compare_systems import ECHO, HOST, SYSTEMS
+from sim.bench.compare_systems import ECHO, HOST, OTHER_CALLS, SYSTEMS
 
 __all__ = ["SIZES", "WORLDS", "Timing", "figures", "measure"]
 
@@ -29,7 +29,7 @@ BUDGET_BYTES = 200_000_000
 """Bytes that a worker reduces in one measurement, if the number of repetitions allows."""
 REPETITIONS = (8, 300)
 WARM_UP = 3
-ALL = {**SYSTEMS, "echo": ECHO}
+ALL = {**SYSTEMS, **OTHER_CALLS, "echo": ECHO}
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -90,7 +90,7 @@ def work(system: str, address: Any, rank: int, world: int, size_bytes: int, coun
         gradients = [
             np.random.default_rng(k).integers(-999, 999, size_bytes // 4).astype("<f4") / 1024 for k in range(world)
         ]
-        total, array, spans = sum(gradients), np.empty(size_bytes // 4, "<f4"), np.empty(count)
+        total, array, spans = (ALL[system].expected(gradients), np.empty(size_bytes // 4, "<f4"), np.empty(count))
         with ExitStack() as stack:
             reduce = ALL[system].connect(stack, address, rank, world)
             for repetition in range(-WARM_UP, count):
@@ -151,7 +151,18 @@ def figures(quick: bool) -> Iterator[tuple[str, float, str]]:
             medians[name, world] = timing.ms
         else:
             yield f"{key}.ratio", timing.ms / medians[name, world], "x iswitch"
+    yield from other_calls(("40KB",) if quick else ("40KB", "157KB", "6.4MB"))
     yield from goodput("6.4MB")
+
+
+def other_calls(sizes: Iterable[str]) -> Iterator[tuple[str, float, str]]:
+    """Yield the times of a broadcast, and of a vector that all workers push, beside that of a sum."""
+    for name in sizes:
+        for call in ("iswitch", *OTHER_CALLS):
+            timing = measure(call, SIZES[name], 4)
+            key = f"compare.calls.{'allreduce' if call == 'iswitch' else call}.{name}.4w"
+            yield f"{key}.ms", timing.ms, f"ms ({timing.low:.3g} to {timing.high:.3g})"
+            yield f"{key}.cpu_ms", timing.cpu_ms, "ms of processor time, all processes"
 
 
 def goodput(name: str) -> Iterator[tuple[str, float, str]]:

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from iswitch import Worker
+from iswitch import AsyncWorker, Worker
 from iswitch.config import Config
 from iswitch.switch.server import SwitchServer
 from iswitch.switch.sizing import config_for
 from iswitch.switch.sockets import open_port, open_ports
 from iswitch.switch.software_switch import SoftwareSwitch
 
-__all__ = ["ECHO", "HOST", "SYSTEMS", "Reduce", "System"]
+__all__ = ["ECHO", "HOST", "OTHER_CALLS", "SYSTEMS", "Reduce", "System"]
 
 HOST = "127.0.0.1"
 CONNECT_S = 60.0
@@ -40,10 +40,12 @@ class System(NamedTuple):
     """`serve(control, world, size_bytes)` sends its address, then serves until it is terminated.
 
     `connect(stack, address, rank,
-    world)` returns a worker's `Reduce`; what it opens is closed with the stack."""
+    world)` returns a worker's `Reduce`; what it opens is closed with the stack. `expected(arrays)` is what each worker
+    has then."""
 
     serve: Callable[[Connection, int, int], None] | None
     connect: Callable[[ExitStack, int, int, int], Reduce]
+    expected: Callable[[list[np.ndarray]], Any] = sum
 
 
 # The software switch
@@ -60,6 +62,28 @@ def serve_switch(control: Connection, world: int, size_bytes: int) -> None:
 def connect_switch(stack: ExitStack, address: Any, rank: int, world: int) -> Reduce:
     port = address[rank % len(address)]
     return stack.enter_context(Worker(f"{HOST}:{port}", world=world, rank=rank, key=KEY)).allreduce
+
+
+def connect_broadcast(stack: ExitStack, address: Any, rank: int, world: int) -> Reduce:
+    port = address[rank % len(address)]
+    return stack.enter_context(Worker(f"{HOST}:{port}", world=world, rank=rank, key=KEY)).broadcast
+
+
+def connect_push(stack: ExitStack, address: Any, rank: int, world: int) -> Reduce:
+    """Each worker pushes its array, and waits for the update, in which all of them are."""
+    port, worker = address[rank % len(address)], None
+
+    def push(array: np.ndarray) -> None:
+        nonlocal worker
+        worker = worker or stack.enter_context(
+            AsyncWorker(f"{HOST}:{port}", world=world, rank=rank, key=KEY, size=array.size, staleness=0)
+        )
+        worker.push(array)
+        worker.wait()
+        [update] = worker.updates()
+        np.copyto(array, update.sum)
+
+    return push
 
 
 # Gloo
@@ -210,3 +234,8 @@ SYSTEMS = {
 }
 ECHO = System(serve_echo, connect_echo)
 """Gives an array back. With one worker that is its sum."""
+OTHER_CALLS = {
+    "broadcast": System(serve_switch, connect_broadcast, lambda arrays: arrays[0]),
+    "push": System(serve_switch, connect_push),
+}
+"""Other calls of a worker than `allreduce`, at the software switch."""
