@@ -69,7 +69,7 @@ class ReceivedUpdate:
             results = results.select(contributed)
         format = results.format_flags & _FORMAT_MASK
         for payloads, own_format, first, end in self._parts:
-            part = results.since(base + first).below(base + end)
+            part = results.between(base + first, base + end)
             if not len(part.records):
                 continue
             if format != own_format or not payloads.put(part.segments(base + first), part.bodies):

@@ -89,6 +89,16 @@ class Results(NamedTuple):
             return self.select(slice(max(0, position - self.positions.start), None))
         return self.select(self.positions >= position)
 
+    def between(self, begin: int, end: int) -> "Results":
+        """Return the results from position `begin` to `end` - 1."""
+        positions = self.positions
+        if not isinstance(positions, slice):
+            return self.select((positions >= begin) & (positions < end))
+        if begin <= positions.start and positions.stop <= end:
+            return self  # the usual case
+        first = max(0, begin - positions.start)
+        return self.select(slice(first, max(first, end - positions.start)))
+
     @property
     def indices(self) -> np.ndarray:
         """int64: the positions."""

@@ -71,6 +71,8 @@ class Stream(LossRecovery):
             raise ValueError(f"backlog must be above the staleness, {membership.staleness}, not {backlog!r}")
         super().__init__(transport)
         self.layout, self.backlog = layout, backlog
+        self.segments = layout.segments
+        """Segments of an update."""
         sign_of_life_s = membership.evict_us / 1e6 / SIGNS_OF_LIFE
         longest_s = min(_LONGEST_TIMEOUT_S, sign_of_life_s) if sign_of_life_s else _LONGEST_TIMEOUT_S
         window = SendWindow(min(membership.window, in_flight or membership.window), narrows=False)
@@ -91,11 +93,6 @@ class Stream(LossRecovery):
             transport, membership, self.timer, segments=layout.segments, longest_wait_s=longest_s, seq_of=self.seq_of
         )
         self.transfers = self.claims.granted
-
-    @property
-    def segments(self) -> int:
-        """Segments of an update."""
-        return self.layout.segments
 
     @property
     def updates_complete(self) -> int:
@@ -218,7 +215,7 @@ class Stream(LossRecovery):
     def store(self, results: Results) -> None:
         for update in range(results.first // self.segments, results.last // self.segments + 1):
             base = update * self.segments
-            part = results.since(base).below(base + self.segments)
+            part = results.between(base, base + self.segments)
             if len(part.records):
                 if update not in self._updates:
                     self._updates[update] = ReceivedUpdate(self.layout, self.membership.format)

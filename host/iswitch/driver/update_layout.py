@@ -7,6 +7,7 @@ worker obtains the age of each vector, and compares the updates that the others 
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -36,12 +37,12 @@ class UpdateLayout:
     elements: int
     world: int
 
-    @property
+    @cached_property
     def vector_segments(self) -> int:
         """Segments of the vector."""
         return -(-self.size // self.elements)
 
-    @property
+    @cached_property
     def segments(self) -> int:
         """Segments of an update: those of the vector, then those of the trailer."""
         return self.vector_segments + -(-self.world * TRAILER_ENTRY.itemsize // 4 // self.elements)

@@ -91,6 +91,10 @@ def test_results_are_split_at_a_position(positions):
         below, since = results.below(at), results.since(at)
         assert below.indices.tolist() == [k for k in range(5, 9) if k < at] == (below.records[:, 0] + 5).tolist()
         assert since.indices.tolist() == [k for k in range(5, 9) if k >= at] == (since.records[:, 0] + 5).tolist()
+        for end in range(at, 12):
+            both = results.between(at, end)
+            assert both.indices.tolist() == [k for k in range(5, 9) if at <= k < end]
+            assert (both.records[:, 0] + 5).tolist() == both.indices.tolist()
 
 
 @pytest.mark.parametrize(("size", "shapes"), [(90, [(3, 30)]), (100, [(3, 30)]), (115, [(3, 30), (1, 25)]), (21, [])])
