@@ -92,6 +92,7 @@ class PacketTransport(RealTimeTransport):
         try:
             self._kernel = UdpTransport(address, no_offload=no_offload)
             try:
+                self._find_path()
                 self._open()
             except BaseException:
                 self._kernel.close()
@@ -101,8 +102,8 @@ class PacketTransport(RealTimeTransport):
             raise
         self._readiness = Readiness(self._socket.fileno())
 
-    def _open(self) -> None:
-        """Make the ring, and receive from now on."""
+    def _find_path(self) -> None:
+        """Look up the addresses and the interface. Raises SwitchUnreachableError, ValueError."""
         self._kernel.drop_received()
         (ip, udp_port), (peer_ip, peer_udp_port) = self._kernel.addresses
         self.endpoints = Endpoints(socket.inet_aton(ip), udp_port, socket.inet_aton(peer_ip), peer_udp_port)
@@ -110,6 +111,9 @@ class PacketTransport(RealTimeTransport):
         self.interface: Interface = find_interface(self._route.interface)
         self._payload_max = self.interface.mtu - IP_UDP_BYTES
         self._mac, self._mac_until, self._headers = b"", 0.0, dict[tuple[int, int], bytes]()
+
+    def _open(self) -> None:
+        """Make the ring, and receive from now on."""
         attach(self._socket, frames_between(self.endpoints))
         header_bytes = BURST_HEADER_BYTES if self.gro else 0
         frame_bytes = _ETHERNET_BYTES + (_LONGEST_IP_BYTES if self.gro else self.interface.mtu)
@@ -119,6 +123,7 @@ class PacketTransport(RealTimeTransport):
     def reopen(self) -> None:
         """Send and receive by new sockets, for this machine's address may have changed. The descriptor is the same."""
         self._kernel.reopen()
+        self._find_path()
         self._ring.close()
         with _packet_socket() as fresh:
             os.dup2(fresh.fileno(), self._socket.fileno(), inheritable=False)
@@ -212,7 +217,13 @@ class PacketTransport(RealTimeTransport):
             found = self._gather(into)
         if not found[0]:
             self._kernel.receive(into, 0.0)  # no datagram passes its filter, but an ICMP message does
+            self._clear_error()
         return found
+
+    def _clear_error(self) -> None:
+        """Record an error of the packet socket. Until then it counts as readable, and no wait would last."""
+        if number := self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self._record_fault(OSError(number, os.strerror(number)))
 
     def _gather(self, into: memoryview) -> tuple[int, int]:
         """Put the datagrams that have come into one burst, as long as their sizes allow. (0, 0): there is none."""
@@ -275,6 +286,8 @@ class PacketTransport(RealTimeTransport):
     def settle(self, state: Exchange) -> None:
         """Go on behind the frames that C has taken."""
         self._ring.settle(state)
+        if not state.received:
+            self._clear_error()
 
     def record(self, *, received: bool, error: int) -> None:
         """As `UdpTransport.record`."""

@@ -177,6 +177,28 @@ def test_an_interface_that_is_down_is_a_fault_until_it_is_up(far, transport, pee
     assert peer.recv(10) == b"2" and not transport.fault
 
 
+def test_an_interface_that_was_down_makes_no_wait_end_early(far, transport):
+    far.run("ip", "link", "set", "near", "down")
+    far.run("ip", "link", "set", "near", "up")
+    assert transport._readiness.wait(0) and nothing_comes(transport)
+    assert not transport._readiness.wait(0) and "is down" in transport.fault
+
+
+def test_new_sockets_without_a_route_leave_the_old_ring(far, transport, peer, monkeypatch):
+    def unreachable(_):
+        raise SwitchUnreachableError("no route")
+
+    monkeypatch.setattr(packet, "find_route", unreachable)
+    with pytest.raises(SwitchUnreachableError):
+        transport.reopen()
+    assert nothing_comes(transport)
+    monkeypatch.undo()
+    transport.reopen()
+    peer.connect((NEAR, transport.endpoints.udp_port))
+    peer.send(b"again")
+    assert received(transport, 5) == [(b"again", 5)]
+
+
 def test_the_next_hop_is_looked_up_again_after_its_time(far, transport, peer):
     mac = "02:" + random.SystemRandom().randbytes(5).hex(":")  # another one in each test
     with far.inside():
