@@ -13,7 +13,7 @@ _INSTRUCTION = struct.Struct("=HBBI")
 _LOAD_WORD, _LOAD_HALF, _LOAD_BYTE, _JUMP_EQUAL, _JUMP_BITS, _RETURN = 0x20, 0x28, 0x30, 0x15, 0x45, 0x06
 _ALL, _NONE = 0x40000, 0
 _EXTENSIONS = 0xFFFFF000
-_PACKET_TYPE, _VLAN_PRESENT = _EXTENSIONS + 4, _EXTENSIONS + 48
+_PACKET_TYPE = _EXTENSIONS + 4
 _TO_THIS_HOST = 0
 _ETHERNET_BYTES = 14
 _FRAGMENT = 0x3FFF
@@ -28,15 +28,15 @@ NOTHING: tuple[Instruction, ...] = ((_RETURN, 0, 0, _NONE),)
 def frames_between(endpoints: Endpoints) -> tuple[Instruction, ...]:
     """Return the filter of a packet socket for IPv4 frames from the switch to this machine.
 
-    Frames of other programs must not wake the driver. Frames with VLAN tags and those to other MAC addresses do not
-    pass. Fragments and frames with IPv4 options do, whatever their ports are, so that the driver counts them.
+    Frames of other programs must not wake the driver. Frames to other MAC addresses do not pass, nor those of a VLAN,
+    because the kernel counts them as frames to another host. Fragments and frames with IPv4 options do, whatever their
+    ports are, so that the driver counts them.
     """
     at = _ETHERNET_BYTES
     (source,) = struct.unpack("!I", endpoints.peer_ip)
     (destination,) = struct.unpack("!I", endpoints.ip)
     checks = [
         (_LOAD_WORD, _PACKET_TYPE, _JUMP_EQUAL, _TO_THIS_HOST, "continue"),
-        (_LOAD_WORD, _VLAN_PRESENT, _JUMP_EQUAL, 0, "continue"),
         (_LOAD_BYTE, at + 9, _JUMP_EQUAL, socket.IPPROTO_UDP, "continue"),
         (_LOAD_WORD, at + 12, _JUMP_EQUAL, source, "continue"),
         (_LOAD_WORD, at + 16, _JUMP_EQUAL, destination, "continue"),

@@ -260,6 +260,15 @@ def test_a_lost_result_is_requested_as_soon_as_later_ones_show_it(compiled):
         assert flags == ContributionFlag.RETRANSMISSION
 
 
+@pytest.mark.usefixtures("without_time_outs")
+def test_an_exchange_that_is_no_longer_usable_leaves_nothing_unsent(monkeypatch):
+    """It is usable when the ring leaves the first burst to it, and not when it should send that."""
+    answers = iter([True])
+    monkeypatch.setattr(Exchange, "is_usable", property(lambda self: next(answers, False)))
+    with Peer(lambda header, payload: [result(header, payload)]) as peer, ring_to(peer, True) as ring:
+        reduce(ring, ELEMENTS * 60)
+
+
 @in_both
 def test_a_second_copy_of_a_result_changes_nothing(compiled):
     """It comes with other elements, while a result below it is missing."""

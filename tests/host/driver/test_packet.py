@@ -161,6 +161,17 @@ def test_most_of_what_is_sent_passes_no_udp_socket(transport, peer, monkeypatch)
     assert peer.recv(10) == b"1"
 
 
+def test_the_kernel_sends_until_the_next_hop_is_known(transport, peer, monkeypatch):
+    assert transport.accepts(1472) and not transport.accepts(1473)
+    transport._mac_until = 0.0
+    assert not transport.accepts(1)
+    monkeypatch.setattr(packet, "find_mac", lambda route: None)
+    for number in b"123":
+        transport.send(bytes([number]), 1)
+        assert peer.recv(10) == bytes([number])
+    assert not transport.accepts(1)
+
+
 def test_a_segment_that_exceeds_the_mtu_is_an_error(transport):
     transport.send(bytes(1472), 1472)
     with pytest.raises(ValueError, match="fewer `elements`"):
@@ -346,7 +357,7 @@ def frame(transport, payload=b"payload", *, destination=None, tag=None, **fields
         parts[name[0]][name[2:]] = value
     mac = transport.interface.mac.hex(":")
     outer = Ether(dst=destination or mac, src="02:00:00:00:99:99")
-    outer = outer / Dot1Q(vlan=tag) if tag else outer
+    outer = outer / Dot1Q(vlan=tag) if tag is not None else outer
     ports = {"sport": transport.endpoints.peer_udp_port, "dport": transport.endpoints.udp_port}
     return bytes(outer / IP(**{"src": FAR, "dst": NEAR} | parts["i"]) / UDP(**ports | parts["u"]) / Raw(payload))
 
@@ -354,6 +365,11 @@ def frame(transport, payload=b"payload", *, destination=None, tag=None, **fields
 def test_a_whole_frame_is_taken(transport, peer, wire):
     """Else the tests below test nothing."""
     wire.send(frame(transport))
+    assert received(transport, 7) == [(b"payload", 7)]
+
+
+def test_a_tag_that_gives_a_priority_alone_is_no_vlan(transport, wire):
+    wire.send(frame(transport, tag=0))
     assert received(transport, 7) == [(b"payload", 7)]
 
 
