@@ -262,10 +262,12 @@ class OutputPort(wiring.Component):
             writer.data.bindings.eq(self.bindings),
             writer.en.eq(here),
         ]
-        for job in range(config.jobs):
-            for member in range(hosts):
-                with m.If(self.bind.valid & (bound.job == job) & (bound.member == member)):
-                    m.d.sync += self.local[job][member].eq(here)
+        with m.If(self.bind.valid), m.Switch(bound.job):
+            for job in range(config.jobs):
+                with m.Case(job), m.Switch(bound.member):
+                    for member in range(hosts):
+                        with m.Case(member):
+                            m.d.sync += self.local[job][member].eq(here)
         return reader
 
     def _queues(self, m):

@@ -113,6 +113,7 @@ class Scanner(wiring.Component):
 
         masked = pipe.then(
             Masked,
+            when=self.valid,
             data=self._masked(index),
             index=index,
             first=self.first,
@@ -128,6 +129,7 @@ class Scanner(wiring.Component):
         in_payload = masked.index == header_words
         parted = pipe.then(
             Parted,
+            when=masked_valid,
             **{f"piece_{at}": piece for at, piece in self._pieces(masked.data).items()},
             **{
                 f"exponent_{k}": Mux(in_payload, exponent, 0)
@@ -142,7 +144,8 @@ class Scanner(wiring.Component):
 
         ip_sum, udp_sum = self._sums(m, parted.index, {at: getattr(parted, f"piece_{at}") for at in pieces})
         (exponent,) = largest_of_fours([getattr(parted, f"exponent_{k}") for k in exponents])
-        summed = pipe.then(Summed, ip=ip_sum, udp=(udp_sum + parted.length_again)[:22], exponent=exponent)
+        udp_with_length = (udp_sum + parted.length_again)[:22]
+        summed = pipe.then(Summed, when=parted_valid, ip=ip_sum, udp=udp_with_length, exponent=exponent)
 
         total = Signal(
             data.StructLayout({"ip": 20, "udp": 16 + LENGTH_BITS, "no_checksum": 1, "exponent": 8}), reset_less=True
@@ -162,6 +165,7 @@ class Scanner(wiring.Component):
 
         folded = pipe.then(
             Folded,
+            when=totalled_valid,
             ip=total.ip[:16] + total.ip[16:],
             udp=total.udp[:16] + total.udp[16:],
             no_checksum=total.no_checksum,

@@ -30,8 +30,8 @@ class Stages:
 
     A component lists its records, each named by what has become true, in a tuple. The tuple's length is the latency in
     cycles, so that no latency is typed. `then` registers the next record; a field without a value keeps that of the
-    record before. The registers load in every cycle and are not reset: a component that must know which of them are
-    valid carries a strobe of its own, which is reset, beside the records.
+    record before. The registers are not reset: a component that must know which of them are valid carries a strobe of
+    its own, which is reset, beside the records. A strobe as `when` stops what need not be computed.
 
     Every field is a signal of its own, because records of one wide signal make compiled simulations slow.
 
@@ -48,8 +48,11 @@ class Stages:
         self._records = list(records)
         self._last = SimpleNamespace()
 
-    def then(self, record: type[data.Struct], **fields: ValueLike) -> SimpleNamespace:
+    def then(self, record: type[data.Struct], *, when: ValueLike = 1, **fields: ValueLike) -> SimpleNamespace:
         """Return signals that hold, one cycle later, what `fields` are now.
+
+        Unless `when` is 1 the given fields keep what they hold. The others load in every cycle, because synthesis makes
+        a shift register of a field that is only delayed.
 
         Raises
         ------
@@ -72,7 +75,8 @@ class Stages:
                     f"Stages record {record.__name__} has {len(Value.cast(register))} bits for {name}, not "
                     f"{len(source)}"
                 )
-            self._m.d.sync += register.eq(source)
+            with self._m.If(when if name in fields else 1):
+                self._m.d.sync += register.eq(source)
             setattr(this, name, register)
         self._last = this
         return this

@@ -116,7 +116,8 @@ MUTANTS = {
     "the header has exponents": ("Mux(in_payload, exponent, 0)", "exponent"),
     "the exponent of the last word": ("larger(before.exponent, summed.exponent)", "summed.exponent"),
     "a word counts twice": ("with m.If(summed_valid):", "if True:"),
-    "ranks of another word": ("with m.If(masked_valid):", "if True:"),
+    "ranks of another word": ("[*quads_before, *quads[:-2]]", "[*quads[-2:], *quads[:-2]]"),
+    "a word that has not come": ("when=masked_valid,", "when=self.valid,"),
     "the checksum is always there": ("folded.no_checksum | is_sound", "is_sound"),
     "a bad frame is kept": ("summed.last & summed.good", "summed.last"),
 }
