@@ -7,6 +7,7 @@ returns to it after an error.
 
 import contextlib
 import logging
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Literal, overload
@@ -19,7 +20,8 @@ from iswitch.control.job_key import job_key
 from iswitch.control.job_worker import JobWorker, brings_network, switch_address
 from iswitch.control.recovery import Recovery
 from iswitch.control.settings import require_int, require_one_of, require_seconds, require_settings
-from iswitch.control.state_transfer import CANDIDATE, TakesPart, most_advanced, pack_arrays, unpack_arrays
+from iswitch.control.state_sync import Copy, StateSync
+from iswitch.control.state_transfer import pack_arrays, unpack_arrays
 from iswitch.driver.arrays import Arrays, FlatBuffer, as_array
 from iswitch.driver.buffers import INT, Bytes, buffer_octets, fill_buffer, wire_type_of
 from iswitch.driver.exchange import open_exchange
@@ -29,13 +31,7 @@ from iswitch.driver.progress import STATELESS
 from iswitch.driver.ring import Ring
 from iswitch.driver.transport import Transport
 from iswitch.driver.window import in_flight_max
-from iswitch.errors import (
-    CollectiveTimeoutError,
-    IswitchError,
-    MembershipChangedError,
-    NoContributionError,
-    RefusedError,
-)
+from iswitch.errors import IswitchError, MembershipChangedError, NoContributionError, RefusedError
 from iswitch.results import Reduction, rejected_values
 from iswitch.wire import DEADLINE_US_MAX, NO_MEMBER, RESULT_HEADER, CollectiveKind, Format, Mode, Reason
 from iswitch.wire.formats import FORMATS, JOB_FORMATS
@@ -44,8 +40,6 @@ __all__ = ["Worker"]
 
 _MODES = {"quarantine": Mode.QUARANTINE, "propagate": Mode.PROPAGATE}
 _BACKLOG_WINDOWS = 16
-_ELECTION_PAUSE_S = 0.05
-"""Pause between two elections in which no worker has a state."""
 
 logger = logging.getLogger("iswitch")
 
@@ -249,7 +243,13 @@ class Worker(JobWorker):
             self._recovery.needs_sync = (
                 elastic or self._control.joined_running_job
             )  # an elastic job begins with `sync_state`
-            self._has_state = not self._control.joined_running_job
+            self._state_sync = StateSync(
+                self._transport,
+                world=world,
+                rank=membership.member,
+                has_state=not self._control.joined_running_job,
+                job_name=f"job {job} at {self.address}",
+            )
             self._start_keepalive(self._ring)
             self._caller = CollectiveCaller(self._recovery, self.switch_info, self._counters_at_join)
         logger.info("rank %d of %d has joined %s", self.rank, world, self._job_name)
@@ -477,38 +477,68 @@ class Worker(JobWorker):
         single = as_array(state)
         arrays = [single] if isinstance(single, np.ndarray) else [as_array(array) for array in state]
         own = pack_arrays(arrays)
-        deadline = self._transport.now() + self.timeout_s
-        while True:
-            candidates, progress = np.zeros(self.world, CANDIDATE), self._ring.progress
-            takes_part = TakesPart.WITH_STATE if self._has_state else TakesPart.WITHOUT_STATE
-            candidates[self.rank] = takes_part, step & 0x7FFFFFFF, step >> 31, progress.position, progress.checksum
-            self._collect(candidates.view(INT), Format.INT32, CollectiveKind.ELECTION, all_members=True)
-            root, highest_step = most_advanced(candidates)
-            if root is None:
-                self._wait_for_state(deadline)
-                continue
-            values = own.copy() if root == self.rank else np.zeros_like(own)
-            if self._admitted:  # all workers see the same admission, so all begin again
-                continue
-            copied = self._collect(values, Format.INT32, CollectiveKind.STATE, all_members=True)
-            if (copied.member_masks >> np.uint32(root) & 1).all() and not self._admitted:
-                break
-        self._recovery.needs_sync, self._has_state = False, True
-        progress.adopt(int(candidates["position"][root]), int(candidates["checksum"][root]))
-        if root != self.rank:
+
+        def transfer(sends: bool, copy: Copy) -> np.ndarray | None:
+            values = own.copy()
+            return values if copy(values) else None
+
+        values, highest_step = self._sync(step, transfer)
+        if values is not None:
             unpack_arrays(arrays, values)
         return highest_step
 
-    def _wait_for_state(self, deadline: float) -> None:
-        """Wait a moment for a worker that has the state of the running job. Raises CollectiveTimeoutError after the
-        deadline."""
-        if self._transport.now() >= deadline:
-            raise CollectiveTimeoutError(
-                f"no worker that has the state of {self._job_name} has come back within `timeout_s` of "
-                f"{self.timeout_s:g} s: only workers that joined the running job are left. If the others are gone for "
-                "good, end the job with `iswitch end-job`, and start all workers again"
-            )
-        self._transport.sleep(_ELECTION_PAUSE_S)
+    def sync_bytes(self, data: bytes, step: int) -> tuple[bytes, int]:
+        """Give every worker the bytes of the most advanced worker, as `sync_state`, where lengths may differ.
+
+        Parameters
+        ----------
+        data : bytes
+            This worker's state, of any length, for example what `torch.save` has written.
+        step : int
+            Step of this worker's state, 0 to 2^62 - 1.
+
+        Returns
+        -------
+        data : bytes
+            The state that all workers have now.
+        step : int
+            Its step.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is wrong. Nothing was sent.
+        IswitchError
+            As `sync_state`.
+        """
+        self._calls.wait()
+        require_int("step", step, 0, 2**62 - 1)
+        octets = buffer_octets(bytes(data))
+
+        def transfer(sends: bool, copy: Copy) -> np.ndarray | None:
+            size = np.array([octets.size & 0x7FFFFFFF, octets.size >> 31], INT)
+            if not copy(size):
+                return None
+            length = int(size[0]) | int(size[1]) << 31
+            words = np.zeros(-(-length // 4), INT)
+            if sends:
+                words.view(np.uint8)[:length] = octets
+            return words.view(np.uint8)[:length] if not length or copy(words) else None
+
+        received, highest_step = self._sync(step, transfer)
+        return (bytes(data) if received is None else received.tobytes()), highest_step
+
+    def _sync(self, step: int, transfer: Callable[[bool, Copy], np.ndarray | None]) -> tuple[np.ndarray | None, int]:
+        """Copy the state of the most advanced worker, as `StateSync.run` describes it."""
+        state, highest_step = self._state_sync.run(
+            self._collect_state, step, self._ring.progress, self.timeout_s, transfer
+        )
+        self._recovery.needs_sync = False
+        return state, highest_step
+
+    def _collect_state(self, values: np.ndarray, kind: CollectiveKind) -> tuple[Reduction, bool]:
+        """Sum a vector over all members. Return the reduction, and True if it admitted joining workers."""
+        return self._collect(values, Format.INT32, kind, all_members=True), self._admitted
 
     # Control of the job
 

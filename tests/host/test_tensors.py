@@ -100,3 +100,17 @@ def test_a_tainted_list_has_its_result_in_place():
 
     with UdpModel(SMALL) as model:
         together(model, 2, body)
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 4, 63, 64, 65, 1000])
+def test_sync_bytes_gives_all_workers_the_bytes_of_the_most_advanced_whatever_their_lengths(model, size):
+    def body(worker):
+        own = bytes([worker.rank]) * (size if worker.rank == 2 else 7 * worker.rank)
+        data, step = worker.sync_bytes(own, 10 + worker.rank % 3)
+        again = worker.sync_bytes(data, step)  # equal steps: the lowest rank gives
+        ones = np.ones(3, np.float32)
+        worker.allreduce(ones)
+        assert again == (data, step) and ones.tolist() == [4] * 3
+        return data, step
+
+    assert together(model, 4, body) == [(bytes([2]) * size, 12)] * 4
