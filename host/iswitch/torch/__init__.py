@@ -5,12 +5,21 @@ extra `torch`.
 """
 
 from iswitch.torch.dtypes import UnsupportedError
+from iswitch.torch.elastic import ElasticTraining
 from iswitch.torch.fallback import FallbackWarning
 from iswitch.torch.hook import hook
 from iswitch.torch.options import Options
 from iswitch.torch.process_group import IswitchProcessGroup, register
 from iswitch.torch.reducer import WorkersMissingError
 
-__all__ = ["FallbackWarning", "IswitchProcessGroup", "Options", "UnsupportedError", "WorkersMissingError", "hook"]
+__all__ = [
+    "ElasticTraining",
+    "FallbackWarning",
+    "IswitchProcessGroup",
+    "Options",
+    "UnsupportedError",
+    "WorkersMissingError",
+    "hook",
+]
 
 register()
