@@ -34,7 +34,7 @@ from iswitch import Worker
 from iswitch.wire import VERSION
 from sim.bench.until import until
 
-__all__ = ["Flood", "flood", "random_datagram", "send_random", "show"]
+__all__ = ["Flood", "flood", "random_datagram", "send_random", "show", "start_switch"]
 
 SPAWN = multiprocessing.get_context("spawn")
 SIZES = (1, 21, 22, 26, 86, 1434)

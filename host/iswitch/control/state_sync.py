@@ -16,7 +16,7 @@ from iswitch.errors import CollectiveTimeoutError
 from iswitch.results import Reduction
 from iswitch.wire import CollectiveKind
 
-__all__ = ["StateSync"]
+__all__ = ["Copy", "StateSync"]
 
 _ELECTION_PAUSE_S = 0.05
 """Pause between two elections in which no worker has a state."""
