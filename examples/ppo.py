@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from typer import Option
 
 from examples.common.command import Folder, Switch, application, check_ranges, parse_addresses
-from examples.common.envs import make_envs
+from examples.common.envs import make_envs, play
 from examples.common.launch import KILL_UPDATE, launch
 from examples.common.progress import CollectiveResult, EpisodeReturns, Progress, SimulateCompute
 from examples.common.replica import Replica, Vector
@@ -231,7 +231,7 @@ def flatten(rollout: Rollout, advantages: Tensor, normalized_advantages: Tensor)
     """Return the columns that `loss` needs, one row for each step."""
     return {
         "obs": rollout.obs.flatten(0, 1),
-        "actions": rollout.actions.flatten(),
+        "actions": rollout.actions.flatten(0, 1),
         "logprobs": rollout.logprobs.flatten(),
         "advantages": normalized_advantages.flatten(),
         "returns": (advantages + rollout.values).flatten(),
@@ -374,13 +374,7 @@ def evaluate(weights: Vector, options: Options) -> list[float]:
     envs = make_envs(options.environment, options.evaluation_episodes)
     agent = Agent.of(envs, options)
     agent.load(weights)
-    obs, _ = envs.reset(seed=EVALUATION_SEED)
-    returns, running = np.zeros(envs.num_envs), np.ones(envs.num_envs, bool)
-    while running.any():
-        obs, reward, terminated, truncated, _ = envs.step(agent.greedy_actions(obs))
-        returns[running] += reward[running]
-        running &= ~(terminated | truncated)
-    return returns.tolist()
+    return play(envs, agent.greedy_actions, EVALUATION_SEED)
 
 
 def main(

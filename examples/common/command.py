@@ -4,10 +4,10 @@ import dataclasses
 import inspect
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 from rich.console import Console
@@ -15,7 +15,16 @@ from rich.console import Console
 from examples.common.processes import LaunchError
 from iswitch import IswitchError
 
-__all__ = ["Folder", "Switch", "application", "check_ranges", "exit_code", "parse_addresses", "stop_on_signals"]
+__all__ = [
+    "Folder",
+    "Presets",
+    "Switch",
+    "application",
+    "check_ranges",
+    "exit_code",
+    "parse_addresses",
+    "stop_on_signals",
+]
 
 Switch = Annotated[
     str,
@@ -86,7 +95,11 @@ def exit_code(run: Callable[[], object]) -> int:
         return 130
 
 
-def application(main: Callable[..., object]) -> typer.Typer:
+Presets = Mapping[str, Mapping[str, Any]]
+"""By the name of a preset: the fields of the dataclass that it sets, and their values."""
+
+
+def application(main: Callable[..., object], presets: Presets | None = None) -> typer.Typer:
     """Return the command-line program of `main(options, ...)`.
 
     Parameters
@@ -94,6 +107,8 @@ def application(main: Callable[..., object]) -> typer.Typer:
     main : Callable
         Its first parameter is annotated with a dataclass, whose fields are annotated with `typer.Option`. Its other
         parameters have defaults. It returns False if the program failed. Its docstring is the help text.
+    presets : Presets, optional
+        Choices of the option --preset. The first is the default. Options on the command line win over a preset.
 
     Returns
     -------
@@ -111,14 +126,26 @@ def application(main: Callable[..., object]) -> typer.Typer:
         for field in dataclasses.fields(options_class)
     ]
 
-    def program(**given: Any) -> None:
+    def program(context: typer.Context, **given: Any) -> None:
+        values = {field.name: given.pop(field.name) for field in fields}
+        for name, value in presets[given.pop("preset")].items() if presets else ():
+            source = context.get_parameter_source(name)
+            if source is None or source.name != "COMMANDLINE":
+                values[name] = value
         try:
-            options = options_class(**{field.name: given.pop(field.name) for field in fields})
+            options = options_class(**values)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
         raise typer.Exit(exit_code(lambda: main(options, **given)))
 
     parameters = [other.replace(kind=inspect.Parameter.KEYWORD_ONLY) for other in others] + fields
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    parameters.insert(0, context)
+    if presets:
+        # The names are known at run time only, which typer accepts and mypy does not.
+        option = typer.Option(help="Environment and hyperparameters; other options win over it.")
+        choice = Annotated[Literal[tuple(presets)], option]  # type: ignore[valid-type]
+        parameters.insert(1, context.replace(name="preset", default=next(iter(presets)), annotation=choice))
     # typer reads the signature; mypy does not know that functions may have this attribute.
     program.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     program.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -1,5 +1,6 @@
 """The display of a PPO training: lines while it runs, its learning curve, and its results."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,9 @@ from examples.common.progress import Progress
 
 __all__ = ["Display", "draw_curve", "print_results"]
 
-_LINE_INTERVAL = 5
-"""Updates between two lines that stay."""
-
 
 class Display:
-    """Prints every fifth report. On a terminal, a last line shows the latest report.
+    """Prints some of the reports. On a terminal, a last line shows the latest report.
 
     Parameters
     ----------
@@ -25,10 +23,12 @@ class Display:
         Where to print.
     updates : int, optional
         Most updates of the training, if they are known.
+    interval : int
+        Updates between two lines that stay.
     """
 
-    def __init__(self, console: Console, updates: int | None = None) -> None:
-        self.console, self.updates = console, updates
+    def __init__(self, console: Console, updates: int | None = None, *, interval: int = 5) -> None:
+        self.console, self.updates, self.interval = console, updates, interval
         self.last: Progress | None = None
         self.live = Live(Text("the workers start ..."), console=console, transient=True)
 
@@ -41,7 +41,7 @@ class Display:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.last and self.last.update % _LINE_INTERVAL:
+        if self.last and self.last.update % self.interval:
             self.console.print(self._line(self.last))
         if self.console.is_terminal:
             self.live.stop()
@@ -58,7 +58,7 @@ class Display:
         """Show a report. If other ranks are missing than before, its line stays."""
         changed = self.last is not None and self.last.missing != now.missing
         self.last = now
-        if now.update % _LINE_INTERVAL == 0 or changed:
+        if now.update % self.interval == 0 or changed:
             self.console.print(self._line(now))
         self.live.update(self._line(now))
 
@@ -77,19 +77,20 @@ def draw_curve(curve: list[Progress], summary: dict[str, Any], path: Path) -> No
         [point.mean_return for point in curve],
         label=f"training, latest {options['solved_episodes']} episodes",
     )
-    axes.axhline(
-        summary["mean_reward_eval"],
-        color="tab:green",
-        linestyle="--",
-        label=f"evaluation, {len(summary['rewards_eval'])} episodes: {summary['mean_reward_eval']:.0f}",
-    )
-    axes.axhline(options["solved_return"], color="gray", linestyle=":", label=f"solved: {options['solved_return']:g}")
-    top = max([summary["mean_reward_eval"], options["solved_return"], *(point.mean_return for point in curve)])
+    levels = [point.mean_return for point in curve]
+    if summary["rewards_eval"]:
+        mean_return, episodes = summary["mean_reward_eval"], len(summary["rewards_eval"])
+        label = f"evaluation, {episodes} episodes: {mean_return:.0f}"
+        axes.axhline(mean_return, color="tab:green", linestyle="--", label=label)
+        levels.append(mean_return)
+    if not math.isnan(solved := options["solved_return"]):
+        axes.axhline(solved, color="gray", linestyle=":", label=f"solved: {solved:g}")
+        levels.append(solved)
     axes.set(
         xlabel="environment steps of all workers",
         ylabel="mean return",
         xlim=(0, None),
-        ylim=(0, 1.06 * top),
+        ylim=(0, 1.06 * max(levels)) if min(levels) >= 0 < max(levels) else None,
         title=f"{options['environment']}: {summary['workers']} workers, "
         f"{summary['allreduces']:,} allreduces by the switch",
     )

@@ -1,15 +1,52 @@
-"""Vectorized environments."""
+"""Vectorized environments, and the evaluation of a policy in them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
+import numpy as np
+import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
-__all__ = ["make_envs"]
+__all__ = ["make_envs", "play"]
 
 
 def make_envs(environment: str, count: int) -> VectorEnv[Any, Any, Any]:
-    """Make environments that are stepped together, and that reset in the step in which their episode ends."""
-    make = lambda: gymnasium.make(environment, disable_env_checker=True)
+    """Make environments that are stepped together, and that reset in the step in which their episode ends.
+
+    Parameters
+    ----------
+    environment : str
+        Gymnasium's name, such as "CartPole-v1"; or "ALE/Pong", a game of Atari in stacks of frames (`make_atari`).
+    count : int
+        Number of environments.
+    """
+    if environment.startswith("ALE/"):
+        from examples.common.atari import make_atari  # imports the games, which CartPole does not need
+
+        make = lambda: make_atari(environment.removeprefix("ALE/"))
+    else:
+        make = lambda: gymnasium.make(environment, disable_env_checker=True)
     return RecordEpisodeStatistics(SyncVectorEnv([make] * count, autoreset_mode=AutoresetMode.SAME_STEP))
+
+
+def play(envs: VectorEnv[Any, Any, Any], act: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], seed: int) -> list[float]:
+    """Return the return of one episode in each environment.
+
+    Parameters
+    ----------
+    envs : VectorEnv
+        The environments.
+    act : Callable
+        Returns an action for each row of observations.
+    seed : int
+        Seed of the first environment. The others have the next seeds.
+    """
+    obs, _ = envs.reset(seed=seed)
+    returns, running = np.zeros(envs.num_envs), np.ones(envs.num_envs, bool)
+    while running.any():
+        obs, reward, terminated, truncated, _ = envs.step(act(obs))
+        returns[running] += reward[running]
+        running &= ~(terminated | truncated)
+    return returns.tolist()

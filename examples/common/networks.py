@@ -4,7 +4,7 @@ The learner uses a torch module. Actors use the same network in numpy, which is 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from examples.common.replica import Vector
 
-__all__ = ["DuelingArrays", "DuelingNetwork", "frame_network", "vector_network"]
+__all__ = ["DuelingArrays", "DuelingNetwork", "frame_body", "frame_network", "initialize", "vector_network"]
 
 
 class DuelingNetwork(nn.Module):
@@ -36,21 +36,35 @@ class DuelingNetwork(nn.Module):
         return self.value(features) + advantages - advantages.mean(-1, keepdim=True)
 
 
-def _initialize(network: DuelingNetwork, seed: int) -> DuelingNetwork:
-    """Set the weights of all layers. The same seed gives the same weights."""
+def initialize(network: nn.Module, seed: int, heads: Mapping[nn.Module, float]) -> None:
+    """Set the weights of all layers. The same seed gives the same weights.
+
+    Parameters
+    ----------
+    network : nn.Module
+        The network.
+    seed : int
+        Seed of the weights.
+    heads : Mapping[nn.Module, float]
+        Gain of each layer that no ReLU or tanh follows. The others have the square root of 2.
+    """
     generator = torch.Generator().manual_seed(seed)
     for layer in network.modules():
         if isinstance(layer, nn.Linear | nn.Conv2d):
-            gain = 1.0 if layer in (network.value, network.advantage) else math.sqrt(2)
-            nn.init.orthogonal_(layer.weight, gain, generator=generator)
+            nn.init.orthogonal_(layer.weight, heads.get(layer, math.sqrt(2)), generator=generator)
             nn.init.zeros_(layer.bias)
+
+
+def _dueling(body: nn.Module, features: int, actions: int, seed: int) -> DuelingNetwork:
+    network = DuelingNetwork(body, features, actions)
+    initialize(network, seed, {network.value: 1.0, network.advantage: 1.0})
     return network
 
 
 def vector_network(size: int, actions: int, hidden: int, seed: int) -> DuelingNetwork:
     """Make a network for vectors of `size` elements, with two hidden layers as in `DuelingArrays`."""
     body = nn.Sequential(nn.Linear(size, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
-    return _initialize(DuelingNetwork(body, hidden, actions), seed)
+    return _dueling(body, hidden, actions, seed)
 
 
 class _Scale(nn.Module):
@@ -60,21 +74,35 @@ class _Scale(nn.Module):
         return frames.float() / 255
 
 
-def frame_network(stack: int, actions: int, seed: int) -> DuelingNetwork:
-    """Make a network for stacks of 84 x 84 bytes, with the convolutions of Mnih et al. 2015."""
-    body = nn.Sequential(
+def frame_body(stack: int, channels: int = 64, hidden: int = 512) -> nn.Sequential:
+    """Make the convolutions of Mnih et al. 2015 for stacks of 84 x 84 bytes, and one hidden layer.
+
+    Parameters
+    ----------
+    stack : int
+        Frames in a stack.
+    channels : int
+        Channels of the last convolution.
+    hidden : int
+        Units of the hidden layer, which are the outputs.
+    """
+    return nn.Sequential(
         _Scale(),
         nn.Conv2d(stack, 32, 8, 4),
         nn.ReLU(),
         nn.Conv2d(32, 64, 4, 2),
         nn.ReLU(),
-        nn.Conv2d(64, 64, 3, 1),
+        nn.Conv2d(64, channels, 3, 1),
         nn.ReLU(),
         nn.Flatten(),
-        nn.Linear(64 * 7 * 7, 512),
+        nn.Linear(channels * 7 * 7, hidden),
         nn.ReLU(),
     )
-    return _initialize(DuelingNetwork(body, 512, actions), seed)
+
+
+def frame_network(stack: int, actions: int, seed: int) -> DuelingNetwork:
+    """Make a dueling network for stacks of 84 x 84 bytes."""
+    return _dueling(frame_body(stack), 512, actions, seed)
 
 
 class DuelingArrays:

@@ -84,32 +84,35 @@ class EpisodeReturns:
         Episodes to keep. Somewhat more are kept, because they come in groups.
     solved_return : float
         Mean return from which the environment counts as solved.
+
+    Attributes
+    ----------
+    groups : list of tuple of float
+        The sum of the returns of each group of episodes, and the number of these episodes.
     """
 
     def __init__(self, *, solved_episodes: int, solved_return: float) -> None:
         self.solved_episodes, self.solved_return = solved_episodes, solved_return
-        self._groups = list[tuple[float, float]]()
+        self.groups = list[tuple[float, float]]()
 
     def add(self, return_sum: float, episodes: float) -> None:
         """Add a group of episodes, given the sum of their returns and their number."""
         if episodes:
-            self._groups.append((return_sum, episodes))
-        while sum(count for _, count in self._groups[1:]) >= self.solved_episodes:
-            self._groups.pop(0)
+            self.groups.append((return_sum, episodes))
+        while sum(count for _, count in self.groups[1:]) >= self.solved_episodes:
+            self.groups.pop(0)
 
     def clear(self) -> None:
         """Remove all episodes."""
-        self._groups.clear()
+        self.groups.clear()
 
     @property
     def mean_return(self) -> float:
         """The mean of the returns, 0 if there are no episodes yet."""
-        count = sum(count for _, count in self._groups)
-        return sum(total for total, _ in self._groups) / count if count else 0.0
+        count = sum(count for _, count in self.groups)
+        return sum(total for total, _ in self.groups) / count if count else 0.0
 
     @property
     def solved(self) -> bool:
         """True if there are `solved_episodes` episodes and their mean return is at least `solved_return`."""
-        return (
-            sum(count for _, count in self._groups) >= self.solved_episodes and self.mean_return >= self.solved_return
-        )
+        return sum(count for _, count in self.groups) >= self.solved_episodes and self.mean_return >= self.solved_return

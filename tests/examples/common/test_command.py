@@ -21,7 +21,7 @@ class Options:
             raise ValueError(f"Options num_steps must be at least 1, not {self.num_steps}")
 
 
-def call(*arguments, returned=None):
+def call(*arguments, returned=None, presets=None):
     seen = []
 
     def main(options: Options, switch: Switch = "here:1"):
@@ -29,7 +29,7 @@ def call(*arguments, returned=None):
         seen.append((options, switch))
         return returned
 
-    run = CliRunner().invoke(application(main), arguments)
+    run = CliRunner().invoke(application(main, presets), arguments)
     return run.exit_code, " ".join(run.output.split()), seen
 
 
@@ -37,6 +37,15 @@ def test_each_field_is_an_option():
     assert call()[2] == [(Options(), "here:1")]
     code, _, seen = call("--num-steps", "3", "--gamma", "0.5", "--ordered", "--switch", "there:2")
     assert code == 0 and seen == [(Options(num_steps=3, gamma=0.5, ordered=True), "there:2")]
+
+
+def test_options_win_over_a_preset_and_a_preset_over_the_defaults():
+    presets = {"short": {}, "long": {"num_steps": 100, "gamma": 0.99}}
+    assert call(presets=presets)[2] == [(Options(), "here:1")]
+    code, _, seen = call("--preset", "long", "--gamma", "0.9", presets=presets)
+    assert code == 0 and seen == [(Options(num_steps=100, gamma=0.9), "here:1")]
+    code, output, seen = call("--preset", "longer", presets=presets)
+    assert code == 2 and "is not one of 'short'" in output and not seen
 
 
 @pytest.mark.parametrize("returned, code", [(None, 0), (True, 0), (False, 1)])
