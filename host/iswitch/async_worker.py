@@ -236,6 +236,11 @@ class AsyncWorker(JobWorker):
     # Properties of the job
 
     @property
+    def world(self) -> int:
+        """Number of workers in the job."""
+        return self._stream.membership.world
+
+    @property
     def version(self) -> int:
         """Number of updates that `updates` has returned: the updates in the program's weights."""
         return self._first_update + self._stream.updates_taken
