@@ -52,9 +52,10 @@ DEMO     := .venv/.demo-$(SET_UP)-$(TORCH)
 BOARDS   := .venv/.boards-$(SET_UP)
 TEST     := .venv/.test-$(SET_UP)-$(TORCH)
 LINT     := .venv/.lint-$(SET_UP)-$(TORCH)
+SITE     := .venv/.site-$(SET_UP)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup pins test test-long test-slow test-all lint demo watch demo-apex demo-atari demo-schedule emulator sim bench cartpole-time timing bitstream clean
+.PHONY: help setup pins test test-long test-slow test-all lint site demo watch demo-apex demo-atari demo-schedule emulator sim bench cartpole-time timing bitstream clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r target what; do \
@@ -64,7 +65,7 @@ setup: $(LINT)  ## make .venv with everything in it (the other targets install w
 
 .venv/.%:
 	@tools/setup.sh $(firstword $(subst -, ,$*))
-	@rm -f $(filter-out $(EMULATOR) $(DEMO) $(BOARDS) $(TEST) $(LINT),$(wildcard .venv/.*-*))
+	@rm -f $(filter-out $(EMULATOR) $(DEMO) $(BOARDS) $(TEST) $(LINT) $(SITE),$(wildcard .venv/.*-*))
 	@touch $@
 
 pins: $(LINT)  ## write tools/requirements/ anew from the dependency groups of pyproject.toml
@@ -85,6 +86,9 @@ test-all: $(TEST)  ## run all tests; SHARD=1/8; DURATIONS=1 keeps the measured d
 lint: $(LINT)  ## ruff and mypy
 	ruff check .
 	mypy
+
+site: $(SITE)  ## build the documentation site, build/site/index.html, and check its links
+	NO_MKDOCS_2_WARNING=1 mkdocs build --quiet
 
 demo: $(DEMO)  ## learn CartPole with WORKERS=4, whose gradients the compiled switch sums; LOSS=0.01 REORDER=0.05 DUPLICATE=0.01 SEED=1 STEPS=200000 KILL=2 LEAVES=2 ENGINE=software
 	python -m sim.demo --workers $(WORKERS) --seed $(SEED) \

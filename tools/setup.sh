@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs one dependency group of pyproject.toml into .venv, and makes .venv if it is missing: tools/setup.sh emulator|demo|test|boards|lint
+# Installs one dependency group of pyproject.toml into .venv, and makes .venv if it is missing: tools/setup.sh emulator|demo|test|boards|lint|site
 # Everything but torch has its version and hashes in tools/requirements/; only wheels are installed, so nothing is compiled.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -98,7 +98,7 @@ test | lint)
     requirements "tools/requirements/$group.txt"
     compiled
     ;;
-boards)
+boards | site)
     tools/setup.sh emulator
     requirements "tools/requirements/$group.txt"
     ;;

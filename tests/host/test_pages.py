@@ -15,7 +15,7 @@ from sim.bench.udp_model import UdpModel
 ROOT = Path(__file__).parents[2]
 PAGES = {
     page: re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
-    for page in ("README.md", "docs/training.md")
+    for page in ("README.md", "docs/training.md", "docs/index.md")
 }
 TRAIN = next(block for block in PAGES["README.md"] if "torch" in block)
 
@@ -26,8 +26,9 @@ def snippet(word):
     return found
 
 
-def test_both_pages_show_the_same_loop():
+def test_all_pages_show_the_same_loop():
     assert snippet("torch.optim") == TRAIN
+    assert PAGES["docs/index.md"][0] == TRAIN
 
 
 def test_torchrun_trains_with_the_loop_of_the_readme(tmp_path):
