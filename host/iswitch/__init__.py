@@ -8,6 +8,7 @@
 - `control`: control messages, membership of a job, recovery, state transfer, the switch's counters and tables.
 - `worker`, `async_worker`, `replay`: what programs call. `init` makes a `Worker` from the environment.
 - `torch`: a backend of `torch.distributed` and a communication hook, with the extra `torch`.
+- `metrics`: what a worker counts, for TensorBoard and, with the extra `metrics`, for Prometheus.
 - `tools`: the command `iswitch`. `plan` is a planner of its own, which uses none of the others.
 
 The library logs to the logger "iswitch".

@@ -14,6 +14,7 @@ DISTRIBUTION = "iswitch-rl"
 
 EXTRAS: dict[str, dict[str, str]] = {
     "cli": {"rich": "rich", "typer": "typer"},
+    "metrics": {"prometheus-client": "prometheus_client"},
     "plan": {"highspy": "highspy", "networkx": "networkx", "pydantic": "pydantic", "pyyaml": "yaml"},
     "schedule": {"gymnasium": "gymnasium", "matplotlib": "matplotlib"},
     "torch": {"torch": "torch"},

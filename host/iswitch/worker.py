@@ -7,7 +7,7 @@ returns to it after an error.
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Literal, overload
@@ -696,8 +696,9 @@ class Worker(JobWorker):
                     "state of the job, or the job was reset and the workers may be at different steps (`needs_sync` "
                     "is then True)"
                 )
+            started = self._transport.now()
             if values.size:
-                with self._keepalive:
+                with self._keepalive, self._errors_counted():
                     headers, retransmissions, flagged, self._admitted = self._caller.reduce(
                         values,
                         format,
@@ -711,4 +712,16 @@ class Worker(JobWorker):
                 self._collectives += 1
             else:
                 headers, retransmissions, flagged, self._admitted = np.zeros(0, RESULT_HEADER), 0, False, False
-        return Reduction(self.world, self.elements, retransmissions, headers, flagged)
+        reduction = Reduction(self.world, self.elements, retransmissions, headers, flagged)
+        if self.meter is not None and values.size:
+            self.meter.record(kind, self._transport.now() - started, values.nbytes, reduction)
+        return reduction
+
+    @contextlib.contextmanager
+    def _errors_counted(self) -> Iterator[None]:
+        try:
+            yield
+        except IswitchError as error:
+            if self.meter is not None:
+                self.meter.record_error(error)
+            raise

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from iswitch.control.abandoned_job import AbandonedJobWatch
 from iswitch.control.client import Control
+from iswitch.control.collective_meter import CollectiveMeter
 from iswitch.control.counters import rise_lines
 from iswitch.control.lost_membership import Member
 from iswitch.control.switch_info import SwitchInfo
@@ -108,6 +109,8 @@ class JobWorker(ABC):
             transport or UdpTransport(self.address, no_offload=no_offload),
             f"this process has closed this worker of {self.address}",
         )
+        self.meter: CollectiveMeter | None = None
+        """Counts this worker's collectives, once the program has called `iswitch.metrics.watch`."""
         self._state = {"member": False}
         self._owner_pid = os.getpid()
         self._one_call = threading.RLock()  # as that of the keepalive thread
@@ -219,6 +222,11 @@ class JobWorker(ABC):
     def rank(self) -> int:
         """This worker's index in the job, 0 to world - 1."""
         return self._member.membership.member
+
+    @property
+    def job(self) -> int:
+        """Number of the worker's job at the switch."""
+        return self._member.membership.job
 
     def counters(self) -> dict[str, int]:
         """Return the switch's counters by name. `iswitch.control.counters` has a sentence on each.

@@ -7,7 +7,7 @@ import io
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -25,12 +25,14 @@ from iswitch.control.job_key import default_key
 from iswitch.control.settings import require_int
 from iswitch.driver.udp import UdpTransport
 from iswitch.errors import IswitchError, RefusedError
+from iswitch.metrics.endpoint import exposition, serve_families
 from iswitch.replay.rebuild import rebuild_table
 from iswitch.replay.session import Session
 from iswitch.switch.command import switch as software_switch
 from iswitch.tools.doctor import examine
 from iswitch.tools.path_checks import Mark
 from iswitch.tools.snapshot import read_snapshot
+from iswitch.tools.switch_families import SwitchSource
 from iswitch.tools.tables import counter_table, finding_lines, job_table, port_table, summary
 from iswitch.tools.top import frame, watch
 from iswitch.wire import Reason
@@ -218,6 +220,35 @@ def top(
         recorder.save_svg(str(svg), title="iswitch top")
     except OSError as error:
         _fail(f"{svg} cannot be written: {error.strerror}")
+
+
+@app.command()
+def metrics(
+    switch: SwitchOption = DEFAULT_SWITCH,
+    timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
+    port: Annotated[
+        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="TCP port for Prometheus; 0 for any.")
+    ] = 9464,
+    listen: Annotated[
+        str,
+        typer.Option(
+            "--listen", metavar="ADDRESS", help="Local address of the endpoint; 0.0.0.0 for all. Anybody may read it."
+        ),
+    ] = "127.0.0.1",
+    once: Annotated[bool, typer.Option("--once", help="Print the metrics and exit.")] = False,
+) -> None:
+    """Serve counters, jobs and members of the switch to Prometheus, until Ctrl-C."""
+    if lacking := missing_from("metrics"):
+        _fail(describe_missing("iswitch metrics", lacking, "cli", "metrics"))
+    with _connected(switch, timeout) as control, suppress(KeyboardInterrupt):
+        source = SwitchSource(control)
+        if once:
+            print(exposition(source.families), end="")
+            return
+        with serve_families(source.families, port=port, address=listen) as endpoint:
+            out.print(f"metrics of {switch} at http://{listen}:{endpoint.port}/metrics; Ctrl-C ends it", soft_wrap=True)
+            while True:
+                time.sleep(3600)
 
 
 @app.command("end-job")
