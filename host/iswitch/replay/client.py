@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from iswitch.driver.closable import ClosableTransport
 from iswitch.driver.termination import call_before_termination
-from iswitch.driver.transport import Transport
+from iswitch.driver.transport import Keepalive, Transport
 from iswitch.driver.udp import UdpTransport
+from iswitch.errors import ClosedError
 from iswitch.replay.checkpoint import Checkpoint, read_table
 from iswitch.replay.limits import Limits
 from iswitch.replay.log_writer import LogWriter
@@ -246,6 +247,26 @@ class ReplayClient:
             prefetch.advance()
         self._session.poll()
         self._writer.process_answers()
+
+    def start_keepalive(self) -> Keepalive:
+        """Start a thread that calls `poll` while the program computes.
+
+        From then on, call the methods of this client within `with keepalive:`, which suspends the thread. Before
+        `close`, call `keepalive.stop()`.
+
+        Returns
+        -------
+        Keepalive
+            The thread.
+        """
+        return self._transport.start_keepalive(self._serve)
+
+    def _serve(self) -> float:
+        """Poll, and return the seconds until the next call is due."""
+        if self._closed:
+            raise ClosedError(closed_message(self._session.address))
+        self.poll()
+        return self._session.idle_s()
 
     def _report_cancelled(self) -> None:
         """Raise NotServedError for adds that were cancelled and not reported yet."""
@@ -533,6 +554,10 @@ class ReplayClient:
         return self._parameters.get(newer_than, timeout_s)
 
     # Statistics and checkpoints
+
+    def count_items(self) -> int:
+        """Ask the switch how many items the table holds. Items that are not acknowledged may be counted or not."""
+        return self._session.read_status().filled
 
     def statistics(self) -> Statistics:
         """Read the state of table, switch and client. Requests that are not acknowledged may be in it or not."""

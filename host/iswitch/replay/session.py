@@ -272,6 +272,10 @@ class Session:
         if self.transport.now() - self._sent_at > _KEEPALIVE_S and not self.lost:
             self.query(Kind.LOOK)
 
+    def idle_s(self) -> float:
+        """Return the seconds until something must be sent if nothing comes: a retransmission or a keep-alive."""
+        return max(0.0, min(self._wake_at(), self._sent_at + _KEEPALIVE_S) - self.transport.now())
+
     def wait_served(self, requests: Iterable[Request]) -> None:
         """Wait until all requests are settled. Raises NotServedError or SessionLostError for the first that the switch
         did not execute."""
