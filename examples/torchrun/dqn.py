@@ -37,13 +37,14 @@ class Options(RunOptions):
     )
     total_steps: Annotated[int, Option(min=1, help="Environment steps of all workers together, at most.")] = 200_000
     learning_rate: Annotated[float, Option(min=0, help="Learning rate of Adam.")] = 1e-3
+    anneal: Annotated[bool, Option(help="The learning rate falls linearly to 0.")] = True
     max_grad_norm: Annotated[float, Option(min=0, help="The mean gradient is clipped to this norm.")] = 10.0
     reward_scale: Annotated[float, Option(help="Factor of the rewards that are learned from; of no report.")] = 0.1
-    stop_return: Annotated[float, Option(help="Mean return at which the training stops; nan: none.")] = 400.0
-    solved_return: Annotated[float, Option(help="Mean return of the evaluation that is the goal; nan: none.")] = 450.0
+    stop_return: Annotated[float, Option(help="Mean return at which the training stops; nan: none.")] = 475.0
+    solved_return: Annotated[float, Option(help="Mean return of the evaluation that is the goal; nan: none.")] = 475.0
     solved_episodes: Annotated[int, Option(min=1, help="Latest episodes of all workers in this mean.")] = 40
     batch_size: Annotated[int, Option(min=1, help="Transitions of each worker in a gradient.")] = 64
-    memory: Annotated[int, Option(min=1, help="Transitions in each worker's memory.")] = 20_000
+    memory: Annotated[int, Option(min=1, help="Transitions in each worker's memory.")] = 50_000
     learning_starts: Annotated[int, Option(min=1, help="Transitions in the memory before the first gradient.")] = 500
     steps_per_update: Annotated[int, Option(min=1, help="Steps of each environment between two gradients.")] = 2
     target_interval: Annotated[int, Option(min=1, help="Updates between two copies to the target network.")] = 10
@@ -60,6 +61,7 @@ PRESETS: Presets = {
         "num_envs": 1,
         "total_steps": 20_000,
         "learning_rate": 1e-4,
+        "anneal": False,
         "reward_scale": 1.0,
         "batch_size": 32,
         "memory": 10_000,
