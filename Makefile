@@ -87,8 +87,9 @@ lint: $(LINT)  ## ruff and mypy
 	ruff check .
 	mypy
 
+# Not with --quiet, by which mkdocs overlooks broken links
 site: $(SITE)  ## build the documentation site, build/site/index.html, and check its links
-	NO_MKDOCS_2_WARNING=1 mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 mkdocs build
 
 demo: $(DEMO)  ## learn CartPole with WORKERS=4, whose gradients the compiled switch sums; LOSS=0.01 REORDER=0.05 DUPLICATE=0.01 SEED=1 STEPS=200000 KILL=2 LEAVES=2 ENGINE=software
 	python -m sim.demo --workers $(WORKERS) --seed $(SEED) \
