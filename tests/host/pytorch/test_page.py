@@ -32,7 +32,7 @@ def run(script, folder, model, ranks=2, **environment):
     return dict(log.read_text().split()[-2:] for log in folder.glob("logs/**/stdout.log"))
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=["backend", "hook", "elastic"])
+@pytest.mark.parametrize("block", BLOCKS, ids=["backend", "hook", "library", "elastic"])
 def test_a_script_of_the_page_gives_all_ranks_the_same_weights_in_every_run(block, tmp_path):
     weights = set()
     for name, faults in (("sound", Faults()), ("bad", Faults(loss=0.05, duplication=0.05, reordering=0.05))):

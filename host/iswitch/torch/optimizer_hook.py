@@ -1,0 +1,53 @@
+"""One line for a training loop that belongs to a library: the optimizer averages the gradients before each step."""
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.hooks import RemovableHandle
+
+from iswitch.worker import Worker
+
+__all__ = ["distribute"]
+
+
+def distribute(worker: Worker, model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandle:
+    """Give all workers the weights of rank 0, and make the optimizer average the gradients before each of its steps.
+
+    The training loop stays as it is. If it clips gradients, each worker clips its own before the average. Each worker
+    needs data of its own, so give each another seed.
+
+    Parameters
+    ----------
+    worker : Worker
+        This rank's worker, as `iswitch.init()` makes it.
+    model : torch.nn.Module
+        The model, on the CPU. Its parameters and buffers become those of rank 0.
+    optimizer : torch.optim.Optimizer
+        An optimizer of parameters of the model, whose `step` needs no closure. A parameter without a gradient is left
+        out, at all workers alike.
+
+    Returns
+    -------
+    torch.utils.hooks.RemovableHandle
+        Its `remove()` makes the optimizer an ordinary one again.
+
+    Raises
+    ------
+    IswitchError
+        As `Worker.broadcast`. A step of the optimizer raises the errors of `Worker.allreduce`, before it changes weights.
+
+    Examples
+    --------
+    >>> agent = stable_baselines3.PPO("MlpPolicy", "CartPole-v1", seed=worker.rank)  # doctest: +SKIP
+    >>> iswitch.torch.distribute(worker, agent.policy, agent.policy.optimizer)  # doctest: +SKIP
+    >>> agent.learn(100_000)  # doctest: +SKIP
+    """
+    for tensor in (*model.parameters(), *model.buffers()):
+        worker.broadcast(tensor)
+
+    def average(optimizer: torch.optim.Optimizer, arguments: Any, keywords: Any) -> None:
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        worker.allreduce([parameter.grad for parameter in parameters if parameter.grad is not None], "mean")
+
+    return optimizer.register_step_pre_hook(average)

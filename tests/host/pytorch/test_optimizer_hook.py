@@ -1,0 +1,82 @@
+"""A training loop that knows nothing of the switch trains with the mean gradients of all workers."""
+
+import copy
+
+import pytest
+import torch
+
+from iswitch import TaintedError
+from iswitch.config import Config
+from iswitch.torch import distribute
+from sim.bench.udp_model import UdpModel
+from tests.host.test_async_op import together
+
+SMALL = Config(ports=4, window=4, elements=16, members=8)
+WORLD, STEPS = 3, 4
+
+
+def network(seed):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.BatchNorm1d(5), torch.nn.Linear(5, 7), torch.nn.Tanh(), torch.nn.Linear(7, 2))
+
+
+def batch(rank, step):
+    return torch.randn(8, 5, generator=torch.Generator().manual_seed(100 * rank + step))
+
+
+def library_loop(model, optimizer, rank):
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        model(batch(rank, step)).square().mean().backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("make", [torch.optim.SGD, torch.optim.Adam], ids=["SGD", "Adam"])
+def test_all_workers_end_with_the_weights_of_one_that_has_the_mean_gradients(make):
+    def body(worker):
+        model = network(worker.rank)  # other weights at each rank at first
+        optimizer = make(model.parameters(), lr=0.05)
+        handle = distribute(worker, model, optimizer)
+        library_loop(model, optimizer, worker.rank)
+        handle.remove()
+        result = [parameter.detach().clone() for parameter in model.parameters()]
+        library_loop(model, optimizer, worker.rank)  # no collective: the ranks may go apart
+        return result
+
+    with UdpModel(SMALL) as switch:
+        results = together(switch, WORLD, body)
+    model = network(0)
+    replicas = [copy.deepcopy(model) for _ in range(WORLD)]
+    optimizer = make(model.parameters(), lr=0.05)
+    for step in range(STEPS):
+        for rank, replica in enumerate(replicas):
+            replica.load_state_dict({**replica.state_dict(), **dict(model.named_parameters())})
+            replica.zero_grad()
+            replica(batch(rank, step)).square().mean().backward()
+        for parameter, *others in zip(model.parameters(), *(r.parameters() for r in replicas), strict=True):
+            parameter.grad = torch.stack([other.grad for other in others]).mean(dim=0)
+        optimizer.step()
+    for parameters in results:
+        assert all(map(torch.equal, parameters, results[0]))
+        for parameter, oracle in zip(parameters, model.parameters(), strict=True):
+            torch.testing.assert_close(parameter, oracle.detach(), rtol=1e-4, atol=1e-6)
+
+
+def test_a_step_whose_sum_fails_changes_nothing_and_a_parameter_without_a_gradient_is_left_out():
+    def body(worker):
+        model = network(1)
+        unused = torch.nn.Parameter(torch.ones(3))
+        optimizer = torch.optim.SGD([*model.parameters(), unused], lr=0.05)
+        distribute(worker, model, optimizer)
+        before = copy.deepcopy(model.state_dict())
+        data = batch(worker.rank, 0)
+        if worker.rank == 1:
+            data[0, 0] = float("nan")
+        with pytest.raises(TaintedError):
+            model.eval()(data).square().mean().backward()
+            optimizer.step()
+        assert all(torch.equal(before[name], now) for name, now in model.state_dict().items())
+        assert unused.tolist() == [1] * 3
+
+    with UdpModel(SMALL) as switch:
+        together(switch, 2, body)
