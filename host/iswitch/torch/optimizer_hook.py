@@ -35,7 +35,8 @@ def distribute(worker: Worker, model: nn.Module, optimizer: torch.optim.Optimize
     Raises
     ------
     IswitchError
-        As `Worker.broadcast`. A step of the optimizer raises the errors of `Worker.allreduce`, before it changes weights.
+        As `Worker.broadcast`. A step of the optimizer raises the errors of `Worker.allreduce`, before it changes
+        weights.
 
     Examples
     --------

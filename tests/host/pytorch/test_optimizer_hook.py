@@ -33,8 +33,10 @@ def library_loop(model, optimizer, rank):
 
 @pytest.mark.parametrize("make", [torch.optim.SGD, torch.optim.Adam], ids=["SGD", "Adam"])
 def test_all_workers_end_with_the_weights_of_one_that_has_the_mean_gradients(make):
+    networks = [network(rank) for rank in range(WORLD)]  # other weights at each rank at first
+
     def body(worker):
-        model = network(worker.rank)  # other weights at each rank at first
+        model = networks[worker.rank]
         optimizer = make(model.parameters(), lr=0.05)
         handle = distribute(worker, model, optimizer)
         library_loop(model, optimizer, worker.rank)
@@ -45,7 +47,7 @@ def test_all_workers_end_with_the_weights_of_one_that_has_the_mean_gradients(mak
 
     with UdpModel(SMALL) as switch:
         results = together(switch, WORLD, body)
-    model = network(0)
+    model = network(0)  # as rank 0 at first
     replicas = [copy.deepcopy(model) for _ in range(WORLD)]
     optimizer = make(model.parameters(), lr=0.05)
     for step in range(STEPS):
@@ -63,8 +65,10 @@ def test_all_workers_end_with_the_weights_of_one_that_has_the_mean_gradients(mak
 
 
 def test_a_step_whose_sum_fails_changes_nothing_and_a_parameter_without_a_gradient_is_left_out():
+    networks = [network(1), network(1)]
+
     def body(worker):
-        model = network(1)
+        model = networks[worker.rank]
         unused = torch.nn.Parameter(torch.ones(3))
         optimizer = torch.optim.SGD([*model.parameters(), unused], lr=0.05)
         distribute(worker, model, optimizer)
