@@ -52,7 +52,7 @@ def to_vector(tensor: Tensor) -> Vector:
     UnsupportedError
         If the switch cannot sum this dtype; the message says what to pass instead.
     """
-    flat = tensor.detach().reshape(-1)
+    flat = tensor.detach().reshape(-1).resolve_neg()
     if tensor.dtype in (torch.float32, torch.int32):
         host = flat.cpu()
         return Vector(host.numpy(), host.data_ptr() == tensor.data_ptr() and host.device == tensor.device)

@@ -42,11 +42,11 @@ _ATTEMPTS = 5
 
 def _octets(tensor: Tensor) -> np.ndarray:
     """Return a copy of a tensor's bytes, padded to a multiple of 4, as int32."""
-    host = tensor.detach().reshape(-1).cpu().contiguous()
-    octets = host.view(torch.uint8).numpy() if host.numel() else np.zeros(0, np.uint8)
-    padded = np.zeros(-(-octets.size // 4) * 4, np.uint8)
-    padded[: octets.size] = octets
-    return padded.view(np.int32)
+    size = tensor.numel() * tensor.element_size()
+    padded = torch.zeros(-(-size // 4), dtype=torch.int32)
+    if size:
+        padded.view(torch.uint8)[:size].view(tensor.dtype).copy_(tensor.detach().reshape(-1))
+    return padded.numpy()
 
 
 def _fill(tensor: Tensor, words: np.ndarray) -> None:
@@ -83,6 +83,7 @@ class IswitchProcessGroup(dist.ProcessGroup):
         self._said: set[str] = set()  # collectives of which a warning has said that gloo does them
         self._job = options.job
         self._key = 0
+        self._name = ""
         self._agree_on_key(0)
         reducer: Reducer
         worker = self._join(default_group=default_group)
@@ -160,6 +161,14 @@ class IswitchProcessGroup(dist.ProcessGroup):
         """Return the name of the backend."""
         return "iswitch"
 
+    def setGroupName(self, name: str) -> None:
+        """Keep the name by which functional collectives find the group. The base class has no place for it."""
+        self._name = name
+
+    def getGroupName(self) -> str:
+        """Return the name of the group."""
+        return self._name
+
     def shutdown(self) -> None:
         """Leave the job."""
         self._calls.wait()
@@ -222,14 +231,22 @@ class IswitchProcessGroup(dist.ProcessGroup):
         if not values.flags.writeable or not values.flags.c_contiguous:
             values, vector = values.copy(), vector._replace(shared=False)
         if values.size and self._reducer.sum(values):
-            # Beyond the range of the switch's fixed-point numbers: every rank adds all ranks' elements in rank order
-            table = self._gather(values.view(np.int32)).view(np.float32)
-            with np.errstate(all="ignore"):
-                values[:] = table.astype(np.float64).sum(axis=0)
+            values[:] = self._sum_beyond_range(values)
         if mean:
             values /= np.float32(self._size)
         if not vector.shared:
             tensor.detach().copy_(from_vector(values, tensor.dtype).view(tensor.shape))
+
+    def _sum_beyond_range(self, values: np.ndarray) -> np.ndarray:
+        """Return the sum of elements beyond the range of the switch's fixed-point numbers: every rank adds all ranks'
+        elements in rank order."""
+        stride = _GATHER_BYTES_MAX // (values.itemsize * self._size)
+        result = np.empty_like(values)
+        for start in range(0, values.size, stride):
+            table = self._gather(values[start : start + stride].view(np.int32)).view(np.float32)
+            with np.errstate(all="ignore"):
+                result[start : start + stride] = table.sum(axis=0, dtype=np.float64)
+        return result
 
     def _gather(self, words: np.ndarray) -> np.ndarray:
         """Return the int32 vectors of all ranks, shape (size, n)."""
@@ -264,8 +281,21 @@ class IswitchProcessGroup(dist.ProcessGroup):
 
     # Collectives as torch.distributed calls them. It checks shapes and ranks before.
 
-    def allreduce(self, tensors: list[Tensor], opts: Any) -> CollectiveWork:
-        """Replace each tensor by its reduction over the ranks."""
+    def allreduce(self, tensors: list[Tensor] | Tensor, opts: Any = None) -> CollectiveWork:
+        """Replace each tensor by its reduction over the ranks.
+
+        Parameters
+        ----------
+        tensors : list of torch.Tensor, or torch.Tensor
+            The tensors. `DistributedDataParallel.join` passes one tensor alone.
+        opts : torch.distributed.AllreduceOptions or torch.distributed.ReduceOp, optional
+            The operation, and whether to wait. Default: SUM, and the caller waits for the work.
+        """
+        if isinstance(tensors, Tensor):
+            tensors = [tensors]
+        if not hasattr(opts, "reduceOp"):
+            operation, opts = opts, dist.AllreduceOptions()
+            opts.reduceOp = dist.ReduceOp.SUM if operation is None else operation
 
         def call() -> None:
             for tensor in tensors:
@@ -315,9 +345,9 @@ class IswitchProcessGroup(dist.ProcessGroup):
             self._reducer.sum(words)
         return words
 
-    def barrier(self, opts: Any) -> CollectiveWork:
+    def barrier(self, opts: Any = None) -> CollectiveWork:
         """Wait for all ranks."""
-        return self._run(opts, [], lambda: self._barrier())
+        return self._run(opts or dist.BarrierOptions(), [], self._barrier)
 
     def _barrier(self) -> None:
         self._reducer.sum(np.zeros(1, np.int32))
@@ -334,15 +364,20 @@ class IswitchProcessGroup(dist.ProcessGroup):
 
     def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any) -> CollectiveWork:
         """Give all ranks the tensors of all ranks, one after another in one tensor."""
+        return self.all_gather_single_coalesced([output], [tensor], opts)
+
+    def all_gather_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any) -> CollectiveWork:
+        """Do as `all_gather_single` for each pair of tensors."""
 
         def call() -> None:
-            rows = self._gather(_octets(tensor))
-            parts = [torch.empty_like(tensor) for _ in rows]
-            for part, row in zip(parts, rows, strict=True):
-                _fill(part, row)
-            output.detach().copy_(torch.cat([part.reshape(-1) for part in parts]).view(output.shape))
+            for output, tensor in zip(outputs, inputs, strict=True):
+                rows = self._gather(_octets(tensor))
+                parts = [torch.empty_like(tensor) for _ in rows]
+                for part, row in zip(parts, rows, strict=True):
+                    _fill(part, row)
+                output.detach().copy_(torch.cat([part.reshape(-1) for part in parts]).view(output.shape))
 
-        return self._run(opts, [output], call)
+        return self._run(opts, outputs, call)
 
     def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> CollectiveWork:
         """Give one rank the tensors of all ranks."""
@@ -377,8 +412,17 @@ class IswitchProcessGroup(dist.ProcessGroup):
 
     def reduce_scatter_single(self, output: Tensor, tensor: Tensor, opts: Any) -> CollectiveWork:
         """Give each rank the reduction of its part of the tensors of all ranks."""
-        parts = list(tensor.reshape(-1).chunk(self._size)) if tensor.numel() else [tensor] * self._size
-        return self._run(opts, [output], lambda: self._reduce_scatter(output, parts, opts.reduceOp))
+        return self.reduce_scatter_single_coalesced([output], [tensor], opts)
+
+    def reduce_scatter_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any) -> CollectiveWork:
+        """Do as `reduce_scatter_single` for each pair of tensors."""
+
+        def call() -> None:
+            for output, tensor in zip(outputs, inputs, strict=True):
+                parts = list(tensor.reshape(-1).chunk(self._size)) if tensor.numel() else [tensor] * self._size
+                self._reduce_scatter(output, parts, opts.reduceOp)
+
+        return self._run(opts, outputs, call)
 
     def _reduce_scatter(self, output: Tensor, parts: list[Tensor], op: Any) -> None:
         whole = torch.cat([part.detach().reshape(-1) for part in parts])
@@ -389,6 +433,8 @@ class IswitchProcessGroup(dist.ProcessGroup):
     # The names of earlier versions of torch
     _allgather_base = all_gather_single
     _reduce_scatter_base = reduce_scatter_single
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
     def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any) -> CollectiveWork:
         """Let gloo do it, or refuse it."""

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from iswitch.config import Config
-from iswitch.torch import IswitchProcessGroup, Options, UnsupportedError
+from iswitch.torch import IswitchProcessGroup, Options, UnsupportedError, process_group
 from sim.bench.udp_model import Faults, UdpModel
 from tests.host.pytorch.ranks import TIMEOUT, run_ranks
 
@@ -119,6 +119,78 @@ def test_a_sum_beyond_the_range_of_the_switch_has_the_numbers_of_ieee(model):
         np.testing.assert_array_equal(tensor, wanted)
         np.testing.assert_array_equal(transposed, np.stack([wanted] * 2))
         assert half.tolist() == [60000.0] * 3  # 60002 rounds to 60000 in float16
+
+
+def test_a_large_sum_beyond_the_range_is_computed_in_parts(monkeypatch):
+    monkeypatch.setattr(process_group, "_GATHER_BYTES_MAX", 4 * SIZE * 7)  # 7 elements of each rank
+
+    def body(rank, group, gloo):
+        tensor = torch.arange(50.0) + rank
+        tensor[[3, 20, 49]] = torch.tensor([1e6, float("inf"), 2e6])
+        group.allreduce([tensor], waiting(dist.AllreduceOptions)).wait()
+        return tensor
+
+    wanted = 3 * torch.arange(50.0) + 3
+    wanted[[3, 20, 49]] = torch.tensor([3e6, float("inf"), 6e6])
+    with UdpModel(SMALL) as model:
+        for tensor in groups(model, body):
+            np.testing.assert_array_equal(tensor, wanted)
+
+
+def test_one_element_may_have_any_stride_and_a_tensor_the_negative_bit():
+    def body(rank, group, gloo):
+        maximum, copied = (torch.full((100,), float(rank))[::100] for _ in range(2))
+        group.allreduce([maximum], waiting(dist.AllreduceOptions, dist.ReduceOp.MAX)).wait()
+        group.broadcast([copied], waiting(dist.BroadcastOptions, root=1)).wait()
+        negative = torch.full((4,), 1 + 2j).conj().imag
+        assert negative.is_neg()
+        group.allreduce([negative], waiting(dist.AllreduceOptions)).wait()
+        return maximum.tolist(), copied.tolist(), negative.tolist()
+
+    with UdpModel(SMALL) as model:
+        assert groups(model, body) == [([SIZE - 1], [1], [-2.0 * SIZE] * 4)] * SIZE
+
+
+def test_torch_may_leave_out_options():
+    """`DistributedDataParallel.join` with unused parameters calls `allreduce(tensor)`; torch.distributed.rpc calls
+    `barrier()`."""
+
+    def body(rank, group, gloo):
+        one, several, largest = (torch.full((2,), rank + 1.0) for _ in range(3))
+        for work in (group.allreduce(one), group.allreduce([several]), group.allreduce(largest, dist.ReduceOp.MAX)):
+            work.wait()
+        group.barrier().wait()
+        return one.tolist(), several.tolist(), largest.tolist()
+
+    with UdpModel(SMALL) as model:
+        assert groups(model, body) == [([6.0] * 2, [6.0] * 2, [3.0] * 2)] * SIZE
+
+
+def test_functional_collectives_find_the_group_by_its_name():
+    """DTensor and fully_shard are made of them."""
+    functional = torch.ops._c10d_functional
+
+    def body(rank, group, gloo):
+        name = f"functional {rank}"  # the ranks are threads here, and names are those of the process
+        group._set_group_name(name)
+        c10d._register_process_group(name, group)
+        try:
+            works = [
+                functional.all_reduce(torch.full((2,), rank + 1.0), "sum", name),
+                functional.all_gather_into_tensor(torch.full((2,), float(rank)), SIZE, name),
+                functional.reduce_scatter_tensor(torch.arange(2.0 * SIZE), "sum", SIZE, name),
+                *functional.all_gather_into_tensor_coalesced([torch.ones(1), torch.ones(2) * rank], SIZE, name),
+                *functional.reduce_scatter_tensor_coalesced([torch.ones(SIZE), torch.ones(SIZE)], "sum", SIZE, name),
+            ]
+            return [functional.wait_tensor(work).tolist() for work in works]
+        finally:
+            c10d._unregister_process_group(name)
+
+    with UdpModel(SMALL) as model:
+        results = groups(model, body)
+    for rank, values in enumerate(results):
+        parts = [6.0 * rank, 6.0 * rank + 3]
+        assert values == [[6, 6], [0, 0, 1, 1, 2, 2], parts, [1, 1, 1], [0, 0, 1, 1, 2, 2], [3], [3]]
 
 
 def test_collectives_that_copy_give_the_bits_of_gloo(model):
