@@ -64,6 +64,26 @@ def test_a_call_that_waits_comes_after_those_that_do_not(model):
     together(model, 2, body)
 
 
+def test_a_callback_may_call_a_collective_and_wait_for_it(model):
+    """As PowerSGD does, a communication hook of torch."""
+
+    def body(worker):
+        sums = []
+
+        def callback(_):
+            nested = np.ones(20, np.float32)
+            worker.allreduce(nested, async_op=True).result(timeout=5)
+            sums.append(nested[0])
+
+        array = np.ones(3, np.float32)
+        worker.allreduce(array, async_op=True).add_done_callback(callback)
+        worker.allreduce(array, async_op=True)
+        worker.barrier()
+        return sums
+
+    assert together(model, 2, body) == [[2.0]] * 2
+
+
 def test_the_program_goes_on_while_another_worker_computes(model):
     computed = threading.Event()
 

@@ -25,7 +25,18 @@ class CallQueue:
         self._last: Future[Any] | None = None
 
     def submit(self, call: Callable[..., T], *arguments: Any) -> "Future[T]":
-        """Make a call after all earlier ones, and return at once."""
+        """Make a call after all earlier ones, and return at once.
+
+        A call that an earlier one makes, for example in the callback of its future, runs at once: behind the others it
+        would wait for itself. All workers then make it at the same place, whatever their programs have submitted.
+        """
+        if self._thread == threading.get_ident():
+            done: Future[T] = Future()
+            try:
+                done.set_result(call(*arguments))
+            except Exception as error:
+                done.set_exception(error)
+            return done
         if self._executor is None:
             self._executor = ThreadPoolExecutor(1, "iswitch-collectives", self._begin)
         self._last = future = self._executor.submit(self._call, program_line(), call, *arguments)
