@@ -20,6 +20,7 @@ try:
 except ImportError as error:
     raise SystemExit(describe_missing("the command line of iswitch", missing_from("cli"), "cli")) from error
 
+from iswitch.capture.dissector import dissector
 from iswitch.control.client import Control
 from iswitch.control.job_key import default_key
 from iswitch.control.settings import require_int
@@ -249,6 +250,12 @@ def metrics(
             out.print(f"metrics of {switch} at http://{listen}:{endpoint.port}/metrics; Ctrl-C ends it", soft_wrap=True)
             while True:
                 time.sleep(3600)
+
+
+@app.command("dissector")
+def print_dissector() -> None:
+    """Print a dissector for Wireshark, in Lua, which shows the fields of every message."""
+    print(dissector(), end="")
 
 
 @app.command("end-job")

@@ -1,0 +1,1 @@
+"""Frames as others see them: a Wireshark dissector, and captures told in sentences."""
