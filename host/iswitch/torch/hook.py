@@ -4,6 +4,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from iswitch.torch.dtypes import UnsupportedError
 from iswitch.torch.work import to_torch_future
 from iswitch.worker import Worker
 
@@ -21,15 +22,25 @@ def hook(worker: Worker, bucket: dist.GradBucket) -> torch.futures.Future[Tensor
     worker : Worker
         This rank's worker, as `iswitch.init()` makes it. The job has as many workers as the process group has ranks.
     bucket : torch.distributed.GradBucket
-        The bucket. A buffer in float32 on the CPU is averaged in place. Another one is copied to float32 on the CPU,
-        and its mean is rounded once to the buffer's dtype.
+        The bucket. A buffer in float32 on the CPU is averaged in place. One in float16 or bfloat16 is copied to float32
+        on the CPU, and its mean is rounded once to the buffer's dtype.
 
     Returns
     -------
     torch.futures.Future
         The bucket's buffer, with the mean.
+
+    Raises
+    ------
+    UnsupportedError
+        If the gradients have another dtype: float32 would lose their digits.
     """
     buffer = bucket.buffer()
+    if buffer.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        raise UnsupportedError(
+            f"the switch averages gradients in float32, float16 and bfloat16, "
+            f"not {buffer.dtype}: call `model.float()`, or leave this hook out"
+        )
     host = buffer.detach().to("cpu", torch.float32)  # the buffer itself, if it is such a tensor already
     done = to_torch_future(worker.allreduce(host, "mean", async_op=True), host)
     if host.data_ptr() == buffer.data_ptr():
