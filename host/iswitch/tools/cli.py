@@ -20,6 +20,7 @@ try:
 except ImportError as error:
     raise SystemExit(describe_missing("the command line of iswitch", missing_from("cli"), "cli")) from error
 
+from iswitch.capture.command import explain, read_messages
 from iswitch.capture.dissector import dissector
 from iswitch.control.client import Control
 from iswitch.control.job_key import default_key
@@ -256,6 +257,38 @@ def metrics(
 def print_dissector() -> None:
     """Print a dissector for Wireshark, in Lua, which shows the fields of every message."""
     print(dissector(), end="")
+
+
+@app.command("explain")
+def explain_captures(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Captures: pcap or pcapng, of one port of the switch each.")
+    ],
+    job: Annotated[
+        int | None, typer.Option("--job", metavar="JOB", min=0, max=255, help="Only this job. Default: all.")
+    ] = None,
+    segment: Annotated[
+        int | None,
+        typer.Option(
+            "--segment",
+            metavar="SEQ",
+            min=0,
+            max=2**32 - 1,
+            help="The segment to tell about. Default: the one that lacks a result, or was sent again most.",
+        ),
+    ] = None,
+    udp_port: Annotated[
+        list[int] | None,
+        typer.Option("--udp-port", metavar="PORT", help="Another UDP port of the switch. May be repeated."),
+    ] = None,
+) -> None:
+    """Tell from captures which member sent what of a segment, and when: contributions, repeats, results."""
+    try:
+        found = read_messages(files, udp_port or [])
+    except (OSError, ValueError) as error:
+        _fail(error)
+    for line in explain(found, job=job, seq=segment):
+        print(line)
 
 
 @app.command("end-job")
