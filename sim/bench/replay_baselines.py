@@ -21,7 +21,18 @@ from sim.bench.replay_native import NativeBuffer
 from sim.bench.replay_redis import TRANSITIONS, Exchange, RedisBuffer, exchange, server
 from sim.bench.replay_sampler import Cycles, sampler_cycles
 
-__all__ = ["BATCHES", "CAPACITIES", "OPERATIONS", "Baselines", "Needed", "Rates", "baselines", "needed", "rates"]
+__all__ = [
+    "BATCHES",
+    "CAPACITIES",
+    "OPERATIONS",
+    "Baselines",
+    "Effort",
+    "Needed",
+    "Rates",
+    "baselines",
+    "needed",
+    "rates",
+]
 
 CAPACITIES = (1 << 14, 1 << 17, 1 << 20)
 BATCHES = (32, 256, 512)

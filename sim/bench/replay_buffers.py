@@ -162,7 +162,7 @@ class TorchrlBuffer:
         import torch
 
         indices = self.buffer.extend(self.batch({"record": torch.from_numpy(records)}, batch_size=[len(records)]))
-        self.buffer.update_priority(indices, torch.from_numpy(priorities))
+        self.buffer.update_priority(indices, torch.from_numpy(priorities).float())  # its tree takes nothing else
 
     def sample(self, count: int) -> np.ndarray:
         return np.asarray(self.buffer.sample(count)["index"])
@@ -170,7 +170,7 @@ class TorchrlBuffer:
     def update(self, indices: np.ndarray, priorities: np.ndarray) -> None:
         import torch
 
-        self.buffer.update_priority(torch.from_numpy(indices), torch.from_numpy(priorities))
+        self.buffer.update_priority(torch.from_numpy(indices), torch.from_numpy(priorities).float())
 
 
 BUFFERS: dict[str, type[Buffer]] = {"numpy": NumpyBuffer, "cpprb": CpprbBuffer, "torchrl": TorchrlBuffer}

@@ -382,6 +382,26 @@ def test_the_thread_sends_what_waits_while_the_program_computes():
         until(lambda: model.switch.service.tables[0].adds == 20, 60)
 
 
+def test_an_update_waits_for_its_answer_within_the_lock(make, monkeypatch):
+    buffer, entered = make(numbered(1)), []
+    index = buffer.extend(numbered(4))
+
+    class Lock:
+        def __enter__(self):
+            entered.append(True)
+
+        def __exit__(self, *_):
+            entered.append(False)
+
+    buffer.service.lock = Lock()
+    pending = buffer.update_priority(index, 1.0)
+    wait = buffer.client._session.wait_served
+    monkeypatch.setattr(
+        buffer.client._session, "wait_served", lambda requests: entered.append("waits") or wait(requests)
+    )
+    assert pending.updated == 4 and entered == [True, False, True, "waits", False]
+
+
 def test_a_checkpoint_is_read_into_an_empty_table(make, tmp_path):
     from iswitch.replay.torchrl import SwitchReplayBuffer
 

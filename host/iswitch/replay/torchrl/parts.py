@@ -48,6 +48,18 @@ class Service:
             self.client.__exit__(RuntimeError)  # as after an error in the client's own `with`
 
 
+class LockedUpdate(PendingUpdate):
+    """Priorities that were submitted. Waiting for the answer suspends the keep-alive thread, too."""
+
+    def __init__(self, pending: PendingUpdate, lock: AbstractContextManager[Any]):
+        super().__init__(pending._session, pending._requests, pending.ticket)
+        self._lock = lock
+
+    def _sum(self, name: str) -> int:
+        with self._lock:
+            return super()._sum(name)
+
+
 class _InTheSwitch:
     """What TorchRL asks of every part, and the service has only for the table as such."""
 
@@ -200,7 +212,8 @@ class SwitchSampler(_InTheSwitch, Sampler):
             )
         raised = self.raised(given)
         with self.service.lock:
-            return self.service.client.update_priority(handles.cpu().numpy(), raised)
+            pending = self.service.client.update_priority(handles.cpu().numpy(), raised)
+        return LockedUpdate(pending, self.service.lock)
 
 
 class SwitchWriter(_InTheSwitch, Writer):
