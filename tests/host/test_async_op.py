@@ -1,5 +1,7 @@
 """Collectives that do not wait: `allreduce(async_op=True)`."""
 
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -142,3 +144,21 @@ def test_a_wrong_array_is_reported_by_the_future(model):
             worker.allreduce("no array", async_op=True).result(timeout=30)
 
     together(model, 1, body)
+
+
+def test_a_program_that_ends_with_an_error_does_not_wait_for_a_pending_collective():
+    """The other worker never contributes. The process leaves its job at its end, as after a collective that waits."""
+    script = (
+        "import sys, numpy, iswitch\n"
+        "worker = iswitch.Worker(sys.argv[1], rank=0, world=2, key=7, evict_s=0)\n"
+        "worker.allreduce(numpy.ones(40, numpy.float32), async_op=True)\n"
+        "raise RuntimeError('a bug of the program')\n"
+    )
+    with UdpModel(SMALL) as model, ThreadPoolExecutor(1) as pool:
+        other = pool.submit(Worker, model.address(1), rank=1, world=2, key=7, evict_s=0)
+        done = subprocess.run(
+            [sys.executable, "-c", script, model.address(0)], capture_output=True, text=True, timeout=60
+        )
+        assert "a bug of the program" in done.stderr
+        with other.result(timeout=30) as worker, pytest.warns(match="lacks rank 0"):
+            assert worker.allreduce(np.ones(40, np.float32)).absent == (0,)

@@ -101,7 +101,14 @@ class FallbackReducer:
         return self._switch is not None
 
     def close(self) -> None:
-        """Leave the job, and stop the thread that probes the switch."""
+        """Leave the job, and stop the thread that probes the switch.
+
+        The ranks wait for each other, so that no rank leaves with a result that another one has not received. If a
+        rank has died, this ends with the error of the sum or of gloo, and the rank leaves without the others.
+        """
+        if not self._closed.is_set():
+            with contextlib.suppress(IswitchError, RuntimeError):
+                self.sum(np.zeros(1, np.int32))
         self._closed.set()
         if self._switch is not None:
             self._switch.worker.close()
@@ -198,8 +205,10 @@ class FallbackReducer:
         """Join the job anew. All ranks call it after the same collective, and either all return or no rank does."""
         self._period += 1
         worker: Worker | None = None
-        with contextlib.suppress(IswitchError):
+        try:
             worker = self._make_worker(self._period)
+        except Exception as error:  # whatever it is, the other ranks wait for this one's answer
+            logger.warning("rank %d cannot return to the switch at %s: %s", self._rank, self._address, error)
         joined = self._gather(worker is not None)
         if all(joined):
             assert worker is not None

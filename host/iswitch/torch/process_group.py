@@ -21,7 +21,7 @@ from iswitch.control.client import Control
 from iswitch.control.job_worker import switch_address
 from iswitch.control.state_transfer import free_job
 from iswitch.driver.udp import UdpTransport
-from iswitch.errors import RefusedError
+from iswitch.errors import IswitchError, RefusedError, SwitchUnreachableError
 from iswitch.torch.dtypes import UnsupportedError, from_vector, to_vector
 from iswitch.torch.fallback import FallbackReducer
 from iswitch.torch.options import Options
@@ -36,6 +36,8 @@ _EXTREMES = ((dist.ReduceOp.MIN, torch.minimum), (dist.ReduceOp.MAX, torch.maxim
 _OTHER_OPERATIONS = ("PRODUCT", "BAND", "BOR", "BXOR")
 _GATHER_BYTES_MAX = 1 << 28
 """The largest table of a gather: every rank receives the table, and sends as much."""
+_RETURN_S = 15.0
+"""The longest wait for the other ranks at a return to the switch, in which all ranks stand still."""
 _ATTEMPTS = 5
 """Of a group that looks for a free job number, beside other groups that do the same."""
 
@@ -115,8 +117,11 @@ class IswitchProcessGroup(dist.ProcessGroup):
             return self._make_worker(0)
         for attempt in range(_ATTEMPTS):
             if self._rank == 0:
-                self._store.set(f"job/{attempt}", str(self._free_job()))
-            self._job = int(self._store.get(f"job/{attempt}"))
+                self._store.set(f"job/{attempt}", self._free_job())
+            found = self._store.get(f"job/{attempt}").decode()
+            if not found.isdecimal():  # all ranks raise rank 0's error
+                raise IswitchError(found)
+            self._job = int(found)
             try:
                 return self._make_worker(0)
             except RefusedError as refusal:  # another group has taken the number meanwhile; no rank of this one joined
@@ -124,13 +129,22 @@ class IswitchProcessGroup(dist.ProcessGroup):
                     raise
         raise AssertionError
 
-    def _free_job(self) -> int:
-        """Return a job number that no group has."""
+    def _free_job(self) -> str:
+        """Return a job number that no group has or, if there is none, a sentence that says so."""
         address = switch_address(self._options.address)
         transport = UdpTransport(address)
         try:
             control = Control(transport, address=address)
-            return free_job(control, control.switch_info().jobs)
+            jobs = control.switch_info().jobs
+            return str(free_job(control, jobs))
+        except SwitchUnreachableError as error:
+            return str(error)
+        except IswitchError:
+            return (
+                f"this group needs a job of its own, and all {jobs} jobs of the switch at {address} are in use: "
+                "destroy groups that are no longer needed (`torch.distributed.destroy_process_group(group)`), or start "
+                "a switch with more (`iswitch switch --jobs 16`; of a board: `jobs` in its Config)"
+            )
         finally:
             transport.close()
 
@@ -147,7 +161,7 @@ class IswitchProcessGroup(dist.ProcessGroup):
             on_taint="ignore",
             timeout_s=self._timeout.total_seconds(),
             switch_timeout_s=options.switch_timeout_s,
-            join_timeout_s=options.join_timeout_s,
+            join_timeout_s=options.join_timeout_s if period == 0 else min(options.join_timeout_s, _RETURN_S),
             evict_s=options.evict_s,
         )
 

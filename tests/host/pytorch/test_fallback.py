@@ -192,6 +192,13 @@ def result_not_kept(monkeypatch):
 MUTANTS = [(no_comparison, check_two_ranks), (result_not_kept, check_two_ranks)]
 
 
+@pytest.mark.parametrize("lost", [(0,), (1, 2)])
+def test_a_failure_in_the_last_sum_is_repaired_before_any_rank_leaves(lost):
+    """A rank with the result waits in `close` for the ranks that lack it."""
+    for sums, _ in train(MemorySwitch(3, fails_at=STEPS - 1, lost=lost)):
+        assert sums == expected(3)
+
+
 @pytest.mark.mutant
 @pytest.mark.parametrize(("mutate", "check"), MUTANTS, ids=lambda function: function.__name__)
 def test_a_mutant_gives_other_sums_or_stops(monkeypatch, mutate, check):

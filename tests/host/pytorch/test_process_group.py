@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
+from iswitch import IswitchError
 from iswitch.config import Config
 from iswitch.torch import IswitchProcessGroup, Options, UnsupportedError, process_group
 from sim.bench.udp_model import Faults, UdpModel
@@ -312,3 +313,18 @@ def test_other_groups_take_free_jobs():
     with UdpModel(SMALL) as model:
         [(jobs, sums), others] = run_ranks(2, body)
     assert (jobs, sums) == others and len(set(jobs)) == 2 and sums == [0, 2]
+
+
+def test_all_ranks_of_a_group_learn_that_the_switch_has_no_free_job():
+    def body(rank, store):
+        first = Options(address=model.address(rank), job=0)
+        group = IswitchProcessGroup(dist.PrefixStore("only", store), rank, 2, TIMEOUT, first, default_group=True)
+        second = IswitchProcessGroup(dist.PrefixStore("second", store), rank, 2, TIMEOUT, first, default_group=False)
+        with pytest.raises(IswitchError, match=r"all 2 jobs of the switch .* are in use: destroy groups"):
+            IswitchProcessGroup(dist.PrefixStore("more", store), rank, 2, TIMEOUT, first, default_group=False)
+        second.shutdown()
+        group.shutdown()
+        return True
+
+    with UdpModel(Config(ports=4, window=4, elements=16, members=8, jobs=2)) as model:
+        assert run_ranks(2, body) == [True, True]
