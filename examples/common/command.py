@@ -142,12 +142,10 @@ def application(main: Callable[..., object], presets: Presets | None = None) -> 
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     parameters.insert(0, context)
     if presets:
-        # The names are known at run time only, which typer accepts and mypy does not.
         option = typer.Option(help="Environment and hyperparameters; other options win over it.")
-        choice = Annotated[Literal[tuple(presets)], option]  # type: ignore[valid-type]
+        choice = Annotated[Literal[tuple(presets)], option]  # type: ignore[valid-type]  # known only at run time
         parameters.insert(1, context.replace(name="preset", default=next(iter(presets)), annotation=choice))
-    # typer reads the signature; mypy does not know that functions may have this attribute.
-    program.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    program.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads the attribute
     program.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     program.__doc__ = main.__doc__
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

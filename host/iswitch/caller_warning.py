@@ -12,7 +12,6 @@ __all__ = ["ProgramLine", "on_behalf_of", "program_line", "warn_program"]
 
 _OWN_FILES = (os.path.dirname(__file__) + os.sep, contextlib.__file__)
 """Where the names of files begin that a warning does not name: this package, and what calls its context managers."""
-_thread = threading.local()
 
 
 class ProgramLine(NamedTuple):
@@ -36,10 +35,19 @@ class ProgramLine(NamedTuple):
     registry: dict[Any, Any]
 
 
+class _Thread(threading.local):
+    """For which line of the program this thread works."""
+
+    line: ProgramLine | None = None
+
+
+_thread = _Thread()
+
+
 def program_line() -> ProgramLine:
     """Return the line of the program that is in a call of this package, or for which this thread calls it."""
-    if line := getattr(_thread, "line", None):
-        return line  # type: ignore[no-any-return]
+    if _thread.line:
+        return _thread.line
     frame = sys._getframe(1)
     while frame.f_back and frame.f_code.co_filename.startswith(_OWN_FILES):
         frame = frame.f_back
@@ -51,11 +59,11 @@ def program_line() -> ProgramLine:
 @contextlib.contextmanager
 def on_behalf_of(line: ProgramLine) -> Iterator[None]:
     """Let warnings of this thread name the line of the program that has asked for the work, within this context."""
-    _thread.line = line
+    before, _thread.line = _thread.line, line
     try:
         yield
     finally:
-        del _thread.line
+        _thread.line = before
 
 
 def warn_program(message: str, category: type[Warning]) -> None:

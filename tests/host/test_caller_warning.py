@@ -85,3 +85,13 @@ def test_a_thread_works_on_behalf_of_a_line_only_within_the_context():
     with ThreadPoolExecutor(1) as pool:
         within, after = pool.submit(work).result()
     assert within == line and after.number != line.number
+
+
+def test_work_within_work_for_another_line_does_not_change_the_outer_line():
+    outer, inner = (program_line()._replace(number=number) for number in (1, 2))
+    seen = []
+    with on_behalf_of(outer):
+        with on_behalf_of(inner):
+            seen.append(program_line())
+        seen.append(program_line())
+    assert seen == [inner, outer] and program_line() not in seen

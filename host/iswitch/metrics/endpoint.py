@@ -79,7 +79,7 @@ def exposition(families: Callable[[], Iterable["Metric"]]) -> str:
     """
     from prometheus_client import generate_latest
 
-    return generate_latest(_Source(families)).decode()  # type: ignore[arg-type]
+    return generate_latest(_Source(families)).decode()  # type: ignore[arg-type]  # only `collect` is called
 
 
 def serve_families(families: Callable[[], Iterable["Metric"]], *, port: int, address: str) -> Endpoint:
@@ -107,5 +107,5 @@ def serve_families(families: Callable[[], Iterable["Metric"]], *, port: int, add
     from prometheus_client import CollectorRegistry, start_http_server
 
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Source(families))  # type: ignore[arg-type]
+    registry.register(_Source(families))  # type: ignore[arg-type]  # only `collect` is called
     return Endpoint(*start_http_server(port, address, registry))

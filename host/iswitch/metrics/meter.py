@@ -109,7 +109,7 @@ class Meter:
             self._errors[type(error).__name__] += 1
 
     def counts(self) -> Counts:
-        """Return what was counted so far."""
+        """Return the present counts."""
         with self._lock:
             return Counts(
                 dict(self._kinds),

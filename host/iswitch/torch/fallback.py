@@ -100,18 +100,20 @@ class FallbackReducer:
         """True if the next sum is one of the switch."""
         return self._switch is not None
 
-    def close(self) -> None:
-        """Leave the job, and stop the thread that probes the switch.
+    def finish(self) -> None:
+        """Wait until every rank has the results of all sums, so that no rank leaves with one that another rank lacks.
 
-        The ranks wait for each other, so that no rank leaves with a result that another one has not received. If a
-        rank has died, this ends with the error of the sum or of gloo, and the rank leaves without the others.
+        If a rank has died, the wait ends with the error of the sum or of gloo, which is not raised.
         """
         if not self._closed.is_set():
             with contextlib.suppress(IswitchError, RuntimeError):
                 self.sum(np.zeros(1, np.int32))
+
+    def close(self) -> None:
+        """Leave the job at once, and stop the thread that probes the switch."""
         self._closed.set()
         if self._switch is not None:
-            self._switch.worker.close()
+            self._switch.close()
 
     def sum(self, values: np.ndarray) -> bool:
         """Sum as `Reducer.sum`. Raises RuntimeError if gloo fails, too."""
@@ -157,7 +159,7 @@ class FallbackReducer:
         if self._rank == 0:
             warnings.warn(FallbackWarning(message), stacklevel=2)
         logger.warning(message)
-        switch.worker.close()
+        switch.close()
 
     def _gather(self, number: int) -> list[int]:
         """Return a number of each rank."""
@@ -227,4 +229,4 @@ class FallbackReducer:
             elif since is not None and time.monotonic() - since > 2 * _CHECK_S:
                 with contextlib.suppress(RuntimeError):  # the store has gone with its process: the sum fails by itself
                     if self._store.check([f"left/{period}"]):
-                        switch.worker.close()
+                        switch.close()

@@ -4,7 +4,6 @@ Each collective is one or several sums of a `Reducer`. A group has one job at th
 which the program makes them, in a thread of their own if the program does not wait.
 """
 
-import secrets
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -17,18 +16,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 from iswitch.control.call_queue import CallQueue
-from iswitch.control.client import Control
-from iswitch.control.job_worker import switch_address
-from iswitch.control.state_transfer import free_job
-from iswitch.driver.udp import UdpTransport
-from iswitch.errors import IswitchError, RefusedError, SwitchUnreachableError
 from iswitch.torch.dtypes import UnsupportedError, from_vector, to_vector
 from iswitch.torch.fallback import FallbackReducer
+from iswitch.torch.group_job import GroupJob
 from iswitch.torch.options import Options
-from iswitch.torch.reducer import GlooReducer, Reducer, SwitchReducer
+from iswitch.torch.reducer import GlooReducer, SwitchReducer
 from iswitch.torch.work import CollectiveWork
-from iswitch.wire import Reason
-from iswitch.worker import Worker
 
 __all__ = ["IswitchProcessGroup", "register"]
 
@@ -36,10 +29,6 @@ _EXTREMES = ((dist.ReduceOp.MIN, torch.minimum), (dist.ReduceOp.MAX, torch.maxim
 _OTHER_OPERATIONS = ("PRODUCT", "BAND", "BOR", "BXOR")
 _GATHER_BYTES_MAX = 1 << 28
 """The largest table of a gather: every rank receives the table, and sends as much."""
-_RETURN_S = 15.0
-"""The longest wait for the other ranks at a return to the switch, in which all ranks stand still."""
-_ATTEMPTS = 5
-"""Of a group that looks for a free job number, beside other groups that do the same."""
 
 
 def _octets(tensor: Tensor) -> np.ndarray:
@@ -83,87 +72,20 @@ class IswitchProcessGroup(dist.ProcessGroup):
         self._calls = CallQueue()
         self._gloo: Any = None
         self._said: set[str] = set()  # collectives of which a warning has said that gloo does them
-        self._job = options.job
-        self._key = 0
         self._name = ""
-        self._agree_on_key(0)
-        reducer: Reducer
-        worker = self._join(default_group=default_group)
+        self._job = job = GroupJob(store, rank, size, timeout, options)
+        worker = job.join() if default_group else job.join_free_job()
+        self._reducer: SwitchReducer | FallbackReducer
         if options.fallback is None:
-            reducer = SwitchReducer(worker)
-            self._close: Callable[[], Any] = worker.close
+            self._reducer = SwitchReducer(worker)
         else:
-            first = [worker]
-            reducer = FallbackReducer(
-                lambda period: first.pop() if period == 0 else self._make_worker(period),
+            self._reducer = FallbackReducer(
+                lambda period: worker if period == 0 else job.join(period),
                 GlooReducer(self._gloo_group(), options.fraction),
                 dist.PrefixStore("fallback", store),
                 rank,
                 size,
             )
-            self._close = reducer.close
-        self._reducer = reducer
-
-    # The job
-
-    def _agree_on_key(self, attempt: int) -> None:
-        """Set the key, a random number of rank 0, which it gives to the others by the store."""
-        if self._rank == 0:
-            self._store.set(f"key/{attempt}", str(secrets.randbits(63)))
-        self._key = int(self._store.get(f"key/{attempt}"))
-
-    def _join(self, *, default_group: bool) -> Worker:
-        if default_group:
-            return self._make_worker(0)
-        for attempt in range(_ATTEMPTS):
-            if self._rank == 0:
-                self._store.set(f"job/{attempt}", self._free_job())
-            found = self._store.get(f"job/{attempt}").decode()
-            if not found.isdecimal():  # all ranks raise rank 0's error
-                raise IswitchError(found)
-            self._job = int(found)
-            try:
-                return self._make_worker(0)
-            except RefusedError as refusal:  # another group has taken the number meanwhile; no rank of this one joined
-                if refusal.reason not in (Reason.KEY, Reason.MEMBER) or attempt == _ATTEMPTS - 1:
-                    raise
-        raise AssertionError
-
-    def _free_job(self) -> str:
-        """Return a job number that no group has or, if there is none, a sentence that says so."""
-        address = switch_address(self._options.address)
-        transport = UdpTransport(address)
-        try:
-            control = Control(transport, address=address)
-            jobs = control.switch_info().jobs
-            return str(free_job(control, jobs))
-        except SwitchUnreachableError as error:
-            return str(error)
-        except IswitchError:
-            return (
-                f"this group needs a job of its own, and all {jobs} jobs of the switch at {address} are in use: "
-                "destroy groups that are no longer needed (`torch.distributed.destroy_process_group(group)`), or start "
-                "a switch with more (`iswitch switch --jobs 16`; of a board: `jobs` in its Config)"
-            )
-        finally:
-            transport.close()
-
-    def _make_worker(self, period: int) -> Worker:
-        """Join the job of a period (see `FallbackReducer`)."""
-        options = self._options
-        return Worker(
-            options.address,
-            world=self._size,
-            rank=self._rank,
-            job=self._job,
-            key=(self._key + period) % 2**64,
-            fraction=options.fraction,
-            on_taint="ignore",
-            timeout_s=self._timeout.total_seconds(),
-            switch_timeout_s=options.switch_timeout_s,
-            join_timeout_s=options.join_timeout_s if period == 0 else min(options.join_timeout_s, _RETURN_S),
-            evict_s=options.evict_s,
-        )
 
     def _gloo_group(self) -> Any:
         if self._gloo is None:
@@ -184,15 +106,16 @@ class IswitchProcessGroup(dist.ProcessGroup):
         return self._name
 
     def shutdown(self) -> None:
-        """Leave the job."""
+        """Leave the job after all calls. With a fallback, wait until the other ranks do the same."""
         self._calls.wait()
         self._calls.close()
-        self._close()
+        self._reducer.finish()
+        self._reducer.close()
 
     def abort(self) -> None:
         """Leave the job at once. A collective in progress raises an error."""
         self._calls.close()
-        self._close()
+        self._reducer.close()
 
     # How a call runs
 
@@ -293,6 +216,10 @@ class IswitchProcessGroup(dist.ProcessGroup):
             result = combine(result, other)
         tensor.detach().copy_(result)
 
+    def _reduce_or_gloo(self, name: str, tensor: Tensor, op: Any) -> None:
+        """Reduce a tensor for the collective of a name, in the switch or, if the switch cannot do so, with gloo."""
+        self._or_gloo(name, lambda: self._reduce(tensor, op), lambda gloo: gloo.allreduce([tensor], op))
+
     # Collectives as torch.distributed calls them. It checks shapes and ranks before.
 
     def allreduce(self, tensors: list[Tensor] | Tensor, opts: Any = None) -> CollectiveWork:
@@ -307,17 +234,13 @@ class IswitchProcessGroup(dist.ProcessGroup):
         """
         if isinstance(tensors, Tensor):
             tensors = [tensors]
-        if not hasattr(opts, "reduceOp"):
+        if opts is None or isinstance(opts, (dist.ReduceOp, dist.ReduceOp.RedOpType)):
             operation, opts = opts, dist.AllreduceOptions()
             opts.reduceOp = dist.ReduceOp.SUM if operation is None else operation
 
         def call() -> None:
             for tensor in tensors:
-                self._or_gloo(
-                    "all_reduce",
-                    lambda tensor=tensor: self._reduce(tensor, opts.reduceOp),  # type: ignore[misc]  # mypy knows no default of a lambda
-                    lambda gloo, tensor=tensor: gloo.allreduce([tensor], opts.reduceOp),  # type: ignore[misc]  # as above
-                )
+                self._reduce_or_gloo("all_reduce", tensor, opts.reduceOp)
 
         return self._run(opts, tensors, call)
 
@@ -331,11 +254,7 @@ class IswitchProcessGroup(dist.ProcessGroup):
         def call() -> None:
             for tensor in tensors:
                 result = tensor.detach().clone()
-                self._or_gloo(
-                    "reduce",
-                    lambda: self._reduce(result, opts.reduceOp),
-                    lambda gloo: gloo.allreduce([result], opts.reduceOp),
-                )
+                self._reduce_or_gloo("reduce", result, opts.reduceOp)
                 if self._rank == opts.rootRank:
                     tensor.detach().copy_(result)
 

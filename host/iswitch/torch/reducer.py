@@ -41,6 +41,14 @@ class Reducer(Protocol):
         """
         ...
 
+    def finish(self) -> None:
+        """Wait until every rank has the results of all sums."""
+        ...
+
+    def close(self) -> None:
+        """Leave the job at once. A sum in progress raises an error."""
+        ...
+
 
 class SwitchReducer:
     """Sums in the switch.
@@ -70,6 +78,13 @@ class SwitchReducer:
         if tainted:
             octets[:] = given
         return tainted
+
+    def finish(self) -> None:
+        """Return at once: a rank that lacks a result receives it from the switch."""
+
+    def close(self) -> None:
+        """Leave the job."""
+        self.worker.close()
 
     def _sum(self, values: np.ndarray) -> bool:
         try:

@@ -108,6 +108,7 @@ def train(switch, *, alive_at=None, timeout=TIMEOUT):
             assert reducer.sum(values) is False
             sums.append(values.tolist())
         used.append(reducer.uses_switch)
+        reducer.finish()
         reducer.close()
         return sums, used
 
@@ -194,7 +195,7 @@ MUTANTS = [(no_comparison, check_two_ranks), (result_not_kept, check_two_ranks)]
 
 @pytest.mark.parametrize("lost", [(0,), (1, 2)])
 def test_a_failure_in_the_last_sum_is_repaired_before_any_rank_leaves(lost):
-    """A rank with the result waits in `close` for the ranks that lack it."""
+    """A rank with the result waits in `finish` for the ranks that lack it."""
     for sums, _ in train(MemorySwitch(3, fails_at=STEPS - 1, lost=lost)):
         assert sums == expected(3)
 

@@ -1,6 +1,7 @@
 """The collectives of the backend against gloo's, over the golden switch. Ranks are threads."""
 
 import itertools
+import threading
 
 import numpy as np
 import pytest
@@ -305,7 +306,7 @@ def test_other_groups_take_free_jobs():
         tensors = [torch.full((20,), float(index)) for index in range(2)]
         for tensor, group in zip(tensors, made, strict=True):
             group.allreduce([tensor], waiting(dist.AllreduceOptions)).wait()
-        jobs = [group._job for group in made]
+        jobs = [group._job.number for group in made]
         for group in made:
             group.shutdown()
         return jobs, [tensor[0].item() for tensor in tensors]
@@ -328,3 +329,22 @@ def test_all_ranks_of_a_group_learn_that_the_switch_has_no_free_job():
 
     with UdpModel(Config(ports=4, window=4, elements=16, members=8, jobs=2)) as model:
         assert run_ranks(2, body) == [True, True]
+
+
+@pytest.mark.parametrize("fallback", [None, "gloo"])
+def test_abort_waits_for_no_other_rank(fallback):
+    aborted = threading.Event()
+
+    def body(rank, group, gloo):
+        tensor = torch.ones(20)
+        group.allreduce([tensor], waiting(dist.AllreduceOptions)).wait()
+        if rank == 0:
+            group.abort()
+            aborted.set()
+        else:
+            assert aborted.wait(20)
+            group.abort()
+        return tensor[0].item()
+
+    with UdpModel(SMALL) as model:
+        assert groups(model, body, fallback=fallback) == [SIZE] * SIZE

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
+from torchrl.data import Composite
 
 from iswitch.replay.records import Field
 
@@ -75,7 +76,7 @@ class TensorFields:
     """
 
     def __init__(self, example: Any, *, stacked: Iterable[Key] = ()):
-        if not isinstance(example, TensorDictBase) and hasattr(example, "zero"):
+        if isinstance(example, Composite):
             example = example.zero()
         if not isinstance(example, TensorDictBase):
             raise TypeError(f"an example must be a tensordict or a Composite, not {type(example).__name__}")
