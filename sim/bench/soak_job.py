@@ -33,12 +33,12 @@ def demand(holds: object, promise: str) -> None:
 
 class Worker:
     """A client and its place in a job. `is_out`: it is to join. `leaves`: the LEAVE that it sends. In a synchronous job
-    `low` is the lowest offset whose result it lacks, `held` has `members` and sum of later results, and `applied` is
-    the number of complete collectives."""
+    `first` is the offset from which it contributes, `low` the lowest offset whose result it lacks, `held` has `members`
+    and sum of later results, and `applied` is the number of complete collectives."""
 
     def __init__(self, client: Client) -> None:
         self.client, self.is_out, self.leaves = client, True, b""
-        self.low = self.applied = 0
+        self.first = self.low = self.applied = 0
         self.held: dict[int, tuple[int, int]] = {}
 
 

@@ -40,7 +40,7 @@ class SynchronousJob(Job):
         self.require_all: set[int] = set()
         self.sums: dict[int, tuple[int, bytes]] = {}
         for worker in self.workers:
-            worker.low, worker.applied, worker.held = 0, 0, {}
+            worker.first, worker.low, worker.applied, worker.held = 0, 0, 0, {}
 
     def change(self) -> None:
         if self.phase != "running" or self.control or any(w.is_out or w.leaves for w in self.workers):
@@ -56,7 +56,8 @@ class SynchronousJob(Job):
             worker.leaves = worker.client.leave()
 
     def enter(self, worker: Worker) -> None:
-        worker.low, worker.held = (worker.client.first_seq - self.origin) % SERIAL, {}
+        worker.first = worker.low = (worker.client.first_seq - self.origin) % SERIAL
+        worker.held = {}
         worker.applied = self.collective_of(worker.low)
         demand(self.starts[worker.applied] == worker.low, "a joining member begins behind a boundary")
         self.require_all.add(worker.applied)
@@ -138,7 +139,10 @@ class SynchronousJob(Job):
                 known == (members, sent),
                 f"job {self.number}, segment {offset}: members {members:b} have another sum, or {known[0]:b} had it",
             )
-        least = self.settings.get("threshold", len(self.workers))
+        # A segment is complete with fewer members than the threshold if no other one is to contribute: one has left, and
+        # another has joined behind the segment.
+        expected = sum(not (w.is_out or w.leaves) and w.first <= offset for w in self.workers)
+        least = min(self.settings.get("threshold", len(self.workers)), expected)
         demand(members.bit_count() >= least and members < 1 << len(self.workers), f"a sum of members {members:b}")
         demand(not reply.header["tainted"], "a tainted sum")
         if offset < worker.low:
