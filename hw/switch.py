@@ -1,7 +1,7 @@
 """The switch: its components, and how they are connected."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import stream, wiring
+from amaranth.hdl import Cat, Const, DomainRenamer, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.aggregate.aggregator import Aggregator
@@ -30,10 +30,15 @@ from hw.stream.skid_buffer import SkidBuffer
 from iswitch.config import Config
 from iswitch.wire import PortCounter, Stat
 
-__all__ = ["Switch"]
+__all__ = ["Switch", "gated_parts"]
 
 REPLAY_STATS = (Stat.REPLAY_DROPPED, Stat.SATURATED, Stat.MEMORY_ERRORS, Stat.CORRUPT_PRIORITIES, Stat.CORRUPT_REPLAY)
 """Counters of the replay service's events."""
+
+
+def gated_parts(config: Config) -> list[str]:
+    """Return the parts that a simulator need not compute while they are idle: each is one of the switch's submodules."""
+    return ["core", "waiting_results", "aggregator", *(f"output_{port}" for port in range(config.ports))]
 
 
 class Switch(wiring.Component):
@@ -53,6 +58,14 @@ class Switch(wiring.Component):
     `count` 0. Behind the gate only the aggregator stalls, for a bounded time: until the FIFO of sums has room, or while
     it makes a result that has waited. A full output queue drops replies and ordinary frames and counts them. It refuses
     results, which then wait in their slots.
+
+    Parameters
+    ----------
+    config : Config
+        The switch.
+    gated : bool
+        For simulators: each of `gated_parts` is in a clock domain of its own name. All these clocks are `clk`, but the
+        clock of an idle part may stop (`active`).
 
     Members
     -------
@@ -77,14 +90,17 @@ class Switch(wiring.Component):
         A port has lost a frame, because it was damaged or had no room.
     traced, trace : out
         For simulations: a frame is decided, and how.
+    active : 1 for each of `gated_parts`, out, if `gated`
+        An operation is inside the part or enters it. In the fourth cycle after `active` the part has come to rest: its
+        clock may stop until `active`, `now_us` or `link` changes. In a reset all clocks run.
     memory : Axi4, out
         Memory of the replay service, if the switch has one. A reset of the switch must also reset what is behind this
         bus. Otherwise data that was requested before the reset would answer the first requests after it, and an
         interrupted burst would never end.
     """
 
-    def __init__(self, config: Config):
-        self.config = config
+    def __init__(self, config: Config, *, gated: bool = False):
+        self.config, self.gated = config, gated
         self.engine = Engine(config) if config.replay else None
         word = stream.Signature(Packet(config.bus_bits))
         super().__init__(
@@ -102,6 +118,7 @@ class Switch(wiring.Component):
                 "dropped": Out(1),
                 "traced": Out(1),
                 "trace": Out(Trace),
+                **({"active": Out(data.StructLayout(dict.fromkeys(gated_parts(config), 1)))} if gated else {}),
                 **({"memory": Out(self.engine.memory.signature)} if self.engine else {}),
             }
         )
@@ -114,12 +131,12 @@ class Switch(wiring.Component):
         )
         m.submodules.pipeline = pipeline = SkidBuffer(Packet(config.bus_bits, meta=Arrival, parity=True))
         m.submodules.parser = parser = Parser(bus_bits=config.bus_bits)
-        m.submodules.core = core = Core(config)
+        m.submodules.core = core = self._gated("core", Core(config))
         m.submodules.verdicts = verdicts = VerdictBuffer(config)
         m.submodules.gate = gate = Gate(config)
         m.submodules.responder = responder = Responder(config)
-        m.submodules.waiting_results = waiting_results = WaitingResults(config)
-        m.submodules.aggregator = aggregator = Aggregator(config)
+        m.submodules.waiting_results = waiting_results = self._gated("waiting_results", WaitingResults(config))
+        m.submodules.aggregator = aggregator = self._gated("aggregator", Aggregator(config))
         m.submodules.composer = composer = ReplyComposer(bus_bits=config.bus_bits)
         m.submodules.replies = replies = PacketArbiter(
             Packet(config.bus_bits, meta=ReplyRoute), inputs=2 if self.engine else 1, round_robin=False
@@ -137,7 +154,8 @@ class Switch(wiring.Component):
                 frame_bytes_max=config.frame_bytes_max,
                 uplinks=config.uplinks,
             )
-            m.submodules[f"output_{port}"] = output = OutputPort(config, port=port)
+            name = f"output_{port}"
+            m.submodules[name] = output = self._gated(name, OutputPort(config, port=port))
             connect(m, flipped(self.rx[port]), queue.i)
             connect(m, queue.o, arbiter.frames[port])
             connect(m, queue.scans, arbiter.scans[port])
@@ -296,7 +314,24 @@ class Switch(wiring.Component):
             | replies.o.valid
             | engine_busy
         )
+        if self.gated:
+            m.d.comb += [
+                self.active.core.eq(core.busy | core.headers.valid),
+                self.active.waiting_results.eq(
+                    waiting_results.busy | waiting_results.works.valid | waiting_results.begins
+                ),
+                self.active.aggregator.eq(aggregator.busy | aggregator.works.valid | aggregator.contributions.valid),
+            ]
+            for port, output in enumerate(outputs):
+                inputs = (output.results, output.replies, output.forwarded, output.bind)
+                m.d.comb += self.active[f"output_{port}"].eq(
+                    output.busy | output.tick | Cat(packets.valid for packets in inputs).any()
+                )
         return m
+
+    def _gated(self, name: str, part: wiring.Component):
+        """Return a part in the clock domain of its name, if clocks may stop."""
+        return DomainRenamer(name)(part) if self.gated else part
 
     def _replay(self, m, gate, replies, counters):
         """Connect the replay service, if the switch has one. Return whether it is busy."""

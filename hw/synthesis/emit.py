@@ -7,12 +7,12 @@ import tempfile
 from pathlib import Path
 
 from amaranth.back import rtlil as rtlil_backend
-from amaranth.hdl import Cat, Const, Module, Shape, Signal, Value
+from amaranth.hdl import Cat, ClockDomain, Const, Module, ResetSignal, Shape, Signal, Value
 from amaranth.lib.wiring import Component, connect
 
 from hw.replay.memory.ram import OnChipRam
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
-from hw.switch import Switch
+from hw.switch import Switch, gated_parts
 from iswitch.config import Config
 
 __all__ = [
@@ -33,11 +33,15 @@ MEMORY_LATENCY = 24
 """Cycles: about the latency of DDR3 at 200 MHz."""
 
 
-def flat(config: Config) -> tuple[Module, list[Signal]]:
+def flat(config: Config, *, gated: bool = False) -> tuple[Module, list[Signal]]:
     """Return the switch with port names that every tool can spell, rx0_data, rx0_bytes, ... trace_seq, and those ports.
-    The memory of its replay service is on the chip, with a latency of `MEMORY_LATENCY`."""
+    The memory of its replay service is on the chip, with a latency of `MEMORY_LATENCY`.
+
+    With `gated`, each part of `gated_parts` has an input for its clock and an output, core_clk and core_active (see
+    `Switch`).
+    """
     m = Module()
-    m.submodules.switch = switch = Switch(config)
+    m.submodules.switch = switch = Switch(config, gated=gated)
     if config.replay:
         m.submodules.memory = memory = OnChipRam(
             bytes=config.replay.memory_bytes, latency=MEMORY_LATENCY, address_bits=switch.engine.address_bits
@@ -69,6 +73,15 @@ def flat(config: Config) -> tuple[Module, list[Signal]]:
     for name in ("outcome", "port", "job", "member", "seq"):
         value = Value.cast(switch.trace[name])
         m.d.comb += port(f"trace_{name}", value).eq(value)
+    for name in gated_parts(config) if gated else []:
+        m.domains += (domain := ClockDomain(name))
+        # Equal names in all parts let simulators see which modules are the same.
+        domain.clk, domain.rst = Signal(name="clk"), Signal(name="rst")
+        m.d.comb += [
+            domain.clk.eq(port(f"{name}_clk", domain.clk)),
+            domain.rst.eq(ResetSignal()),
+            port(f"{name}_active", switch.active[name]).eq(switch.active[name]),
+        ]
     return m, ports
 
 
@@ -127,9 +140,9 @@ def for_synthesis():
         rtlil_backend.ModuleEmitter.emit_read_port = emit
 
 
-def rtlil(config: Config) -> str:
-    """Return the switch as RTLIL, top module `switch`."""
-    module, ports = flat(config)
+def rtlil(config: Config, *, gated: bool = False) -> str:
+    """Return the switch as RTLIL, top module `switch`. `gated`: see `flat`."""
+    module, ports = flat(config, gated=gated)
     with payload_memories_uninitialised():
         return rtlil_backend.convert(module, name="switch", ports=ports, emit_src=False)
 

@@ -9,8 +9,12 @@
 // is one evaluation in a cycle where pins that reach into logic would need two, and nothing is later by it: what to offer
 // next depends on the outputs of the cycle before only.
 //
-// pins.h, written by compile.py, defines ISW_PORTS, ISW_BUS_BYTES, ISW_CONFIG (JSON), ISW_ENGINE and ISW_EACH_PORT(X),
-// and includes the model. Every pin is reached through a byte pointer: both engines keep values little-endian.
+// Some parts of the switch have clocks of their own, so that a part that is idle costs nothing: its clock stands still from
+// SETTLING_CYCLES after its last active cycle until the part is active again, or until an input changes that is not a
+// stream. Every register that another one or an output depends on is the same as with all clocks running.
+//
+// pins.h, written by compile.py, defines ISW_PORTS, ISW_BUS_BYTES, ISW_CONFIG (JSON), ISW_ENGINE, ISW_EACH_PORT(X), ISW_GATED
+// (the number of parts with a clock of their own) and ISW_EACH_GATED(X), and includes the model. Every pin is reached through a byte pointer: both engines keep values little-endian.
 
 #include "pins.h"
 
@@ -30,6 +34,7 @@ constexpr size_t FRAME_BYTES_MOST = 65536;  // a transmitted frame longer than t
 constexpr size_t TRACE_MOST = 1 << 20;      // trace entries kept until they are fetched
 constexpr int IDLE_CYCLES = 8;              // quiet cycles after which a run ends
 constexpr int RESET_CYCLES = 4;
+constexpr int SETTLING_CYCLES = 4;          // cycles after which a part that is not active has come to rest
 constexpr int PARENT_BYTES = 16;
 
 struct Pins {
@@ -69,6 +74,8 @@ public:
         top.p_clk.set(true), top.step();
         top.p_clk.set(false), top.step();
     }
+    bool all_clocks;  // they run in any case
+    void wake() {}
     bool wave(const char *) { return false; }
 };
 
@@ -88,10 +95,19 @@ class Model {
     void dump() {}
 #endif
 
+    int runs[ISW_GATED + 1];  // for how many cycles each clock still runs
+
+    bool clock(int part, bool active) {
+        if (active || all_clocks) runs[part] = SETTLING_CYCLES + 1;
+        return runs[part] && runs[part]--;
+    }
+
 public:
     Pins pins;
+    bool all_clocks = false;
 
     Model() {
+        wake();
 #define ISW_PIN(name) pins.name = pin(top.name)
         ISW_PIN(rst), ISW_PIN(now_us), ISW_PIN(link), ISW_PIN(seed), ISW_PIN(operator_key), ISW_PIN(own_mac), ISW_PIN(own_ip), ISW_PIN(parents), ISW_PIN(busy);
         ISW_PIN(trace_valid), ISW_PIN(trace_outcome), ISW_PIN(trace_port), ISW_PIN(trace_job);
@@ -110,8 +126,18 @@ public:
         top.final();
     }
     void tick() {
-        top.clk = 1, top.eval(), dump();
-        top.clk = 0, top.eval(), dump();
+#define ISW_CLOCK(number, part) top.part##_clk = clock(number, top.part##_active);
+#define ISW_LOW(number, part) top.part##_clk = 0;
+        top.clk = 1;
+        ISW_EACH_GATED(ISW_CLOCK)
+        top.eval(), dump();
+        top.clk = 0;
+        ISW_EACH_GATED(ISW_LOW)
+        top.eval(), dump();
+    }
+    // Lets all clocks run for as long as it takes until an input that has changed is settled.
+    void wake() {
+        for (int &left : runs) left = SETTLING_CYCLES + 2;
     }
     bool wave(const char *path) {
 #if VM_TRACE
@@ -163,7 +189,7 @@ struct Stamp {
 };
 
 enum Violation { WITHDRAWN, CHANGED, BAD_BYTES, ENDLESS, VIOLATIONS };
-enum Flag { FLAG_WATCH = 1, FLAG_TRACE = 2, FLAG_STAMPS = 4 };
+enum Flag { FLAG_WATCH = 1, FLAG_TRACE = 2, FLAG_STAMPS = 4, FLAG_ALL_CLOCKS = 8 };
 
 struct Port {
     // Into the switch. `at` is the first byte of the word to offer; once offered it stays until it is taken.
@@ -213,6 +239,7 @@ struct Context {
         uint8_t mask = 1 << p % 8;
         model.pins.link[p / 8] = (model.pins.link[p / 8] & ~mask) | (up ? mask : 0);
         port.linked = up;
+        model.wake();
         if (!up) {
             size_t begun = port.offered || port.at;
             while (port.queue.size() > begun) port.queue.pop_back();
@@ -229,6 +256,7 @@ struct Context {
             ports[p].assembly.clear();
         }
         *pins.rst = 1;
+        model.wake();
         for (int i = 0; i < RESET_CYCLES; i++) model.tick();
         *pins.rst = 0;
     }
@@ -310,6 +338,7 @@ struct Context {
 
     uint64_t run(uint64_t max_cycles, uint32_t now_us) {
         Pins &pins = model.pins;
+        if (memcmp(pins.now_us, &now_us, 4)) model.wake();
         memcpy(pins.now_us, &now_us, 4);
         uint64_t start = cycle, end = cycle + max_cycles;
         for (int quiet = 0; cycle < end && quiet < IDLE_CYCLES; cycle++) {
@@ -361,6 +390,7 @@ ISW_ABI void isw_parent(Context *context, int job, int port, const uint8_t *mac,
     memcpy(parent + 6, ip, 4);
     memcpy(parent + 10, &ranks, 4);
     parent[14] = port, parent[15] = 1;
+    context->model.wake();
 }
 
 // Takes a port's cable out (up 0) or puts it in. Frames that are sent while it is out are lost.
@@ -374,9 +404,11 @@ ISW_ABI void isw_reset(Context *context) { context->reset(); }
 // Frames a receive queue may hold.
 ISW_ABI void isw_limit(Context *context, uint64_t frames) { context->limit = frames; }
 
-// 1 watches handshakes (and feeds noise where nothing is valid), 2 keeps the trace, 4 keeps the stamps of sent frames.
+// 1 watches handshakes (and feeds noise where nothing is valid), 2 keeps the trace, 4 keeps the stamps of sent frames, 8
+// lets the clocks of idle parts run.
 ISW_ABI void isw_flags(Context *context, uint32_t flags) {
     context->flags = flags;
+    context->model.all_clocks = flags & FLAG_ALL_CLOCKS;
     for (Port &port : context->ports) port.held = false;
 }
 

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -33,7 +34,7 @@ __all__ = ["BUILD", "ENGINES", "CompileError", "Design", "library"]
 
 BUILD = ROOT / "build" / "emulator"
 """Cache of libraries and of reusable parts of their compilation; safe to delete."""
-BOARD = Path(__file__).with_name("board.cpp")
+BOARD, WRAPPER = (Path(__file__).with_name(name) for name in ("board.cpp", "wrapper.py"))
 ENGINES = ("verilator", "cxxrtl")
 # Flattened it would run twice as fast, and g++ would need five minutes for the one function that everything is then in.
 YOSYS_CXXRTL = (
@@ -41,6 +42,8 @@ YOSYS_CXXRTL = (
 )
 IMPORTED = re.compile(r"^\s*from (iswitch(?:\.\w+)+) import", re.MULTILINE)
 """An import of a module of `iswitch`, in the only form that hw/ and the wire format use."""
+GATE = re.compile(r"^  wire width 1 output \d+  ?\\(\w+)_active$", re.MULTILINE)
+"""The output that says that a part needs its clock, as Amaranth writes it."""
 TYPICAL_SECONDS = {"verilator": 60, "cxxrtl": 60}
 
 Design = Callable[[Config], str]
@@ -63,7 +66,8 @@ def library(config: Config, engine: str = "verilator", trace: bool = False, *, d
         known = BUILD / f"{digest(*_sources(), *_recipe(config, engine, trace))}.known"
         if known.exists() and (found := BUILD / known.read_text()).exists():
             return found
-    rtl = _rtlil(config, design)
+    # CXXRTL, the second opinion, computes all parts in all cycles.
+    rtl = _rtlil(config, design, gated=engine == "verilator")
     target = BUILD / f"{digest(rtl, *_recipe(config, engine, trace))}.so"
     made_once(
         target,
@@ -103,7 +107,7 @@ def _recipe(config: Config, engine: str, trace: bool) -> list[str]:
         BOARD.read_text(),
         Path(__file__).read_text(),
         RECIPE,
-        wrapper(config),
+        WRAPPER.read_text(),
         json.dumps(asdict(config)),
         engine,
         str(trace),
@@ -111,18 +115,19 @@ def _recipe(config: Config, engine: str, trace: bool) -> list[str]:
     ]
 
 
-def _rtlil(config: Config, design: Design | None) -> str:
+def _rtlil(config: Config, design: Design | None, *, gated: bool) -> str:
     if design is None:
         from hw.synthesis.emit import rtlil  # not needed to use a library, and slow to import
 
-        design = rtlil
+        design = partial(rtlil, gated=gated)
     # Where in the sources a wire comes from is of no use here, and would make the name depend on the machine.
     return re.sub(r"^\s*attribute \\src .*\n", "", design(config), flags=re.MULTILINE)
 
 
 def _compile(rtl: str, config: Config, engine: str, trace: bool, work: Path) -> Path:
     (work / "switch.il").write_text(rtl)
-    (work / "board.v").write_text(wrapper(config))
+    gated = GATE.findall(rtl)
+    (work / "board.v").write_text(wrapper(config, gated))
     made = (
         verilate(work, "switch", top="board", sources=("board.v",), trace=trace)
         if engine == "verilator"
@@ -138,6 +143,8 @@ def _compile(rtl: str, config: Config, engine: str, trace: bool, work: Path) -> 
                 f"#define ISW_CONFIG {described}",
                 f'#define ISW_ENGINE "{engine}"',
                 f"#define ISW_EACH_PORT(X) {' '.join(f'X({port})' for port in range(config.ports))}",
+                f"#define ISW_GATED {len(gated)}",
+                f"#define ISW_EACH_GATED(X) {' '.join(f'X({number}, {part})' for number, part in enumerate(gated))}",
                 *includes,
                 "",
             ]

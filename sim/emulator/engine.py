@@ -24,7 +24,7 @@ RECEIVE_BYTES = 1 << 20
 RECEIVE_FRAMES = 1024
 TRACE_ENTRIES = 4096
 VIOLATIONS = ("valid withdrawn", "word changed while waiting", "wrong byte count", "frame without an end")
-_WATCH, _TRACE, _STAMPS = 1, 2, 4
+_WATCH, _TRACE, _STAMPS, _ALL_CLOCKS = 1, 2, 4, 8
 _TRUNCATED = 2
 
 _SIGNATURES = {
@@ -129,6 +129,8 @@ class Board:
         Keep the core's decisions, for `trace`; at most about a million between two calls.
     waves : bool
         Build with waveforms, for `wave`.
+    all_clocks : bool
+        Let the clocks of idle parts run, too, which is slower and changes no frame.
     """
 
     def __init__(
@@ -146,6 +148,7 @@ class Board:
         stamps: bool = False,
         trace: bool = False,
         waves: bool = False,
+        all_clocks: bool = False,
     ):
         self._context: int | None = None
         if len(mac) != 6:
@@ -166,7 +169,8 @@ class Board:
         self._context = self._library.isw_open(seed, mac, ip)
         self._library.isw_operator_key(self._context, operator_key)
         self.limit(QUEUE_FRAMES)
-        self._library.isw_flags(self._context, watch * _WATCH | trace * _TRACE | stamps * _STAMPS)
+        flags = watch * _WATCH | trace * _TRACE | stamps * _STAMPS | all_clocks * _ALL_CLOCKS
+        self._library.isw_flags(self._context, flags)
         self._bytes = np.empty(RECEIVE_BYTES, np.uint8)
         self._lengths = np.empty(RECEIVE_FRAMES, np.uint32)
         self._times = np.empty((RECEIVE_FRAMES, 2), np.uint64)

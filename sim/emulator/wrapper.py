@@ -1,6 +1,6 @@
 """The Verilog between the pins of the emulated board and the switch: a register on every input."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from iswitch.config import Config
 from iswitch.wire import Outcome
@@ -56,25 +56,28 @@ def outputs(config: Config) -> Iterator[tuple[str, int]]:
         )
 
 
-def wrapper(config: Config) -> str:
+def wrapper(config: Config, gated: Sequence[str] = ()) -> str:
     """Return the Verilog of module `board`: the ports of module `switch`, with registers in front of its inputs that
-    start in reset."""
+    start in reset. The parts in `gated` have clocks of their own (`hw.switch.gated_parts`)."""
     span = lambda bits: f"[{bits - 1}:0] " if bits > 1 else ""
-    names = ["clk", *(name for name, _ in (*inputs(config), *outputs(config)))]
+    clocks, active = ["clk", *(f"{part}_clk" for part in gated)], [f"{part}_active" for part in gated]
+    names = [*clocks, *active, *(name for name, _ in (*inputs(config), *outputs(config)))]
     registers = [f"reg {span(bits)}{name}_now = {int(name == RESET)};" for name, bits in inputs(config)]
     return "\n".join(
         [
             f"module board({', '.join(names)});",
-            "input clk;",
+            *(f"input {name};" for name in clocks),
+            *(f"output {name};" for name in active),
             *(f"input {span(bits)}{name};" for name, bits in inputs(config)),
             *(f"output {span(bits)}{name};" for name, bits in outputs(config)),
             *registers,
             "always @(posedge clk) begin",
             *(f"  {name}_now <= {name};" for name, _ in inputs(config)),
             "end",
-            "switch switch(.clk(clk),",
+            "switch switch(",
             ", ".join(
                 [
+                    *(f".{name}({name})" for name in (*clocks, *active)),
                     *(f".{name}({name}_now)" for name, _ in inputs(config)),
                     *(f".{name}({name})" for name, _ in outputs(config)),
                 ]
