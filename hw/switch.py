@@ -37,7 +37,7 @@ REPLAY_STATS = (Stat.REPLAY_DROPPED, Stat.SATURATED, Stat.MEMORY_ERRORS, Stat.CO
 
 
 def gated_parts(config: Config) -> list[str]:
-    """Return the parts that a simulator need not compute while they are idle: each is one of the switch's submodules."""
+    """Return the submodules that a simulator need not compute while they are idle."""
     return ["core", "waiting_results", "aggregator", *(f"output_{port}" for port in range(config.ports))]
 
 

@@ -139,8 +139,8 @@ class SynchronousJob(Job):
                 known == (members, sent),
                 f"job {self.number}, segment {offset}: members {members:b} have another sum, or {known[0]:b} had it",
             )
-        # A segment is complete with fewer members than the threshold if no other one is to contribute: one has left, and
-        # another has joined behind the segment.
+        # A segment is complete with fewer members than the threshold if no other one is to contribute: one has left,
+        # and another has joined behind the segment.
         expected = sum(not (w.is_out or w.leaves) and w.first <= offset for w in self.workers)
         least = min(self.settings.get("threshold", len(self.workers)), expected)
         demand(members.bit_count() >= least and members < 1 << len(self.workers), f"a sum of members {members:b}")
