@@ -11,7 +11,8 @@ import pytest
 from sim.bench.udp_model import Faults, UdpModel
 
 ROOT = Path(__file__).parents[3]
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/pytorch.md").read_text(encoding="utf-8"), re.DOTALL)
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/pytorch.md").read_text(encoding="utf-8"), re.DOTALL)[:4]
+"""All scripts that start with torchrun. That of torchft is in `test_torchft.py`."""
 
 
 def run(script, folder, model, ranks=2, **environment):
