@@ -11,8 +11,11 @@ import pytest
 from sim.bench.udp_model import Faults, UdpModel
 
 ROOT = Path(__file__).parents[3]
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/pytorch.md").read_text(encoding="utf-8"), re.DOTALL)[:4]
-"""All scripts that start with torchrun. That of torchft is in `test_torchft.py`."""
+BLOCKS = [
+    block
+    for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs/pytorch.md").read_text(encoding="utf-8"), re.DOTALL)
+    if "torchft" not in block  # `test_torchft.py` runs that one
+]
 
 
 def run(script, folder, model, ranks=2, **environment):
@@ -33,7 +36,7 @@ def run(script, folder, model, ranks=2, **environment):
     return dict(log.read_text().split()[-2:] for log in folder.glob("logs/**/stdout.log"))
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=["backend", "hook", "library", "elastic"])
+@pytest.mark.parametrize("block", BLOCKS, ids=["backend", "hook", "library", "stable_baselines3", "torchrl", "elastic"])
 def test_a_script_of_the_page_gives_all_ranks_the_same_weights_in_every_run(block, tmp_path):
     weights = set()
     for name, faults in (("sound", Faults()), ("bad", Faults(loss=0.05, duplication=0.05, reordering=0.05))):

@@ -19,7 +19,7 @@ ProcessGroupIswitch = pytest.importorskip("iswitch.torch.torchft").ProcessGroupI
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/pytorch.md").read_text(encoding="utf-8")
-SCRIPT = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[4]
+[SCRIPT] = [block for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "torchft" in block]
 STOP = """
 def last_step():
     return int(open("last").read()) if os.path.exists("last") else 10**9
