@@ -50,8 +50,10 @@ def to_vector(tensor: Tensor) -> Vector:
     Raises
     ------
     UnsupportedError
-        If the switch cannot sum this dtype; the message says what to pass instead.
+        If the switch cannot sum this dtype, or the tensor is sparse; the message says what to pass instead.
     """
+    if tensor.layout != torch.strided:
+        raise UnsupportedError("the switch sums dense tensors, not sparse ones: pass `tensor.to_dense()`")
     flat = tensor.detach().reshape(-1).resolve_neg()
     if tensor.dtype in (torch.float32, torch.int32):
         host = flat.cpu()

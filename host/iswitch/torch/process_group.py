@@ -295,6 +295,16 @@ class IswitchProcessGroup(dist.ProcessGroup):
 
         return self._run(opts, outputs, call)
 
+    def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> CollectiveWork:
+        """Give all ranks the tensors of all ranks: `outputs` has a list of tensors for each rank."""
+
+        def call() -> None:
+            for tensor, parts in zip(inputs, zip(*outputs, strict=True), strict=True):
+                for part, row in zip(parts, self._gather(_octets(tensor)), strict=True):
+                    _fill(part, row)
+
+        return self._run(opts, outputs, call)
+
     def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any) -> CollectiveWork:
         """Give all ranks the tensors of all ranks, one after another in one tensor."""
         return self.all_gather_single_coalesced([output], [tensor], opts)

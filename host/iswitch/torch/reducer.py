@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from iswitch.errors import NoContributionError, RecoverableError
+from iswitch.errors import IswitchError, NoContributionError, RecoverableError
 from iswitch.golden.numeric import window64
 from iswitch.golden.numeric.lane import exponent_limit
 from iswitch.worker import Worker
@@ -61,10 +61,25 @@ class SwitchReducer:
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
+        self._failure: IswitchError | None = None  # of an earlier sum: the ranks no longer call the same one
         self._given = np.zeros(0, np.uint8)
 
     def sum(self, values: np.ndarray) -> bool:
-        """Sum as `Reducer.sum`. Raises WorkersMissingError if a rank has left the job."""
+        """Sum as `Reducer.sum`.
+
+        Raises
+        ------
+        WorkersMissingError
+            If a rank has left the job.
+        IswitchError
+            If the sum fails, or if an earlier one has failed.
+        """
+        if self._failure is not None:
+            raise IswitchError(
+                "this process group cannot call a collective, because an earlier one failed. Make a new group "
+                "(`destroy_process_group` and `init_process_group`, at all ranks), or start the script again. The "
+                f"earlier error: {self._failure}"
+            ) from self._failure
         octets = values.view(np.uint8)
         if self._given.size < octets.size:
             self._given = np.empty(octets.size, np.uint8)
@@ -91,11 +106,15 @@ class SwitchReducer:
             reduction = self.worker.allreduce(values)
         except NoContributionError:  # all ranks have such elements in one segment
             return True
+        except IswitchError as error:
+            self._failure = error
+            raise
         if reduction.absent:
             ranks = ", ".join(map(str, reduction.absent))
             raise WorkersMissingError(
-                f"the sum lacks rank {ranks}: the process has died, or does not reach the switch at "
-                f"{self.worker.address}. Start the script again from a checkpoint (torchrun --max-restarts does so)"
+                f"the sum lacks rank {ranks}: the process has died, has left after an error of its own, or does not "
+                f"reach the switch at {self.worker.address}. Start the script again from a checkpoint "
+                "(torchrun --max-restarts does so)"
             )
         return bool(reduction.tainted)
 

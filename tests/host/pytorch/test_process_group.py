@@ -208,6 +208,11 @@ def test_collectives_that_copy_give_the_bits_of_gloo(model):
             whole = torch.empty((SIZE, *shape), dtype=dtype)
             group.all_gather_single(whole, tensor, waiting(c10d.AllgatherOptions)).wait()
             assert same(whole, torch.stack(everyone))
+            lists = [[torch.empty(shape, dtype=dtype), torch.empty(2)] for _ in range(SIZE)]
+            options = waiting(c10d.AllgatherOptions)
+            group.allgather_coalesced(lists, [tensor, torch.full((2,), float(rank))], options).wait()
+            assert all(same(entry, other) for (entry, _), other in zip(lists, everyone, strict=True))
+            assert [second.tolist() for _, second in lists] == [[float(other)] * 2 for other in range(SIZE)]
             for root in (0, SIZE - 1):
                 copied = tensor.clone()
                 options = waiting(dist.BroadcastOptions, root=root)
@@ -254,6 +259,8 @@ def test_what_the_switch_cannot_do_is_refused_by_name_and_nothing_is_sent():
         for dtype in REFUSED:
             with pytest.raises(UnsupportedError, match=r"not .*ISWITCH_FALLBACK=gloo"):
                 group.allreduce([torch.zeros(3, dtype=dtype)], plain).wait()
+        with pytest.raises(UnsupportedError, match=r"not sparse ones: pass `tensor.to_dense\(\)`"):
+            group.allreduce([torch.eye(3).to_sparse()], plain).wait()
         for op in ("PRODUCT", "BAND"):
             options = waiting(dist.AllreduceOptions, getattr(dist.ReduceOp, op))
             with pytest.raises(UnsupportedError, match=f"cannot reduce by {op}"):
@@ -348,3 +355,20 @@ def test_abort_waits_for_no_other_rank(fallback):
 
     with UdpModel(SMALL) as model:
         assert groups(model, body, fallback=fallback) == [SIZE] * SIZE
+
+
+def test_after_ranks_have_called_different_collectives_the_group_says_so():
+    def body(rank, group, gloo):
+        errors = []
+        for size in (4 + rank, 3):
+            with pytest.raises(IswitchError) as found:
+                group.allreduce([torch.ones(size)], waiting(dist.AllreduceOptions)).wait()
+            errors.append(str(found.value))
+        return errors
+
+    with UdpModel(SMALL) as model:
+        results = groups(model, body)
+    assert any("do not call the same collective" in first for first, _ in results)
+    for first, second in results:
+        assert second == first or "cannot call a collective, because an earlier one failed. Make a new group" in second
+        assert "`rejoin`" not in first + second
