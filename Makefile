@@ -55,7 +55,7 @@ LINT     := .venv/.lint-$(SET_UP)-$(TORCH)
 SITE     := .venv/.site-$(SET_UP)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup pins test test-long test-slow test-all lint site demo watch demo-apex demo-atari demo-schedule emulator sim bench cartpole-time timing bitstream clean
+.PHONY: help setup pins test test-long test-slow test-all lint packages site demo watch demo-apex demo-atari demo-schedule emulator sim bench cartpole-time timing bitstream clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r target what; do \
@@ -88,6 +88,9 @@ lint: $(LINT)  ## ruff and mypy
 	mypy
 
 # Not with --quiet, by which mkdocs overlooks broken links
+packages: $(EMULATOR)  ## build wheel and sdist, and use each in new environments of the Pythons on PATH
+	python tools/check_packages.py
+
 site: $(SITE)  ## build the documentation site, build/site/index.html, and check its links
 	NO_MKDOCS_2_WARNING=1 mkdocs build
 

@@ -18,6 +18,7 @@ EXTRAS: dict[str, dict[str, str]] = {
     "plan": {"highspy": "highspy", "networkx": "networkx", "pydantic": "pydantic", "pyyaml": "yaml"},
     "schedule": {"gymnasium": "gymnasium", "matplotlib": "matplotlib"},
     "torch": {"torch": "torch"},
+    "torchft": {"torchft": "torchft"},
 }
 """The distributions of each extra, and the module that each distribution installs."""
 
