@@ -1,5 +1,6 @@
 """One worker's run of a training, from joining the job to the learning curve."""
 
+import csv
 import hashlib
 import json
 import math
@@ -29,6 +30,9 @@ __all__ = ["Agent", "Connect", "Start", "connect", "gradient_bytes", "require_eq
 
 _EVALUATION_SEED = 2**31
 """First seed of the evaluation's environments. The seeds of the training's environments are smaller."""
+
+_PARTS = ("environment", "compute", "aggregation")
+"""Columns of `progress.csv`: the parts of a worker's time."""
 
 Connect = Callable[[RunOptions, int], Worker | AsyncWorker]
 """Joins the job: `connect(options, size)`, with the elements of a vector."""
@@ -102,9 +106,14 @@ class _Reporter:
         self.curve = list[Progress]()
         self._display: Display | None = None
         self._log: Any = None
+        self._rows: Any = None
         if console is None:
             return
         self._display = stack.enter_context(Display(console, interval=options.report_interval))
+        self._file = stack.enter_context((out / "progress.csv").open("w", encoding="utf-8", newline=""))
+        self._rows = csv.writer(self._file, lineterminator="\n")
+        self._rows.writerow(["update", "steps", "mean_return", "seconds", *(f"{part}_s" for part in _PARTS)])
+        self._file.flush()
         try:
             from tensorboardX import SummaryWriter
         except ImportError:
@@ -116,10 +125,15 @@ class _Reporter:
         self.curve.append(now)
         if self._display:
             self._display.show(now)
+        split = learner.times.split()
+        if self._rows:
+            parts = (round(split[part], 4) for part in _PARTS)
+            self._rows.writerow([now.update, now.steps, now.mean_return, now.seconds, *parts])
+            self._file.flush()  # `iswitch report` reads the file while the training runs
         if self._log:
             self._log.add_scalar("mean_return", now.mean_return, now.steps)
             self._log.add_scalar("updates", now.update, now.steps)
-            for part, seconds in learner.times.split().items():
+            for part, seconds in split.items():
                 self._log.add_scalar(f"seconds/{part}", seconds, now.steps)
 
 
@@ -140,7 +154,7 @@ def run(
     train : Callable
         Trains: `train(options, start)` makes the networks, calls `start` once, and returns the trained agent.
     out : Path
-        Folder of `summary.json`, `learning_curve.png`, `checkpoint.pt`, `final.pt` and `tensorboard/`.
+        Folder of `progress.csv`, `summary.json`, `learning_curve.png`, `checkpoint.pt`, `final.pt` and `tensorboard/`.
     resume : Path, optional
         A checkpoint to go on from.
     connect : Callable

@@ -33,6 +33,7 @@ from iswitch.replay.session import Session
 from iswitch.switch.command import switch as software_switch
 from iswitch.tools.doctor import examine
 from iswitch.tools.path_checks import Mark
+from iswitch.tools.report_command import write_report
 from iswitch.tools.snapshot import read_snapshot
 from iswitch.tools.switch_families import SwitchSource
 from iswitch.tools.tables import counter_table, finding_lines, job_table, port_table, summary
@@ -251,6 +252,40 @@ def metrics(
             out.print(f"metrics of {switch} at http://{listen}:{endpoint.port}/metrics; Ctrl-C ends it", soft_wrap=True)
             while True:
                 time.sleep(3600)
+
+
+@app.command()
+def report(
+    address: Annotated[
+        str | None,
+        typer.Argument(metavar="[ADDRESS]", help="Address of the switch, HOST:PORT. Default: that of --switch."),
+    ] = None,
+    switch: SwitchOption = DEFAULT_SWITCH,
+    timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
+    seconds: Annotated[
+        float, typer.Option("--seconds", metavar="SECONDS", min=0, help="How long the switch is sampled.")
+    ] = 30.0,
+    interval: Annotated[
+        float, typer.Option("--interval", metavar="SECONDS", min=0.05, help="Seconds between two samples.")
+    ] = 1.0,
+    page: Annotated[Path, typer.Option("--out", metavar="FILE", help="The page to write.")] = Path("report.html"),
+    training: Annotated[
+        Path | None,
+        typer.Option(
+            "--training",
+            metavar="FOLDER",
+            help="Also show the training that writes into this folder, or the trainings in the folders below it.",
+        ),
+    ] = None,
+) -> None:
+    """Sample the switch, and write one HTML page with charts, tables, and what the doctor finds.
+
+    Ctrl-C ends the sampling early and writes the page.
+    """
+    switch = address or switch
+    with _connected(switch, timeout) as control:
+        sampling = write_report(control, seconds=seconds, interval_s=interval, out=page, training=training, console=err)
+    out.print(f"{page} shows {len(sampling.samples)} samples of {switch}", highlight=False, soft_wrap=True)
 
 
 @app.command("dissector")

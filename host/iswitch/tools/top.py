@@ -17,6 +17,7 @@ from iswitch.control.client import Control
 from iswitch.control.counters import Severity, counter_entry
 from iswitch.control.switch_info import SwitchInfo
 from iswitch.errors import SwitchUnreachableError
+from iswitch.report.numbers import short_number
 from iswitch.serial import serial_distance
 from iswitch.tools.snapshot import Snapshot, read_snapshot
 from iswitch.wire import JobState, MemberState
@@ -38,8 +39,8 @@ def frame(address: str, info: SwitchInfo, before: Snapshot, now: Snapshot) -> Gr
     head = Text.assemble(
         (f"iswitch {address}", "bold"),
         f"  {info.ports} ports, {info.bus_bits} bits, window {info.window}\n",
-        f"per second: frames in {_short(received)}, out {_short(sent)}; contributions {_short(rates['ADDED'])}; "
-        f"results {_short(rates['RESULTS'])}",
+        f"per second: frames in {short_number(received)}, out {short_number(sent)}; "
+        f"contributions {short_number(rates['ADDED'])}; results {short_number(rates['RESULTS'])}",
     )
     parts: list[Table | Text] = [head, Text(), _jobs(info, before, now, seconds), Text()]
     if now.jobs:
@@ -84,7 +85,7 @@ def _jobs(info: SwitchInfo, before: Snapshot, now: Snapshot, seconds: float) -> 
             job.state.name.lower(),
             f"{len(job.live)}/{job.world}",
             str(job.threshold),
-            _short(rate),
+            short_number(rate),
             f"{rate * contribution_bytes / 1e6:.2f}",
             ", ".join(map(str, awaited)),
             style=style,
@@ -143,7 +144,7 @@ def _drops(now: Snapshot, rates: dict[str, float]) -> Table:
     for _, severity, rate, name in sorted(unusual, reverse=True)[:_DROPS_SHOWN]:
         table.add_row(
             name,
-            _short(rate),
+            short_number(rate),
             f"{now.counters[name]:,}",
             counter_entry(name).meaning,
             style=("red" if severity == Severity.FAULT else "yellow") if rate else "dim",
@@ -151,15 +152,6 @@ def _drops(now: Snapshot, rates: dict[str, float]) -> Table:
     if not unusual:
         table.add_row("none")
     return table
-
-
-def _short(number: float) -> str:
-    """Return a number with three digits and a unit: 0, 1.5, 23, 12.3k, 4.56M."""
-    for unit in ("", "k", "M"):
-        if number < 999.5:
-            return f"{number:.3g}{unit}"
-        number /= 1000
-    return f"{number:.3g}G"
 
 
 def watch(control: Control, address: str, console: Console, *, interval_s: float = 1.0) -> None:

@@ -9,6 +9,7 @@ import torch
 
 from examples.common.processes import LaunchError
 from examples.torchrun.run import require_equal
+from iswitch.report.training import read_trainings
 from sim.bench.udp_model import UdpModel, together
 
 NAMES = ["a2c", "ppo", "ddpg", "dqn"]
@@ -44,6 +45,12 @@ def test_torchrun_trains_writes_its_files_and_goes_on(name, torchrun, tmp_path):
     assert min(summary["seconds"].values()) > 0 and math.isfinite(summary["mean_reward_eval"])
     assert (tmp_path / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     assert list(tmp_path.glob("tensorboard/events.*"))
+    [training] = read_trainings(tmp_path)
+    assert [point[:2] for point in training.curve] == [(at["update"], at["steps"]) for at in summary["curve"]]
+    assert training.facts["workers"] == "2" and sum(training.split.values()) == pytest.approx(
+        sum(summary["seconds"].values())
+    )
+    assert min(training.curve[-1].parts.values()) > 0
     again = torchrun(name, *FEW, "3200", "--resume", tmp_path / "final.pt")
     assert again.returncode == 0, again.stderr
     more = json.loads((tmp_path / "summary.json").read_text())
