@@ -1,5 +1,6 @@
 """The work of `iswitch report`: check the files, sample the switch, ask the doctor, write the page."""
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -77,8 +78,10 @@ def write_report(
     SwitchUnreachableError
         If the switch does not answer at the start.
     OSError, ValueError
-        If a file is missing or wrong.
+        If a file is missing or wrong, or a time is not finite.
     """
+    if not (math.isfinite(seconds) and math.isfinite(interval_s)):
+        raise ValueError("--seconds and --interval must be finite: Ctrl-C ends a long sampling, and writes the page")
     check_files(out, training)
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[shown]}")
     with Progress(*columns, console=console, transient=True) as progress:

@@ -299,6 +299,12 @@ def test_wrong_files_are_an_error_before_the_switch_is_asked(model, tmp_path):
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.parametrize("endless", [["--seconds", "inf"], ["--seconds", "nan"], ["--interval", "inf"]])
+def test_an_endless_sampling_is_refused(model, tmp_path, endless):
+    done = CliRunner().invoke(app, ["report", model.address(), "--out", str(tmp_path / "page.html"), *endless])
+    assert done.exit_code and not (tmp_path / "page.html").exists()
+
+
 def test_a_switch_that_never_answers_is_an_error_and_no_page(tmp_path):
     done = call("127.0.0.1:1", "--timeout", "0.1", "--out", tmp_path / "page.html")
     assert done.exit_code == 1 and "start the switch" in done.stderr and not (tmp_path / "page.html").exists()
