@@ -50,11 +50,22 @@ class Options(RunOptions):
     target_interval: Annotated[int, Option(min=1, help="Updates between two copies to the target network.")] = 10
     final_epsilon: Annotated[float, Option(min=0, max=1, help="Share of random actions, finally; 1 at first.")] = 0.02
     exploration_steps: Annotated[int, Option(min=1, help="Steps of all workers until then.")] = 40_000
+    double: Annotated[
+        bool, Option("--double", help="The network that is learned chooses the action of a target (double DQN).")
+    ] = False
     hidden: Annotated[int, Option(min=1, help="Units of each hidden layer.")] = 256
 
 
 PRESETS: Presets = {
     "cartpole": {},
+    # Gradients of old weights: smaller steps, targets that stay for longer, and no value that chooses itself
+    "cartpole-asynchronous": {
+        "asynchronous": True,
+        "double": True,
+        "learning_rate": 5e-4,
+        "target_interval": 40,
+        "total_steps": 300_000,
+    },
     # The gradient of the paper, 6.41 MB. Hyperparameters are near those of Mnih et al. 2015, the memory is smaller
     "pong": {
         "environment": "ALE/Pong",
@@ -131,10 +142,16 @@ def make_optimizer(agent: Agent, options: Options) -> torch.optim.Optimizer:
     return torch.optim.Adam(agent.online.parameters(), lr=options.learning_rate, eps=1e-5)
 
 
-def loss(agent: Agent, batch: dict[str, Tensor]) -> Tensor:
-    """Return the mean Huber loss of the TD errors of a batch."""
+def loss(agent: Agent, batch: dict[str, Tensor], *, double: bool = False) -> Tensor:
+    """Return the mean Huber loss of the TD errors of a batch.
+
+    With `double` the network that is learned chooses the next action, and the target network gives its value (van
+    Hasselt et al. 2016). So a value that is too high by chance does not choose itself.
+    """
     with torch.no_grad():
-        targets = batch["rewards"] + batch["discounts"] * agent.target(batch["next_obs"]).max(-1).values
+        values = agent.target(batch["next_obs"])
+        best = (agent.online(batch["next_obs"]) if double else values).argmax(-1, keepdim=True)
+        targets = batch["rewards"] + batch["discounts"] * values.gather(-1, best)[:, 0]
     values = agent.online(batch["obs"]).gather(-1, batch["actions"][:, None])[:, 0]
     return nn.functional.smooth_l1_loss(values, targets)
 
@@ -167,7 +184,7 @@ def train(options: Options, start: Start) -> Agent:
             memory.add(obs, actions, envs.step(actions))
         if memory.size >= options.learning_starts:
             optimizer.zero_grad()
-            loss(agent, memory.sample(options.batch_size, random)).backward()
+            loss(agent, memory.sample(options.batch_size, random), double=options.double).backward()
             learner.step()
     return agent
 

@@ -13,25 +13,27 @@ from examples.torchrun.run import weights_sha256
 FEW = Options(num_envs=2, total_steps=2 * 2 * 2 * 9, learning_starts=8, batch_size=4, hidden=4, steps_per_update=2)
 
 
-def test_the_loss_is_that_of_td_errors():
+@pytest.mark.parametrize("double", [False, True])
+def test_the_loss_is_that_of_td_errors(double):
     """The definition, row by row, from the outputs of the networks."""
     agent, rng = make_agent(Environments(FEW), FEW), np.random.default_rng(1)
     obs, next_obs = (rng.normal(size=(6, 4)).astype(np.float32) for _ in range(2))
     with torch.no_grad():
         for parameter in agent.target.parameters():
-            parameter += 0.5
+            parameter += torch.linspace(-1, 1, parameter.numel()).view_as(parameter)
         online = agent.online(torch.from_numpy(obs)).double().numpy()
         target = agent.target(torch.from_numpy(next_obs)).double().numpy()
+        chooser = (agent.online if double else agent.target)(torch.from_numpy(next_obs)).double().numpy()
     actions, rewards = rng.integers(0, 2, 6), 2 * rng.normal(size=6).astype(np.float32)
     discounts = np.array([0.9, 0.9, 0, 0.9, 0, 0.9], np.float32)
     losses = []
     for k in range(6):
-        error = abs(rewards[k] + discounts[k] * max(target[k]) - online[k, actions[k]])
+        error = abs(rewards[k] + discounts[k] * target[k, chooser[k].argmax()] - online[k, actions[k]])
         losses.append(error**2 / 2 if error < 1 else error - 1 / 2)
     assert min(losses) < 0.5 < max(losses)
     columns = {"obs": obs, "actions": actions, "rewards": rewards, "next_obs": next_obs, "discounts": discounts}
     batch = {name: torch.from_numpy(column) for name, column in columns.items()}
-    assert loss(agent, batch).item() == pytest.approx(np.mean(losses), rel=1e-5)
+    assert loss(agent, batch, double=double).item() == pytest.approx(np.mean(losses), rel=1e-5)
 
 
 @pytest.mark.parametrize("environment", ["Pendulum-v1", "Blackjack-v1"])
