@@ -103,7 +103,10 @@ class GroupJob:
             return str(error)
         try:
             control = Control(transport, address=address)
-            jobs = control.switch_info().jobs
+            try:
+                jobs = control.switch_info().jobs
+            except IswitchError as error:  # of another version, for example
+                return str(error)
             return str(free_job(control, jobs))
         except SwitchUnreachableError as error:
             return str(error)

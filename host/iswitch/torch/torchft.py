@@ -6,6 +6,7 @@ It needs the package `torchft` (the extra `torchft`).
 from datetime import timedelta
 from typing import Any
 
+import torch.distributed as dist
 from torch.distributed import ProcessGroup, Store
 from torchft.process_group import ProcessGroupWrapper
 
@@ -43,7 +44,11 @@ class ProcessGroupIswitch(ProcessGroupWrapper):
     def _opts_hook(self, opts: Any) -> Any:
         # The `Manager` of torchft 0.2.0 reads a variable of its loop in callbacks of a future. If another thread
         # completes the future during the loop, a callback fails. So a collective is complete when it returns.
-        opts.asyncOp = False
+        if isinstance(opts, (dist.ReduceOp, dist.ReduceOp.RedOpType)):
+            operation, opts = opts, dist.AllreduceOptions()
+            opts.reduceOp = operation
+        if opts is not None:  # a barrier may have none
+            opts.asyncOp = False
         return opts
 
     def _create_pg(self, store: Store, rank: int, world_size: int) -> ProcessGroup:

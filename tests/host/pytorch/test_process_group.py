@@ -372,3 +372,15 @@ def test_after_ranks_have_called_different_collectives_the_group_says_so():
     for first, second in results:
         assert second == first or "cannot call a collective, because an earlier one failed. Make a new group" in second
         assert "`rejoin`" not in first + second
+
+
+def test_all_ranks_learn_that_the_switch_cannot_say_how_many_jobs_are_free(monkeypatch):
+    def refuse(control):
+        raise IswitchError("another version")
+
+    def body(rank, store):
+        with pytest.raises(IswitchError, match="another version"):
+            IswitchProcessGroup(store, rank, 2, TIMEOUT, Options(address="127.0.0.1:9"), default_group=False)
+
+    monkeypatch.setattr("iswitch.torch.group_job.Control.switch_info", refuse)
+    run_ranks(2, body)

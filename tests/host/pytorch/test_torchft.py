@@ -113,6 +113,8 @@ def test_a_group_is_configured_anew_with_other_replicas():
                 group.configure(f"localhost:{store.port}/{quorum}", str(number), members.index(number), len(members))
                 tensor = torch.full((5,), number + 1.0)
                 group.allreduce([tensor], dist.AllreduceOptions()).wait()
+                group.barrier().wait()
+                group.allreduce([tensor], dist.ReduceOp.AVG).wait()  # equal at all: stays as it is
                 sums[quorum, number] = tensor.tolist()
             group.shutdown()
 
