@@ -24,6 +24,7 @@ from sim.bench.isolation import ATTACKS, FLOODS, NOTICES, PLACES, count_notices,
 from sim.bench.replay_baselines import baselines
 from sim.bench.sumtree import ops_per_cycle, step_cycles
 from sim.bench.throughput import engine_khz, latencies, mixed, ordinary_throughput, throughput
+from sim.cluster import headline
 from sim.emulator.engine import Board
 
 __all__ = ["MEASUREMENTS", "Figure"]
@@ -155,6 +156,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "replay.boundary": lambda quick: (Figure(*found) for found in replay_boundary.figures(quick)),
     "replay": replay,
     "compare": lambda quick: (Figure(*found) for found in compare.figures(quick)),
+    "cluster": lambda quick: (Figure(*found) for found in headline.figures()),
     "emulator.verilator": partial(engine, "verilator"),
     "emulator.cxxrtl": partial(engine, "cxxrtl"),
     "driver.allreduce_us.40KB": partial(driver, "40KB", 40_000, 41),

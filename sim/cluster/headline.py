@@ -1,0 +1,197 @@
+"""`python -m sim.cluster.headline`: the iSwitch paper's comparison with parameter server and AllReduce, on our switch.
+
+All systems have the same hosts, cables and times of computing. Servers, rings and trees of workers are models over
+TCP without loss, slow start or a framework. `python -m sim.bench.cluster_agreement` sets them beside real ones, which
+are slower. The switch is a model, too; `--rtl` sums the same vectors with the real driver at the
+compiled RTL, and prints the difference.
+
+The paper's time of computing is known for DQN only, and derived: 31.72 h for 1.4 million iterations with the server, of
+which 83.2 % is communication. For the others it is chosen so that communication has the share, with our model of the
+server, that follows from the paper's speedup and from its reduction of the aggregation by 83.7 % (the middle of 81.6
+to 85.8 %). For these three, the ratio therefore only says whether our switch reduces communication as much as the
+paper's. Figures of the paper beside "up to 3.66", "up to 3.71" and "up to 83.2 %" are unverified.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from iswitch.estimate.collectives import ring, tree
+from iswitch.estimate.costs import Costs, describe_costs
+from iswitch.estimate.server import asynchronous_server, parameter_server, sharded_server, streaming_server
+from iswitch.estimate.setting import Phases, Setting
+from iswitch.estimate.switch import asynchronous_switch, switch
+from sim.cluster.rtl_sum import rtl_sum_s
+
+__all__ = ["ALGORITHMS", "SYSTEMS", "Algorithm", "compute_s", "figures", "setting_of"]
+
+OUT = Path(__file__).parents[2] / "build" / "headline.json"
+SYSTEMS: dict[str, Callable[[Setting], Phases]] = {
+    "parameter server": parameter_server,
+    "streaming server": streaming_server,
+    "sharded server": sharded_server,
+    "ring": ring,
+    "tree of workers": tree,
+    "iswitch": switch,
+}
+RACK = 3
+WORLDS = (4, 6, 9, 12)
+
+
+class Algorithm(NamedTuple):
+    """A training of the paper. `server_share`: communication's share with the parameter server; `compute_ms`: None if
+    it is not known; `sync_over_ps`: the paper's speedup."""
+
+    size_bytes: int
+    server_share: float
+    compute_ms: float | None
+    sync_over_ps: float
+
+
+REDUCTION = 0.837
+ALGORITHMS = {
+    "dqn": Algorithm(6_410_000, 0.832, 31.72 * 3600e3 / 1.4e6 * (1 - 0.832), 3.66),
+    "a2c": Algorithm(3_310_000, (1 - 1 / 2.55) / REDUCTION, None, 2.55),
+    "ppo": Algorithm(40_020, (1 - 1 / 1.72) / REDUCTION, None, 1.72),
+    "ddpg": Algorithm(157_520, (1 - 1 / 1.83) / REDUCTION, None, 1.83),
+}
+
+
+def share_compute_s(setting: Setting, share: float) -> float:
+    """Return the time of computing at which communication has a share of an iteration with the parameter server."""
+    low_s, high_s = 0.0, 10.0
+    for _ in range(25):
+        middle_s = (low_s + high_s) / 2
+        if parameter_server(replace(setting, compute_s=middle_s)).share > share:
+            low_s = middle_s
+        else:
+            high_s = middle_s
+    return low_s
+
+
+def ratio_compute_s(setting: Setting, ratio: float) -> float:
+    """Return the longest time of computing, in steps of 2 %, at which the switch is so many times as fast as the
+    parameter server; 0 if there is none from 1 us on."""
+    given_s = 1.0
+    while given_s > 1e-6:
+        found = replace(setting, compute_s=given_s)
+        if parameter_server(found).total_s >= ratio * switch(found).total_s:
+            return given_s
+        given_s *= 0.98
+    return 0.0
+
+
+def compute_s(name: str, costs: Costs) -> float:
+    """Return the time of computing of an algorithm."""
+    algorithm = ALGORITHMS[name]
+    if algorithm.compute_ms is not None:
+        return algorithm.compute_ms / 1e3
+    return share_compute_s(Setting(size_bytes=algorithm.size_bytes, costs=costs), algorithm.server_share)
+
+
+def setting_of(name: str, costs: Costs) -> Setting:
+    """Return the setting of an algorithm: four workers, 10 GbE."""
+    return Setting(size_bytes=ALGORITHMS[name].size_bytes, compute_s=compute_s(name, costs), costs=costs)
+
+
+def figures(costs: Costs | None = None) -> Iterator[tuple[str, float, str]]:
+    """Yield key, value and unit of the ratios."""
+    for name in ALGORITHMS:
+        setting = setting_of(name, costs or Costs())
+        ours_s = switch(setting).total_s
+        yield f"cluster.{name}.sync_over_ps", parameter_server(setting).total_s / ours_s, "x, model"
+        yield f"cluster.{name}.sync_over_ring", ring(setting).total_s / ours_s, "x, model"
+        ratio = asynchronous_server(setting) / asynchronous_switch(setting)
+        yield f"cluster.{name}.async_over_ps", ratio, "x for as many gradients, model"
+
+
+def draw(costs: Costs, path: Path) -> None:
+    """Draw the phases of each system, one panel for each algorithm."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, panels = pyplot.subplots(1, len(ALGORITHMS), figsize=(14, 3.6), sharey=True)
+    for panel, name in zip(panels, ALGORITHMS, strict=True):
+        found = [run(setting_of(name, costs)) for run in SYSTEMS.values()]
+        left_ms = [0.0] * len(found)
+        for part in Phases._fields:
+            widths_ms = [1e3 * getattr(phases, part) for phases in found]
+            panel.barh(list(SYSTEMS), widths_ms, left=left_ms, label=part.removesuffix("_s"))
+            left_ms = [left + width for left, width in zip(left_ms, widths_ms, strict=True)]
+        panel.set(title=name, xlabel="ms an iteration, modelled")
+    panels[0].invert_yaxis()
+    panels[0].legend(fontsize="small")
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+
+
+def main(
+    out: Annotated[Path | None, typer.Option(help="A picture of the iterations to write.")] = None,
+    rtl: Annotated[bool, typer.Option("--rtl", help="Also sum at the compiled RTL, and print the difference.")] = False,
+) -> None:
+    """Print the tables."""
+    console, costs = Console(width=120, highlight=False), Costs()
+    console.print("; ".join(f"{name} {value:g} ({source})" for name, value, source in describe_costs(costs)))
+    found = {}
+    for name, algorithm in ALGORITHMS.items():
+        setting = setting_of(name, costs)
+        origin = "of the paper, derived" if algorithm.compute_ms is not None else "by the paper's share, unverified"
+        table = Table(
+            "system", "compute", "send", "aggregate", "receive", "update", "total ms", "communication", "x iswitch",
+            title=f"{name}, {algorithm.size_bytes / 1e3:g} KB, 4 workers, 10 GbE; time of computing {origin}",
+        )  # fmt: skip
+        ours_s = switch(setting).total_s
+        for system, run in SYSTEMS.items():
+            phases = run(setting)
+            cells = [f"{1e3 * seconds:.3f}" for seconds in (*phases, phases.total_s)]
+            table.add_row(system, *cells, f"{phases.share:.1%}", f"{phases.total_s / ours_s:.2f}")
+        console.print(table)
+        server, ours = parameter_server(setting), switch(setting)
+        less = 1 - ours.communication_s / server.communication_s
+        limit = server.communication_s / ours.communication_s
+        console.print(
+            f"over the parameter server {server.total_s / ours.total_s:.2f}, the paper {algorithm.sync_over_ps:.2f}; "
+            f"communication {less:.1%} less (the paper 81.6 to 85.8 %), that is by {limit:.2f}; the paper's ratio from "
+            f"{1e3 * ratio_compute_s(setting, algorithm.sync_over_ps):.3f} ms of computing downwards"
+        )
+        server_s, overlapped_s, ours_s = (
+            asynchronous_server(setting),
+            asynchronous_server(setting, overlapped=True),
+            asynchronous_switch(setting),
+        )
+        console.print(
+            f"asynchronous, as many gradients: server {1e3 * server_s:.3f} ms, overlapped {1e3 * overlapped_s:.3f} ms, "
+            f"iswitch {1e3 * ours_s:.3f} ms: {server_s / ours_s:.2f} and {overlapped_s / ours_s:.2f} times"
+        )
+        if rtl:
+            model_s = switch(replace(setting, compute_s=0)).communication_s
+            real_s = rtl_sum_s(algorithm.size_bytes, 4, costs, rate_bps=10e9)
+            console.print(f"one sum: model {1e3 * model_s:.3f} ms, RTL {1e3 * real_s:.3f}: {model_s / real_s - 1:+.1%}")
+    table = Table("algorithm", "system", *map(str, WORLDS), title=f"efficiency against one worker, racks of {RACK}")
+    for name in ALGORITHMS:
+        setting = replace(setting_of(name, costs), rack=RACK)
+        alone_s = setting.compute_s + setting.update_s
+        for system in ("parameter server", "ring", "iswitch"):
+            totals = [SYSTEMS[system](replace(setting, workers=world)).total_s for world in WORLDS]
+            table.add_row(name, system, *(f"{alone_s / total_s:.2f}" for total_s in totals))
+    console.print(table)
+    for key, value, _ in figures(costs):
+        found[key] = value
+        console.print(f"{key} {value:.2f}")
+    if out:
+        draw(costs, out)
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    OUT.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,186 @@
+"""`python -m sim.cluster.host_costs`: what this machine takes for messages, bytes and sums, by real sockets.
+
+The processes speak over loopback. Processor time is that of a process itself (`time.process_time`), so waiting does not
+count. On loopback the sender's call also does the receiver's part of the network stack; a card does it in an interrupt.
+The driver's costs are those of `iswitch.Worker` at a software switch with the segments of the default gateware: sums
+with a window of 1 (a burst for each datagram) and of 32 segments give the two unknowns.
+"""
+
+import json
+import multiprocessing
+import socket
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from iswitch import Worker
+from iswitch.config import Config
+from iswitch.estimate.costs import Costs, describe_costs
+from iswitch.switch.server import SwitchServer
+from iswitch.switch.sizing import config_for
+from iswitch.switch.sockets import open_ports
+from iswitch.switch.software_switch import SoftwareSwitch
+
+__all__ = ["OUT", "measure", "read"]
+
+OUT = Path(__file__).parents[2] / "build" / "host_costs.json"
+HOST = "127.0.0.1"
+SPAWN = multiprocessing.get_context("spawn")
+MESSAGE_BYTES, BURST_BYTES = 64, (8192, 65536)
+ROUNDS, BURSTS = 2000, 2000
+VECTOR_BYTES = 3_310_000
+SEGMENTS = 2000
+WINDOWS = (1, 32)
+
+
+def _exact(peer: socket.socket, into: memoryview) -> None:
+    while len(into):
+        into = into[peer.recv_into(into, 0, socket.MSG_WAITALL) :]
+
+
+def _tcp_peer(control: Connection) -> None:
+    """Echo `ROUNDS` messages, then take the bursts of each size; report the processor time of each size."""
+    with socket.create_server((HOST, 0)) as listener:
+        control.send(listener.getsockname()[1])
+        peer = listener.accept()[0]
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    message = bytearray(MESSAGE_BYTES)
+    for _ in range(ROUNDS):
+        _exact(peer, memoryview(message))
+        peer.sendall(message)
+    for size in BURST_BYTES:
+        burst = memoryview(bytearray(size))
+        begun_s = time.process_time()
+        for _ in range(BURSTS):
+            _exact(peer, burst)
+        control.send(time.process_time() - begun_s)
+
+
+def measure_tcp() -> dict[str, float]:
+    """Return the costs of a TCP socket: bursts of two sizes give those of a call and of a byte."""
+    here, there = SPAWN.Pipe()
+    process = SPAWN.Process(target=_tcp_peer, args=(there,), daemon=True)
+    process.start()
+    with socket.create_connection((HOST, here.recv())) as peer:
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        message, trips = bytearray(MESSAGE_BYTES), []
+        for _ in range(ROUNDS):
+            begun_s = time.perf_counter()
+            peer.sendall(message)
+            _exact(peer, memoryview(message))
+            trips.append(time.perf_counter() - begun_s)
+        sending_us, receiving_us = [], []
+        for size in BURST_BYTES:
+            burst = bytes(size)
+            begun_s = time.process_time()
+            for _ in range(BURSTS):
+                peer.sendall(burst)
+            sending_us.append(1e6 * (time.process_time() - begun_s) / BURSTS)
+            receiving_us.append(1e6 * here.recv() / BURSTS)
+    process.join()
+    small, large = BURST_BYTES
+    send_us, receive_us = ((us[1] - us[0]) / (large - small) for us in (sending_us, receiving_us))
+    call_us = max(0.0, (sending_us[0] - send_us * small + receiving_us[0] - receive_us * small) / 2)
+    return {
+        "tcp_call_us": call_us,
+        "wake_us": max(0.0, 1e6 * statistics.median(trips) / 2 - 2 * call_us),
+        "tcp_send_byte_ns": max(0.0, 1e3 * send_us),
+        "tcp_receive_byte_ns": max(0.0, 1e3 * receive_us),
+    }
+
+
+def measure_sums() -> dict[str, float]:
+    """Return the costs of adding a vector to another, and of a step of gradient descent, with numpy."""
+    vectors = [np.full(VECTOR_BYTES // 4, number, np.float32) for number in range(4)]
+    scaled = np.empty_like(vectors[0])
+
+    def add() -> None:
+        for vector in vectors[1:]:
+            vectors[0] += vector
+
+    def update() -> None:
+        for vector in vectors[1:]:
+            np.multiply(vector, np.float32(1e-3), out=scaled)
+            vectors[0] -= scaled
+
+    return {
+        name: 1e9 * _median_cpu_s(function) / (3 * VECTOR_BYTES)
+        for name, function in (("sum_byte_ns", add), ("update_byte_ns", update))
+    }
+
+
+def _median_cpu_s(function: Callable[[], Any], repetitions: int = 9) -> float:
+    times = []
+    for _ in range(repetitions):
+        begun_s = time.process_time()
+        function()
+        times.append(time.process_time() - begun_s)
+    return statistics.median(times)
+
+
+def _serve(control: Connection, window: int) -> None:
+    sockets = open_ports(HOST, [0])
+    config = config_for(sockets, window=window, elements=Config.elements)
+    with SwitchServer(SoftwareSwitch(config, mac=bytes(6), ip=bytes(4), seed=1), sockets) as server:
+        control.send(server.sockets[0].getsockname()[1])
+        server.serve()
+
+
+def measure_driver() -> dict[str, float]:
+    """Return the costs of the driver for a burst and for a datagram, there and back."""
+    segment_us = {}
+    for window in WINDOWS:
+        here, there = SPAWN.Pipe()
+        process = SPAWN.Process(target=_serve, args=(there, window), daemon=True)
+        process.start()
+        vector = np.ones(SEGMENTS * Config.elements, np.float32)
+        try:
+            with Worker(f"{HOST}:{here.recv()}", world=1, rank=0, key=1) as worker:
+                worker.allreduce(vector)
+                segment_us[window] = 1e6 * _median_cpu_s(lambda: worker.allreduce(vector), 5) / SEGMENTS
+        finally:
+            process.kill()
+            process.join()
+    one, many = WINDOWS
+    burst_us = (segment_us[one] - segment_us[many]) / (1 - 1 / many) / 2
+    return {"udp_burst_us": max(0.0, burst_us), "udp_datagram_us": max(0.0, segment_us[one] / 2 - burst_us)}
+
+
+def measure(repetitions: int = 3) -> Costs:
+    """Return the costs of this machine: medians of the repetitions, in which the measurements take turns."""
+    found: list[dict[str, float]] = [
+        {**measure_tcp(), **measure_sums(), **measure_driver()} for _ in range(repetitions)
+    ]
+    return Costs.from_dict({name: statistics.median(one[name] for one in found) for name in found[0]})
+
+
+def read(path: Path = OUT) -> Costs:
+    """Return the costs that `main` has written, or the default costs if it has not."""
+    given: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return Costs.from_dict(given)
+
+
+def main(
+    repetitions: Annotated[int, typer.Option(min=1, help="Measurements of each cost; the median counts.")] = 5,
+) -> None:
+    """Measure the costs of this machine, print them, and write them into build/host_costs.json."""
+    costs = measure(repetitions)
+    table = Table("cost", "here", "default", "source")
+    for (name, value, source), (_, usual, _) in zip(describe_costs(costs), describe_costs(Costs()), strict=True):
+        table.add_row(name, f"{value:.3g}", f"{usual:.3g}", source)
+    Console().print(table)
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    OUT.write_text(json.dumps(asdict(costs), indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,26 @@
+"""The model of the switch is held to the real driver at the compiled RTL."""
+
+from dataclasses import replace
+
+import pytest
+
+from iswitch.estimate.costs import Costs
+from iswitch.estimate.server import parameter_server
+from iswitch.estimate.setting import Setting
+from iswitch.estimate.switch import switch_sum
+from sim.cluster.headline import ALGORITHMS, share_compute_s
+from sim.cluster.rtl_sum import rtl_sum_s
+
+
+@pytest.mark.parametrize("name", ["ppo", "ddpg"])
+@pytest.mark.parametrize("costs", [Costs(), Costs(udp_burst_us=0, udp_datagram_us=0)], ids=["host", "no host"])
+def test_the_model_of_the_switch_takes_the_time_of_the_rtl(name, costs):
+    size = ALGORITHMS[name].size_bytes
+    model_s = switch_sum(size, (4,), costs, rate_bps=10e9).last_s
+    assert model_s == pytest.approx(rtl_sum_s(size, 4, costs, rate_bps=10e9), rel=0.1)
+
+
+def test_the_time_of_computing_gives_the_share():
+    setting = Setting(size_bytes=40_020)
+    found = parameter_server(replace(setting, compute_s=share_compute_s(setting, 0.5)))
+    assert found.share == pytest.approx(0.5, abs=0.01)
