@@ -1,6 +1,6 @@
 """All schemes: the kinds of plans, and the baselines that they are compared with."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,10 +11,11 @@ from iswitch.plan.baselines.systems import (
     plan_without_aggregation,
     with_parameter_server,
 )
+from iswitch.plan.solver.clock import Clock
 from iswitch.plan.solver.several_trees import plan_several_trees
 from iswitch.plan.solver.single_tree import plan_single_tree
 from iswitch.plan.solver.sites import Upgrade
-from iswitch.plan.solver.tree import Plan
+from iswitch.plan.solver.tree import Plan, Tree
 from iswitch.plan.topology.topology import Topology, TopologyError
 
 __all__ = ["KINDS", "SchemeResult", "make_plan", "plan_all_kinds", "plan_baselines"]
@@ -26,6 +27,8 @@ KINDS = {
     "trees": "several trees, several levels",
 }
 """Kinds of plans, and the names of their schemes."""
+ALONE_MAX = 16
+"""Most switches that aggregate for which each kind is planned alone, since the integer program proves it soon."""
 
 
 class SchemeResult(NamedTuple):
@@ -41,7 +44,13 @@ class SchemeResult(NamedTuple):
 
 
 def make_plan(
-    topology: Topology, kind: str, *, time_s: float = 60.0, adjacent: bool = False, upgrade: Upgrade | None = None
+    topology: Topology,
+    kind: str,
+    *,
+    time_s: float = 60.0,
+    adjacent: bool = False,
+    upgrade: Upgrade | None = None,
+    start: Sequence[Tree] = (),
 ) -> Plan:
     """Plan a topology.
 
@@ -57,6 +66,8 @@ def make_plan(
         Let each switch sum only its neighbours, as the emulated fabric requires.
     upgrade : Upgrade, optional
         Switches that may be upgraded. Several trees use the upgrades of the best single tree.
+    start : sequence of Tree
+        Trees that are known, of any kind. The plan is at least as fast as each of them that is of its kind.
 
     Raises
     ------
@@ -65,14 +76,52 @@ def make_plan(
     """
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
-    levels = 1 if kind.startswith("level") else None
-    single = plan_single_tree(topology, levels=levels, time_s=time_s, adjacent=adjacent, upgrade=upgrade)
-    if kind in ("level", "tree"):
+    clock, levels = Clock(time_s), 1 if kind.startswith("level") else None
+    sites = len(topology.aggregators)
+    known = [tree for tree in start if _is_of_kind(topology, tree, levels, adjacent)]
+    if sites > ALONE_MAX and not upgrade:
+        nearest = [] if adjacent or not topology.ps else _trees_of_baselines(topology, clock.part(0.1))
+        known += [tree for tree in nearest if _is_of_kind(topology, tree, levels, adjacent)]
+        if levels is None:
+            plan = plan_single_tree(topology, levels=1, time_s=clock.part(0.1).time_s, adjacent=adjacent, start=known)
+            known += plan.trees
+    several = kind in ("levels", "trees")
+    part = clock.part(0.6 if several and sites > ALONE_MAX else 1.0).time_s
+    single = plan_single_tree(topology, levels=levels, time_s=part, adjacent=adjacent, upgrade=upgrade, start=known)
+    if not several:
         return single
-    several = plan_several_trees(
-        topology.with_capacity(single.upgraded), levels=levels, time_s=time_s, adjacent=adjacent, start=single.trees
+    plan = plan_several_trees(
+        topology.with_capacity(single.upgraded),
+        levels=levels,
+        time_s=max(clock.left, part / 10),
+        adjacent=adjacent,
+        start=[*known, *single.trees],
     )
-    return replace(several, upgraded=single.upgraded)
+    return replace(plan, upgraded=single.upgraded, seconds=clock.seconds)
+
+
+def _is_of_kind(topology: Topology, tree: Tree, levels: int | None, adjacent: bool) -> bool:
+    """Return True if a tree is a plan of a kind."""
+    if topology.ps and tree.root != topology.ps:
+        return False
+    if levels == 1 and any(parent != tree.root for parent in tree.parents.values()):
+        return False
+    cut = {worker for worker in tree.homes if len(topology.graph[worker]) == 1}
+    return not adjacent or all(len(path) <= (3 if child in cut else 2) for child, path in tree.up.items())
+
+
+def _trees_of_baselines(topology: Topology, clock: Clock) -> list[Tree]:
+    """Return the trees of quick baselines."""
+    schemes: list[Callable[[Topology], Plan]] = [plan_like_switchml, plan_like_atp]
+    schemes.append(lambda given: plan_like_grid(given, time_s=max(clock.left, 1e-3)))
+    schemes.append(lambda given: plan_without_aggregation(given, time_s=max(clock.left, 1e-3)))
+    found: list[Tree] = []
+    for scheme in schemes:
+        try:
+            found += scheme(topology).trees
+        except TopologyError:
+            continue  # this baseline has no plan here
+    return found
 
 
 def plan_baselines(topology: Topology, *, time_s: float = 60.0) -> Iterator[SchemeResult]:
@@ -81,7 +130,7 @@ def plan_baselines(topology: Topology, *, time_s: float = 60.0) -> Iterator[Sche
         "no aggregation": lambda given: plan_without_aggregation(given, time_s=time_s),
         "ATP-like": plan_like_atp,
         "SwitchML-like": plan_like_switchml,
-        "GRID, repaired": plan_like_grid,
+        "GRID, repaired": lambda given: plan_like_grid(given, time_s=time_s / 2),
     }
     for name, scheme in schemes.items():
         try:
@@ -91,10 +140,15 @@ def plan_baselines(topology: Topology, *, time_s: float = 60.0) -> Iterator[Sche
             yield SchemeResult(name, topology, None, str(error))
 
 
-def plan_all_kinds(topology: Topology, *, time_s: float = 60.0, adjacent: bool = False) -> Iterator[SchemeResult]:
-    """Yield the result of each kind of plan."""
+def plan_all_kinds(
+    topology: Topology, *, time_s: float = 60.0, adjacent: bool = False, start: Sequence[Tree] = ()
+) -> Iterator[SchemeResult]:
+    """Yield the result of each kind of plan. A kind starts from the trees of those before it, and from `start`."""
+    known: list[Tree] = list(start)
     for kind, name in KINDS.items():
         try:
-            yield SchemeResult(name, topology, make_plan(topology, kind, time_s=time_s, adjacent=adjacent))
+            plan = make_plan(topology, kind, time_s=time_s, adjacent=adjacent, start=known)
+            known += plan.trees
+            yield SchemeResult(name, topology, plan)
         except TopologyError as error:
             yield SchemeResult(name, topology, None, str(error))

@@ -9,7 +9,6 @@ here until everything fits, links included.
 
 import random
 import statistics
-import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,10 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from iswitch.plan.baselines.nearest import NearestTrees
+from iswitch.plan.solver.clock import Clock
 from iswitch.plan.solver.linear_program import INFINITY, LinearProgram
 from iswitch.plan.solver.shadow_prices import find_shadow_prices
 from iswitch.plan.solver.tree import Plan, Resource, Tree, capacities, loads
-from iswitch.plan.topology.topology import Topology
+from iswitch.plan.topology.topology import Topology, TopologyError
 
 __all__ = ["plan_like_grid", "solve_relaxation"]
 
@@ -31,10 +31,17 @@ REPAIRED = 4
 MOVES_MAX = 200
 
 
-def solve_relaxation(topology: Topology) -> tuple[float, list[dict[str, float]]]:
+def solve_relaxation(topology: Topology, time_s: float = INFINITY) -> tuple[float, list[dict[str, float]]]:
     """Solve GRID's linear program.
 
     A worker sends at most what its cables carry, and the ps takes at most what its cables carry.
+
+    Parameters
+    ----------
+    topology : Topology
+        A topology with a ps.
+    time_s : float
+        Time limit in seconds.
 
     Returns
     -------
@@ -42,6 +49,11 @@ def solve_relaxation(topology: Topology) -> tuple[float, list[dict[str, float]]]
         Gb/s of each worker that the program promises.
     parts : list of dict of str to float
         For each group of workers the Gb/s that each aggregation node sums.
+
+    Raises
+    ------
+    TopologyError
+        If the program was not solved in time.
     """
     nearest, job, groups = NearestTrees(topology), topology.job, topology.groups()
     ends = [*nearest.sites, nearest.ps]
@@ -68,20 +80,25 @@ def solve_relaxation(topology: Topology) -> tuple[float, list[dict[str, float]]]
     cables = sum(topology.free_gbps(nearest.ps, to) for to in topology.graph[nearest.ps])
     partial_sums = {variable: job.partial_size for variable in sums.values()}
     program.add_row(streams(nearest.ps) | partial_sums, -INFINITY, min(ingress, cables))
-    found = program.solve().values
+    found = program.solve(time_s=time_s).values
+    if not found:
+        raise TopologyError(f"GRID's linear program was not solved within {time_s:.3g} s: raise --seconds")
     return found[rate], [{end: found[variable] for end, variable in part.items()} for part in parts]
 
 
-def plan_like_grid(topology: Topology, *, seed: int = 1) -> Plan:
+def plan_like_grid(topology: Topology, *, seed: int = 1, time_s: float = 60.0) -> Plan:
     """Return the best of `ROUNDINGS` roundings, repaired by moving workers as long as that helps.
 
-    The plan's note has the rate that the linear program promises, and the median of the roundings without repair.
+    The plan's note has the rate that the linear program promises, and the median of the roundings without repair. After
+    `time_s` seconds, rounding and repair end with the best tree so far.
     """
-    began, rng, nearest = time.perf_counter(), random.Random(seed), NearestTrees(topology)
-    promised, parts = solve_relaxation(topology)
+    clock, rng, nearest = Clock(time_s), random.Random(seed), NearestTrees(topology)
+    promised, parts = solve_relaxation(topology, time_s)
     rounded: dict[tuple[str, ...], Tree] = {}
-    rates = []
+    rates: list[float] = []
     for _ in range(ROUNDINGS):
+        if rates and not clock.left:
+            break
         homes: dict[str, str] = {}
         for group, part in zip(topology.groups(), parts):
             weights = [max(value, 0.0) for value in part.values()]
@@ -93,19 +110,19 @@ def plan_like_grid(topology: Topology, *, seed: int = 1) -> Plan:
     best = sorted(rounded.values(), key=lambda tree: -tree.rate_gbps)[:REPAIRED] or [
         nearest.tree(dict.fromkeys(topology.workers, nearest.ps))
     ]
-    repair = _Repair(nearest)
+    repair = _Repair(nearest, clock)
     tree = max((repair.improve(tree) for tree in best), key=lambda tree: tree.rate_gbps)
     median = statistics.median(rates)
     note = (
         f"its program, without links, promises {promised:.4g}; "
-        f"its roundings give {median:.4g} (median of {ROUNDINGS}) unrepaired"
+        f"its roundings give {median:.4g} (median of {len(rates)}) unrepaired"
     )
     return Plan(
         scheme="GRID, repaired",
         trees=(tree,),
         bound_gbps=INFINITY,
         shadow_prices=find_shadow_prices(topology, (tree,)),
-        seconds=time.perf_counter() - began,
+        seconds=clock.seconds,
         note=note,
     )
 
@@ -113,8 +130,8 @@ def plan_like_grid(topology: Topology, *, seed: int = 1) -> Plan:
 class _Repair:
     """Moves workers to other switches, by loads as vectors: one for each worker's stream, one for each switch's sum."""
 
-    def __init__(self, nearest: NearestTrees):
-        self.nearest = nearest
+    def __init__(self, nearest: NearestTrees, clock: Clock):
+        self.nearest, self.clock = nearest, clock
         available = capacities(nearest.topology)
         self.index = {resource: number for number, resource in enumerate(available)}
         self.available = np.array(list(available.values())) + 1e-12
@@ -166,6 +183,8 @@ class _Repair:
         for _ in range(MOVES_MAX):
             best = None
             for (at, home), number in counts.items():
+                if not self.clock.left:
+                    break
                 for place in (*nearest.sites, nearest.ps):
                     for moved in {1, number} if place != home and number else ():
                         after = counts + Counter({(at, place): moved})

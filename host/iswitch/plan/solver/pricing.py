@@ -215,10 +215,14 @@ class PricingProblem:
 
     def _cut_off(self, program: LinearProgram, cycle: list[int], variables: _Variables) -> None:
         """Demand that if one of these sites is used, one of them has a parent outside, or is the root."""
-        out = {variable: 1.0 for (a, b), variable in variables.parents.items() if a in cycle and b not in cycle}
-        roots = {variables.roots[a]: 1.0 for a in cycle if variables.roots}
+        inside = {variable: 1.0 for (a, b), variable in self._pairs(cycle, variables)}
+        every = {variables.used[site]: -1.0 for site in cycle}
         for site in cycle:
-            program.add_row(out | roots | {variables.used[site]: -1.0}, 0, INFINITY)
+            program.add_row(inside | every | {variables.used[site]: 0.0}, -INFINITY, 0)
+
+    def _pairs(self, cycle: list[int], variables: _Variables) -> list[tuple[tuple[int, int], int]]:
+        pairs = [(a, b) for a in cycle for b in cycle if (a, b) in variables.parents]
+        return [(pair, variables.parents[pair]) for pair in pairs]
 
     def _tree(self, values: list[float], variables: _Variables, paths: _Paths) -> Tree:
         """Return the tree of a solution."""

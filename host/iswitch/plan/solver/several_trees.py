@@ -7,20 +7,24 @@ divided by the cost of the cheapest tree. The prices of the program itself are 0
 are sought at prices between these and those of the best bound (stabilisation, Wentges 1997).
 """
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from iswitch.plan.solver.clock import Clock
 from iswitch.plan.solver.linear_program import INFINITY, LinearProgram
 from iswitch.plan.solver.pricing import PricingProblem
+from iswitch.plan.solver.relaxation import Relaxation
 from iswitch.plan.solver.shadow_prices import find_shadow_prices
+from iswitch.plan.solver.simple_trees import make_simple_trees, make_stars
 from iswitch.plan.solver.sites import Site, find_sites
 from iswitch.plan.solver.tree import Plan, Resource, Tree, at_full_rate, capacities, loads
 from iswitch.plan.topology.topology import Topology
 
 __all__ = ["plan_several_trees"]
 
+SITES_MAX = 30
+"""Most sites for which the cheapest tree is sought. Trees to start from are packed in a larger fabric."""
 OPTIMAL, SLACK = 1e-7, 1e-6
 """Relative gap at which a packing counts as optimal; by how much rounding may put a rate above its bound."""
 
@@ -59,31 +63,38 @@ def plan_several_trees(
     TopologyError
         If no tree reaches all workers.
     """
-    began = time.perf_counter()
-    left = lambda: time_s - (time.perf_counter() - began)
-    pricing = PricingProblem(topology, find_sites(topology) if sites is None else sites, levels, adjacent)
+    clock = Clock(time_s)
+    sites = find_sites(topology) if sites is None else sites
+    is_large = len(sites) > SITES_MAX
+    pricing = PricingProblem(topology, sites, levels, adjacent)
     available = capacities(topology)
     center = {resource: 1 / gbps for resource, gbps in available.items() if gbps}
-    first = pricing.cheapest_tree(center)
-    assert first, "there was no time limit"
-    columns = [*start, first[0]]
+    columns = list(start)
+    if is_large:
+        columns += [*make_stars(topology, sites, adjacent), *make_simple_trees(topology, sites, levels, adjacent, 4)]
+    if not columns:
+        first = pricing.cheapest_tree(center)
+        assert first, "there was no time limit"
+        columns = [first[0]]
     column_loads = [loads(topology, tree) for tree in columns]
     # No worker is faster than its cables.
     bound = (
         min(sum(topology.free_gbps(worker, near) for near in topology.graph[worker]) for worker in topology.workers)
         / topology.job.gradient_size
     )
+    if is_large and (least_t := Relaxation(topology, sites, levels, adjacent).least_t(clock.part(0.3))):
+        bound = min(bound, 1 / least_t)
     weight = 0.5
     while True:
         total, rates, duals = _pack(available, column_loads)
         column = None
-        while left() > 0 and bound > total * (1 + OPTIMAL) and column is None:
+        while not is_large and clock.left and bound > total * (1 + OPTIMAL) and column is None:
             scale = total / sum(center[resource] * available[resource] for resource in center)
             prices = {
                 resource: weight * scale * center[resource] + (1 - weight) * duals.get(resource, 0.0)
                 for resource in center
             }
-            if (found := pricing.cheapest_tree(prices, left())) is None:
+            if (found := pricing.cheapest_tree(prices, clock.left)) is None:
                 break
             tree, cost = found
             value = sum(price * available[resource] for resource, price in prices.items())
@@ -100,7 +111,7 @@ def plan_several_trees(
             break
         columns.append(column[0])
         column_loads.append(column[1])
-    seconds = time.perf_counter() - began
+    seconds = clock.seconds
     used = [replace(tree, rate_gbps=rate) for tree, rate in zip(columns, rates) if rate > OPTIMAL]
     trees = _fit(topology, used)
     rate = sum(tree.rate_gbps for tree in trees)

@@ -1,5 +1,6 @@
 """Bottlenecks of a plan, and their shadow prices."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from iswitch.plan.solver.linear_program import INFINITY, LinearProgram
@@ -33,8 +34,18 @@ def find_shadow_prices(topology: Topology, trees: tuple[Tree, ...]) -> dict[Reso
     available = capacities(topology)
     tree_loads = [loads(topology, tree) for tree in trees]
     before = _rate(available, tree_loads)
+    full = bottlenecks(topology, trees)
+    # If two resources limit the trees in the same way, more of one of them alone gains nothing.
+    ways = {
+        resource: tuple(round(load.get(resource, 0.0) / available[resource], 12) for load in tree_loads)
+        for resource in full
+    }
+    often = Counter(ways.values())
     found = {}
-    for resource in bottlenecks(topology, trees):
+    for resource in full:
+        if often[ways[resource]] > 1:
+            found[resource] = 0.0
+            continue
         gain = _rate({**available, resource: available[resource] * (1 + STEP)}, tree_loads) - before
         price = gain / (available[resource] * STEP)
         found[resource] = price if price > STEP else 0.0

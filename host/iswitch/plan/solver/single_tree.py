@@ -8,15 +8,22 @@ each right side is rounded down to a load that the resource can have, and a swit
 
 Values of t are tried upwards from the optimum of the linear relaxation, in growing steps and then by bisection. Each
 infeasible t is a proved bound.
+
+If a question is not answered soon, a local search (`local_search`) looks for a better tree, and a relaxation by orbits
+(`relaxation`) for a better bound. In a fabric that is too large for the integer program, these two are all.
 """
 
-import time
+from collections.abc import Sequence
 
+from iswitch.plan.solver.clock import Clock
 from iswitch.plan.solver.linear_program import INFINITY
+from iswitch.plan.solver.local_search import LocalSearch
 from iswitch.plan.solver.pricing import PricingProblem
+from iswitch.plan.solver.relaxation import Relaxation
 from iswitch.plan.solver.shadow_prices import find_shadow_prices
+from iswitch.plan.solver.simple_trees import make_simple_trees
 from iswitch.plan.solver.single_tree_model import EQUAL, SingleTreeModel
-from iswitch.plan.solver.sites import Upgrade, find_sites
+from iswitch.plan.solver.sites import Site, Upgrade, find_sites
 from iswitch.plan.solver.tree import Plan, Tree, at_full_rate, capacities, loads
 from iswitch.plan.topology.topology import Topology, TopologyError
 
@@ -24,10 +31,16 @@ __all__ = ["plan_single_tree"]
 
 SLACK = 1e-6
 """By which part rounding may make a tree slower than the t for which it was found."""
-FIRST_S = 5.0
-"""Time limit of the first question, before a tree is sought by prices."""
+FIRST_S = 0.5
+"""Time limit of the first question, before a tree is sought by local search."""
 TRIALS = 4
 """Trees that are sought by prices."""
+SITES_MAX = 30
+"""Most sites for which the integer programs are used: of one tree, and of the cheapest tree."""
+SEEDS_MAX = 20
+"""Most local searches."""
+ROOTS_MAX = 4
+"""Most switches that are tried as the root by local search."""
 
 
 def plan_single_tree(
@@ -37,6 +50,7 @@ def plan_single_tree(
     time_s: float = 60.0,
     adjacent: bool = False,
     upgrade: Upgrade | None = None,
+    start: Sequence[Tree] = (),
 ) -> Plan:
     """Return the fastest tree.
 
@@ -52,6 +66,8 @@ def plan_single_tree(
         Let each switch sum only its neighbours, as the emulated fabric requires.
     upgrade : Upgrade, optional
         Switches that may be upgraded. The plan upgrades the fewest that make it this fast.
+    start : sequence of Tree
+        Trees of this kind that are known. The plan is at least as fast as each of them.
 
     Raises
     ------
@@ -60,33 +76,38 @@ def plan_single_tree(
     """
     if levels is not None and levels < 1:
         raise ValueError(f"levels must be at least 1 or None, not {levels!r}")
-    if not time_s > 0:
-        raise ValueError(f"time_s must be above 0, not {time_s!r}")
+    clock = Clock(time_s)
     scheme = "one tree, one level" if levels == 1 else "one tree, several levels"
-    began = time.perf_counter()
-    left = lambda: max(time_s - (time.perf_counter() - began), 0.0)
     only_neighbours = "; with --adjacent sums go to neighbours only" if adjacent else ""
     no_tree = TopologyError(
         f"{scheme}: no tree reaches all workers: "
         f"raise `members` of the switches, or free bandwidth of cables{only_neighbours}"
     )
     sites = find_sites(topology, upgrade)
+    searchable = not upgrade and levels in (1, None)
+    starts = [tree for tree in map(lambda each: at_full_rate(topology, each), start) if tree.rate_gbps]
+    known: Tree | None = max(starts, key=lambda tree: tree.rate_gbps, default=None)
+    if searchable and len(sites) > SITES_MAX:
+        return _plan_large(topology, sites, levels, adjacent, starts, clock, scheme, no_tree)
     model = SingleTreeModel(
         topology, sites, levels=levels, adjacent=adjacent, upgrades=upgrade.count_max if upgrade else 0
     )
     to_tree = lambda values: at_full_rate(topology.with_capacity(model.upgraded(values)), model.tree(values))
     # Every tree has t >= low. `tree` has t = high, if there is one.
-    low, stride, proved = model.lower_bound(left()), 1, False
+    low, stride, proved = model.lower_bound(clock.left), 1, False
     if low == INFINITY:
         raise no_tree
     values: list[float] = []
-    tree, high, tried_prices = None, model.t_max, bool(upgrade)
-    while left() and not proved:
+    tree, high, tried_search = None, model.t_max, bool(upgrade)
+    if known and not upgrade:
+        tree, high = known, 1 / known.rate_gbps
+    while clock.left and not proved:
         candidates = model.candidates(low, high)
         ahead = min(stride, (len(candidates) + 1) // 2 if tree else len(candidates)) - 1
         found = None
         if high > low * (1 + EQUAL):
-            found = model.solve_within(candidates[ahead], left() if tried_prices else min(left(), FIRST_S))
+            limit_s = clock.left if upgrade else FIRST_S if not tried_search else max(clock.left / 4, FIRST_S)
+            found = model.solve_within(candidates[ahead], min(limit_s, clock.left))
         if found and found.values:
             values, tree = found.values, to_tree(found.values)
             if tree.rate_gbps * candidates[ahead] < 1 - SLACK:
@@ -96,19 +117,25 @@ def plan_single_tree(
             if tree is None and ahead + 1 == len(candidates):
                 raise no_tree
             low, proved = (high, True) if ahead + 1 == len(candidates) else (candidates[ahead + 1], False)
-        if not tried_prices and not proved:  # the first question had no tree, or no answer
+        if found and found.status == "time" and not tried_search and not proved:
+            tried_search = True
             pricing = PricingProblem(topology, sites, levels, adjacent)
-            tried_prices, priced = True, _tree_by_prices(topology, pricing, low)
-            if priced and 1 / priced.rate_gbps < high:
-                tree, high = priced, 1 / priced.rate_gbps
+            if priced := _tree_by_prices(topology, pricing, low, clock.part(0.1)):
+                starts.append(priced)
+            if searchable:
+                better, low = _search(topology, sites, levels, adjacent, starts, low, clock.part(0.4))
+                starts += [better] if better else []
+            for each in starts:
+                if each.rate_gbps and 1 / each.rate_gbps < high:
+                    tree, high, values = each, 1 / each.rate_gbps, []
         stride *= 2
     if tree is None and not upgrade:
-        tree = _tree_by_prices(topology, PricingProblem(topology, sites, levels, adjacent), low)
-    seconds = time.perf_counter() - began
+        tree = _tree_by_prices(topology, PricingProblem(topology, sites, levels, adjacent), low, Clock(FIRST_S))
+    seconds = clock.seconds
     if tree is None:
         raise TopologyError(f"{scheme}: no tree was found within {time_s:g} s: raise --seconds")
     if upgrade and values:
-        values = model.with_fewest_upgrades(high, values, left())
+        values = model.with_fewest_upgrades(high, values, clock.left)
         tree = to_tree(values)
     upgraded = model.upgraded(values) if values else {}
     tidied = model.with_least_traffic(high, values)
@@ -124,13 +151,74 @@ def plan_single_tree(
     )
 
 
-def _tree_by_prices(topology: Topology, pricing: PricingProblem, low: float) -> Tree | None:
+def _plan_large(
+    topology: Topology,
+    sites: Sequence[Site],
+    levels: int | None,
+    adjacent: bool,
+    starts: Sequence[Tree],
+    clock: Clock,
+    scheme: str,
+    no_tree: TopologyError,
+) -> Plan:
+    """Return a plan by local search alone, with the bound of the relaxation."""
+    low = Relaxation(topology, sites, levels, adjacent).least_t(clock.part(0.2))
+    if low == INFINITY:
+        raise no_tree
+    tree, low = _search(topology, sites, levels, adjacent, starts, low, clock)
+    if tree is None:
+        raise TopologyError(f"{scheme}: no tree was found within {clock.time_s:g} s: raise --seconds")
+    proved = tree.rate_gbps * low >= 1 - SLACK
+    return Plan(
+        scheme=scheme,
+        trees=(tree,),
+        bound_gbps=tree.rate_gbps if proved else max(1 / low, tree.rate_gbps),
+        shadow_prices=find_shadow_prices(topology, (tree,)),
+        seconds=clock.seconds,
+    )
+
+
+def _search(
+    topology: Topology,
+    sites: Sequence[Site],
+    levels: int | None,
+    adjacent: bool,
+    starts: Sequence[Tree],
+    low: float,
+    clock: Clock,
+) -> tuple[Tree | None, float]:
+    """Return the best tree of a local search, and a t below which no tree exists."""
+    every = [*starts, *make_simple_trees(topology, sites, levels, adjacent, ROOTS_MAX)]
+    every = [tree for tree in every if tree.rate_gbps]
+    best = max(every, key=lambda tree: tree.rate_gbps, default=None)
+    if best is None:
+        return None, low
+    low = Relaxation(topology, sites, levels, adjacent).least_t_of_one_tree(low, 1 / best.rate_gbps, clock.part(0.2))
+    by_root: dict[str, list[Tree]] = {}
+    for tree in sorted(every, key=lambda tree: -tree.rate_gbps):
+        by_root.setdefault(tree.root, []).append(tree)
+    seed = 0
+    while clock.left and best.rate_gbps * low < 1 - SLACK and seed < SEEDS_MAX:
+        seed += 1
+        before = best.rate_gbps
+        for number, (root, trees) in enumerate(by_root.items()):
+            search = LocalSearch(topology, sites, levels=levels, adjacent=adjacent, root=root, seed=seed)
+            known = [*trees, *([best] if best.root == root else [])]
+            found = search.improve(known, low, clock.part(1 / (len(by_root) - number)))
+            if found.rate_gbps > best.rate_gbps:
+                best = found
+        if best.rate_gbps <= before and seed > 1:
+            break
+    return best, low
+
+
+def _tree_by_prices(topology: Topology, pricing: PricingProblem, low: float, clock: Clock) -> Tree | None:
     """Return a good tree in little time: the cheapest one, at prices that rise where earlier trees put most load."""
     available = capacities(topology)
     prices, best = {resource: 1 / gbps for resource, gbps in available.items() if gbps}, None
     for _ in range(TRIALS):
-        found = pricing.cheapest_tree(prices)
-        assert found, "there was no time limit"
+        if (found := pricing.cheapest_tree(prices, clock.left)) is None:
+            break
         tree = at_full_rate(topology, found[0])
         if tree.rate_gbps and (best is None or tree.rate_gbps > best.rate_gbps):
             best = tree

@@ -1,0 +1,102 @@
+"""Fabrics beyond the integer program: local search, the bound by orbits, and the time limit that all parts share."""
+
+import pytest
+
+from iswitch.plan.check import check_plan
+from iswitch.plan.schemes import make_plan, plan_baselines
+from iswitch.plan.solver.clock import Clock
+from iswitch.plan.solver.local_search import LocalSearch
+from iswitch.plan.solver.relaxation import Relaxation
+from iswitch.plan.solver.simple_trees import make_simple_trees
+from iswitch.plan.solver.single_tree import plan_single_tree
+from iswitch.plan.solver.sites import find_sites
+from iswitch.plan.topology.generators import leaf_spine
+from iswitch.plan.topology.graph_file import node_link
+from iswitch.plan.topology.topology import Topology
+from sim.bench.fabrics import random_topology
+
+SAME = 1e-6
+
+
+def racks(count):
+    """Racks of two workers below two spines, whose sums end at a worker of the first rack."""
+    return Topology.of(
+        leaf_spine(count, 2, 2, nic_gbps=10, uplink_gbps=40),
+        ps="leaf1-h1",
+        aggregates={f"leaf{leaf}": 25 for leaf in range(1, count + 1)} | {"spine1": 160, "spine2": 160},
+    )
+
+
+@pytest.mark.parametrize("levels", [1, None])
+def test_the_relaxation_bounds_the_best_tree(levels):
+    """The integer program proves the best tree. The bound must not be below it, and orbits must not change it."""
+    compared = 0
+    for seed in range(30):
+        topology = random_topology(seed)
+        if not topology.ps:
+            continue
+        best = plan_single_tree(topology, levels=levels)
+        assert best.gap < SAME
+        relaxation, clock = Relaxation(topology, find_sites(topology), levels), Clock(60)
+        low = relaxation.least_t(clock)
+        assert low <= 1 / best.rate_gbps * (1 + SAME)
+        stronger = relaxation.least_t_of_one_tree(low, 2 / best.rate_gbps, clock)
+        assert low <= stronger * (1 + SAME) and stronger <= 1 / best.rate_gbps * (1 + SAME)
+        compared += 1
+    assert compared > 5
+
+
+@pytest.mark.parametrize("levels", [1, None])
+def test_local_search_finds_legal_trees_up_to_the_optimum(levels):
+    """The optimum is the integer program's; the loads are the independent check's."""
+    equal = compared = 0
+    for seed in range(20):
+        topology = random_topology(seed)
+        if not topology.ps:
+            continue
+        sites = find_sites(topology)
+        starts = make_simple_trees(topology, sites, levels, False, 4)
+        if not starts:
+            continue
+        best = plan_single_tree(topology, levels=levels)
+        search = LocalSearch(topology, sites, levels=levels, adjacent=False, root=topology.ps)
+        tree = search.improve(starts, 1 / best.rate_gbps, Clock(1))
+        plan = {"rate_gbps": tree.rate_gbps, "bound_gbps": None, "trees": [_as_dict(tree)]}
+        assert check_plan(node_link(topology), plan, levels=levels)[1] == []
+        assert max(start.rate_gbps for start in starts) <= tree.rate_gbps <= best.rate_gbps * (1 + SAME)
+        compared += 1
+        equal += tree.rate_gbps > best.rate_gbps * 0.95
+    assert compared > 5 and equal > compared / 2
+
+
+def _as_dict(tree):
+    return {key: getattr(tree, key) for key in ("rate_gbps", "root", "homes", "parents", "up", "down")}
+
+
+def test_a_kind_is_not_slower_than_what_it_contains():
+    """33 racks are beyond the integer program. A single tree contains the baselines of one tree."""
+    topology, time_s = racks(33), 3.0
+    plans = {"level": make_plan(topology, "level", time_s=time_s)}
+    for kind, contained in (("tree", ["level"]), ("levels", ["level"]), ("trees", ["level", "tree", "levels"])):
+        start = [tree for each in contained for tree in plans[each].trees]
+        plans[kind] = make_plan(topology, kind, time_s=time_s, start=start)
+        assert all(plans[each].rate_gbps <= plans[kind].rate_gbps * (1 + SAME) for each in contained)
+    for kind, plan in plans.items():
+        levels = 1 if kind.startswith("level") else None
+        assert check_plan(node_link(topology), plan.to_dict(), levels=levels)[1] == []
+    for row in plan_baselines(topology, time_s=1.0):
+        if row.plan:
+            assert row.plan.rate_gbps <= plans["levels"].rate_gbps * (1 + SAME)
+            if len(row.plan.trees) == 1:
+                assert row.plan.rate_gbps <= plans["level"].rate_gbps * (1 + SAME)
+
+
+def test_a_plan_is_not_slower_than_the_tree_it_starts_from():
+    topology = racks(33)
+    known = make_plan(topology, "tree", time_s=2.0).trees
+    assert make_plan(topology, "tree", time_s=0.01, start=known).rate_gbps >= known[0].rate_gbps * (1 - SAME)
+
+
+def test_a_clock_wrong():
+    with pytest.raises(ValueError, match="time_s must be above 0, not 0"):
+        Clock(0)
