@@ -165,15 +165,22 @@ def other_calls(sizes: Iterable[str]) -> Iterator[tuple[str, float, str]]:
             yield f"{key}.cpu_ms", timing.cpu_ms, "ms of processor time, all processes"
 
 
-def goodput(name: str) -> Iterator[tuple[str, float, str]]:
-    """Yield the rate of one worker's sums, and that of bursts which another process sends back as they are."""
-    rates = {
-        system: SIZES[name] / measure(system, SIZES[name], 1, repetitions=200).ms / 1e6
-        for system in ("iswitch", "echo")
-    }
-    for system, rate in rates.items():
-        yield f"compare.goodput.{system}", rate, "GB/s there, and as much back"
-    yield "compare.goodput.ratio", rates["iswitch"] / rates["echo"], "of the bare bursts"
+def goodput(name: str, *, pairs: int = 9) -> Iterator[tuple[str, float, str]]:
+    """Yield the rate of one worker's sums, and that of bursts which another process sends back as they are.
+
+    The two take turns, because a shared machine changes its speed within seconds. The ratio is the median of those of
+    neighbouring measurements.
+    """
+    rates = np.array(
+        [
+            [SIZES[name] / measure(system, SIZES[name], 1, repetitions=100).ms / 1e6 for system in ("iswitch", "echo")]
+            for _ in range(pairs)
+        ]
+    )
+    for system, rate in zip(("iswitch", "echo"), np.median(rates, axis=0), strict=True):
+        yield f"compare.goodput.{system}", float(rate), "GB/s there, and as much back"
+    low, ratio, high = np.percentile(rates[:, 0] / rates[:, 1], [25, 50, 75])
+    yield "compare.goodput.ratio", float(ratio), f"of the bare bursts (half of the pairs: {low:.3g} to {high:.3g})"
 
 
 def draw(found: Iterable[tuple[str, int, str, Timing]], path: Path) -> None:
@@ -201,12 +208,22 @@ def draw(found: Iterable[tuple[str, int, str, Timing]], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
+def print_figures(console: Console, figures: Iterable[tuple[str, float, str]]) -> None:
+    """Print a line for each figure."""
+    for key, value, unit in figures:
+        console.print(f"{key} {value:.3g} {unit}", highlight=False)
+
+
 def main(
     out: Annotated[Path, typer.Option(help="The picture.")] = Path("build/compare.png"),
     quick: Annotated[bool, typer.Option(help="Two sizes, four workers.")] = False,
+    only_goodput: Annotated[bool, typer.Option(help="One worker beside bare bursts, no table.")] = False,
 ) -> None:
     """Measure all systems, print a table, and draw it."""
     console, rows = Console(), []
+    if only_goodput:
+        print_figures(console, goodput("6.4MB"))
+        return
     table = Table("size", "workers", "system", "ms", "10 to 90 %", "processor ms", "ns a byte")
     for name, world, system, timing in timings(quick):
         rows.append((name, world, system, timing))
@@ -214,8 +231,7 @@ def main(
         table.add_row(name, str(world), system, *shown, f"{1e6 * timing.cpu_ms / (SIZES[name] * world):.3g}")
         console.print(f"[dim]{name} {world} {system} {timing.ms:.3g} ms", highlight=False)
     console.print(table)
-    for key, value, unit in goodput("6.4MB"):
-        console.print(f"{key} {value:.3g} {unit}", highlight=False)
+    print_figures(console, goodput("6.4MB"))
     out.parent.mkdir(parents=True, exist_ok=True)
     draw(rows, out)
     console.print(f"{out} shows it", highlight=False)

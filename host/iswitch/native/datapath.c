@@ -25,7 +25,7 @@ struct message {
     uint32_t number, index, bit, seq, behind, flags, format, now_us;
     const uint8_t *elements;
     uint32_t bytes;    /* of the elements */
-    uint32_t exponent; /* the largest biased exponent of the elements */
+    struct survey survey; /* of the elements of a contribution that is added */
 };
 
 enum answer { NO_ANSWER, GRANT, KEPT_GRANT, REFUSE };
@@ -169,8 +169,8 @@ static int contribute(struct message *message, struct step *step, uint32_t *ackn
     }
 
     uint32_t limit = message->format == FORMAT_INT32 ? 256 : message->format == FORMAT_FP32 ? 255 : job->limit;
-    message->exponent = largest_exponent(message->elements, message->bytes / 4);
-    int tainted = message->exponent >= limit;
+    message->survey = survey_elements((int)message->format, job->fraction, message->elements, message->bytes / 4);
+    int tainted = message->survey.exponent >= limit;
     int included = !(tainted && job->mode == MODE_QUARANTINE);
     step->first = !slot->members;
     slot->arrived |= message->bit;
@@ -289,11 +289,19 @@ static void record_claim(struct message *message, const struct step *step, uint3
 
 /* Results and answers */
 
+/* Return the one's complement sum of the 16-bit words of a payload, whose length is even. */
 static uint32_t ones_complement_sum(const uint8_t *bytes, uint32_t length) {
-    uint32_t sum = 0; /* of little-endian words, of which there are fewer than 2^16 */
-    for (size_t at = 0; at < length; at += 2) sum += u16_at(bytes + at);
-    sum = (sum & 0xFFFF) + (sum >> 16);
-    return (sum & 0xFFFF) + (sum >> 16);
+    uint64_t even = 0, odd = 0; /* sums of 32-bit words, which have the same one's complement sum */
+    size_t at = 0;
+    for (; at + 8 <= length; at += 8) {
+        uint64_t pair;
+        memcpy(&pair, bytes + at, sizeof pair);
+        even += pair & 0xFFFFFFFF;
+        odd += pair >> 32;
+    }
+    for (; at < length; at += 2) even += u16_at(bytes + at);
+    for (even += odd; even >> 16;) even = (even & 0xFFFF) + (even >> 16);
+    return (uint32_t)even;
 }
 
 /* Begin a payload with a header. What is not written later is 0. */
@@ -379,9 +387,9 @@ static void execute(struct message *message, struct step *step) {
     int64_t *sums = state->sums + place * state->elements;
     uint8_t *poison = state->poison + place * state->elements;
     if (step->adds) {
-        struct terms terms = {(int)message->format, job->fraction, message->exponent, job->limit};
-        state->stats[STAT_TERMS_FLUSHED] +=
-            add_elements(terms, sums, poison, message->elements, message->bytes / 4, step->first);
+        struct terms terms = {(int)message->format, job->fraction, message->survey.exponent, job->limit};
+        add_elements(terms, sums, poison, message->elements, message->bytes / 4, step->first);
+        state->stats[STAT_TERMS_FLUSHED] += message->survey.flushed;
     } else if (step->forces) {
         state->stats[STAT_FORCED]++;
         if (step->first) {

@@ -48,20 +48,17 @@ static double as_double(int64_t bits) {
 /* Every NaN leaves as one. */
 static uint32_t canonical(uint32_t bits) { return (bits & 0x7FFFFFFF) > 0x7F800000 ? NAN_BITS : bits; }
 
-uint32_t largest_exponent(const uint8_t *elements, size_t count) {
-    uint32_t largest = 0;
+struct survey survey_elements(int format, int fraction, const uint8_t *elements, size_t count) {
+    int32_t largest = 0;
+    uint32_t flushed = 0;
+    /* Half a unit of window64, 2^-(fraction + 1): all elements but zero up to it become 0. */
+    int32_t half = format == FORMAT_WINDOW64 ? (int32_t)float_bits(ldexpf(1.0f, -fraction - 1)) : 0;
     for (size_t k = 0; k < count; k++) {
-        uint32_t magnitude = load(elements + 4 * k) & 0x7FFFFFFF;
+        int32_t magnitude = (int32_t)(load(elements + 4 * k) & 0x7FFFFFFF);
         largest = magnitude > largest ? magnitude : largest;
+        flushed += (magnitude > 0) & (magnitude <= half);
     }
-    return largest >> 23;
-}
-
-/* Return the number of elements that become 0 in window64: all but zero up to half a unit, 2^-(fraction + 1). */
-static uint32_t count_flushed(int fraction, const uint8_t *elements, size_t count) {
-    uint32_t flushed = 0, half = float_bits(ldexpf(1.0f, -fraction - 1));
-    for (size_t k = 0; k < count; k++) flushed += (load(elements + 4 * k) & 0x7FFFFFFF) - 1 < half;
-    return flushed;
+    return (struct survey){(uint32_t)largest >> 23, flushed};
 }
 
 /* Add terms of window64 that are smaller than 2^51, so that ROUNDER rounds them. */
@@ -108,16 +105,15 @@ static void add_integers(int64_t *restrict sums, const uint8_t *restrict element
     for (size_t k = 0; k < count; k++) sums[k] = (uint32_t)((first ? 0 : sums[k]) + load(elements + 4 * k));
 }
 
-uint32_t add_elements(struct terms terms, int64_t *sums, uint8_t *poison, const uint8_t *elements, size_t count,
-                      int first) {
+void add_elements(struct terms terms, int64_t *sums, uint8_t *poison, const uint8_t *elements, size_t count, int first) {
     if (first) memset(poison, 0, count);
     if (terms.format == FORMAT_FP32) {
         (first ? copy_floats : add_floats)(sums, elements, count);
-        return 0;
+        return;
     }
     if (terms.format == FORMAT_INT32) {
         add_integers(sums, elements, count, first);
-        return 0;
+        return;
     }
     double scale = ldexp(1.0, terms.fraction);
     if (terms.exponent >= terms.limit)
@@ -126,19 +122,17 @@ uint32_t add_elements(struct terms terms, int64_t *sums, uint8_t *poison, const 
         add_small(scale, sums, elements, count, first);
     else
         add_large(scale, sums, elements, count, first);
-    return count_flushed(terms.fraction, elements, count);
 }
 
-/* Round sums below 2^51 in magnitude. */
-static void round_small(double scale, const int64_t *restrict sums, uint8_t *restrict elements, size_t count) {
-    for (size_t k = 0; k < count; k++)
-        store(elements + 4 * k, float_bits((float)((as_double(sums[k] + ROUNDER_BITS) - ROUNDER) * scale)));
-}
-
-static int64_t magnitudes(const int64_t *sums, size_t count) {
-    int64_t all = 0;
-    for (size_t k = 0; k < count; k++) all |= sums[k] ^ (sums[k] >> 63);
-    return all;
+/* Round sums of -2^51 to 2^51 - 1. Returns 0 if one of them is outside; what was written is then of no use. */
+static int round_small(double scale, const int64_t *restrict sums, uint8_t *restrict elements, size_t count) {
+    int64_t outside = 0;
+    for (size_t k = 0; k < count; k++) {
+        int64_t biased = (int64_t)((uint64_t)sums[k] + ROUNDER_BITS);
+        outside |= biased ^ ROUNDER_BITS;
+        store(elements + 4 * k, float_bits((float)((as_double(biased) - ROUNDER) * scale)));
+    }
+    return outside >> 52 == 0;
 }
 
 static int any(const uint8_t *flags, size_t count) {
@@ -152,7 +146,7 @@ static void low_halves(const int64_t *restrict sums, uint8_t *restrict elements,
 }
 
 static void round_any(double scale, const int64_t *restrict sums, const uint8_t *restrict poison,
-                              uint8_t *restrict elements, size_t count) {
+                      uint8_t *restrict elements, size_t count) {
     const int64_t exact = (int64_t)1 << 53;
     for (size_t k = 0; k < count; k++) {
         int64_t sum = sums[k];
@@ -170,8 +164,6 @@ void round_sums(struct terms terms, const int64_t *sums, const uint8_t *poison, 
         return;
     }
     double scale = ldexp(1.0, -terms.fraction);
-    if (magnitudes(sums, count) >> 51 || any(poison, count))
+    if (any(poison, count) || !round_small(scale, sums, elements, count))
         round_any(scale, sums, poison, elements, count);
-    else
-        round_small(scale, sums, elements, count);
 }

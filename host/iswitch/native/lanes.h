@@ -19,11 +19,16 @@ struct terms {
     uint32_t limit;     /* elements with this biased exponent, or a larger one, are rejected */
 };
 
-/* Return the largest biased exponent of `count` elements. */
-uint32_t largest_exponent(const uint8_t *elements, size_t count);
+/* What a contribution's elements are. */
+struct survey {
+    uint32_t exponent; /* the largest biased exponent */
+    uint32_t flushed;  /* how many non-zero terms of window64 become 0 */
+};
 
-/* Add elements to the sums, or, with `first`, replace the sums. Return how many non-zero terms became 0. */
-uint32_t add_elements(struct terms terms, int64_t *sums, uint8_t *poison, const uint8_t *elements, size_t count, int first);
+struct survey survey_elements(int format, int fraction, const uint8_t *elements, size_t count);
+
+/* Add elements to the sums, or, with `first`, replace the sums. */
+void add_elements(struct terms terms, int64_t *sums, uint8_t *poison, const uint8_t *elements, size_t count, int first);
 
 /* Write the elements of a result, rounded once. */
 void round_sums(struct terms terms, const int64_t *sums, const uint8_t *poison, uint8_t *elements, size_t count);
