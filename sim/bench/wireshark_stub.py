@@ -13,6 +13,7 @@ __all__ = ["LUA_VERSIONS", "Added", "Dissection", "Wireshark"]
 
 LUA_VERSIONS = ("lua51", "lua52", "lua53", "lua54")
 """Versions of Lua that lupa brings, and Wireshark has had."""
+_DISSECTIONS_BETWEEN_COLLECTIONS = 64
 _SIZES = {"uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8, "int16": 2, "int32": 4, "int64": 8, "float": 4, "bool": 1}
 
 
@@ -175,9 +176,17 @@ class Wireshark:
         given.DissectorTable = runtime.table_from({"get": table})
         runtime.execute(text)
         (self.proto,) = made
+        # lupa knows Python's objects by their addresses. If Lua collects garbage step by step, it may find an object of
+        # before at the address of a new one (AttributeError, at random). So it collects only between dissections.
+        self._collect, self._dissections = given.collectgarbage, 0
+        self._collect("stop")
 
     def dissect(self, captured: bytes, reported: int | None = None) -> Dissection:
         """Dissect a UDP payload, of which `reported` bytes were on the wire and the first ones captured."""
+        if self._dissections % _DISSECTIONS_BETWEEN_COLLECTIONS == 0:
+            self._collect("collect")
+            self._collect("stop")  # a collection starts the collector of some versions of Lua again
+        self._dissections += 1
         added: list[Added] = []
         pinfo = PacketInfo()
         tvb = Tvb(captured, len(captured) if reported is None else reported)
