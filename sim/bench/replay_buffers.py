@@ -2,19 +2,19 @@
 compared with.
 
 numpy: a sum tree of our own, 32 children to a node, which on a processor is faster than two by a factor of 3 to 8.
-cpprb (MIT licence): buffer and tree in C++. TorchRL (MIT licence): buffer in Python, tree in C++. It is not among the
-dependencies: up to 0.14.1, and in the nightly wheels of October 2026, its compiled part does not load beside torch
-2.13; it is measured where it is installed and loads.
+cpprb (MIT licence): buffer and tree in C++. TorchRL (MIT licence): buffer in Python, tree in C++, which
+`sim.bench.torchrl_compiled` builds for the installed torch.
 
 All hold a record of bytes with each item, draw one item to a stratum (TorchRL: anywhere), and hand out importance
 weights and copies of the records. What the service gets is p^alpha; here the buffers are given p, and take the power
 themselves.
 """
 
-from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
+
+from sim.bench.torchrl_compiled import load_compiled_torchrl
 
 __all__ = ["ALPHA", "BETA", "BUFFERS", "Buffer", "CpprbBuffer", "NumpyBuffer", "SumTree", "TorchrlBuffer"]
 
@@ -142,13 +142,8 @@ class TorchrlBuffer:
     """See `Buffer`."""
 
     def __init__(self, capacity: int, record_bytes: int) -> None:
-        try:
-            # TorchRL itself only warns if its compiled part does not load, and complains of something else later.
-            import_module("torchrl._torchrl")
-        except ModuleNotFoundError as error:
-            raise ImportError(
-                f"{error}; it is not installed by default, since its wheels do not load beside torch 2.13"
-            ) from error
+        # TorchRL itself only warns if its compiled part does not load, and complains of something else later.
+        load_compiled_torchrl()
         from tensordict import TensorDict
         from torchrl.data import LazyTensorStorage, TensorDictPrioritizedReplayBuffer
 
