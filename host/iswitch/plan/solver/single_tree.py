@@ -10,7 +10,8 @@ Values of t are tried upwards from the optimum of the linear relaxation, in grow
 infeasible t is a proved bound.
 
 If a question is not answered soon, a local search (`local_search`) looks for a better tree, and a relaxation by orbits
-(`relaxation`) for a better bound. In a fabric that is too large for the integer program, these two are all.
+(`relaxation`) for a better bound. In a large fabric these two come first, and the integer program follows for trees of
+one level only.
 """
 
 from collections.abc import Sequence
@@ -36,7 +37,9 @@ FIRST_S = 0.5
 TRIALS = 4
 """Trees that are sought by prices."""
 SITES_MAX = 30
-"""Most sites for which the integer programs are used: of one tree, and of the cheapest tree."""
+"""Most sites for which integer programs are used: of a tree of several levels, and of the cheapest tree."""
+LARGE_SHARE = 0.5
+"""The local search's part of the time in a large fabric, before the integer program of one level."""
 SEEDS_MAX = 20
 """Most local searches."""
 ROOTS_MAX = 4
@@ -87,18 +90,26 @@ def plan_single_tree(
     searchable = not upgrade and levels in (1, None)
     starts = [tree for tree in map(lambda each: at_full_rate(topology, each), start) if tree.rate_gbps]
     known: Tree | None = max(starts, key=lambda tree: tree.rate_gbps, default=None)
-    if searchable and len(sites) > SITES_MAX:
-        return _plan_large(topology, sites, levels, adjacent, starts, clock, scheme, no_tree)
+    is_large = searchable and len(sites) > SITES_MAX
+    if is_large:
+        # Of one level, the integer program proves some trees of large fabrics, which the search misses.
+        share = clock.part(LARGE_SHARE) if levels == 1 else clock
+        found_plan = _plan_large(topology, sites, levels, adjacent, starts, share, scheme, no_tree)
+        if levels != 1 or found_plan.gap <= SLACK or not clock.left:
+            return found_plan
+        known = found_plan.trees[0]
     model = SingleTreeModel(
         topology, sites, levels=levels, adjacent=adjacent, upgrades=upgrade.count_max if upgrade else 0
     )
     to_tree = lambda values: at_full_rate(topology.with_capacity(model.upgraded(values)), model.tree(values))
     # Every tree has t >= low. `tree` has t = high, if there is one.
     low, stride, proved = model.lower_bound(clock.left), 1, False
+    if is_large:
+        low = max(low, 1 / found_plan.bound_gbps)
     if low == INFINITY:
         raise no_tree
     values: list[float] = []
-    tree, high, tried_search = None, model.t_max, bool(upgrade)
+    tree, high, tried_search = None, model.t_max, bool(upgrade) or is_large
     if known and not upgrade:
         tree, high = known, 1 / known.rate_gbps
     while clock.left and not proved:

@@ -1,20 +1,25 @@
 """Fabrics beyond the integer program: local search, the bound by orbits, and the time limit that all parts share."""
 
+from pathlib import Path
+
 import pytest
 
 from iswitch.plan.check import check_plan
 from iswitch.plan.schemes import make_plan, plan_baselines
+from iswitch.plan.solver import single_tree
 from iswitch.plan.solver.clock import Clock
 from iswitch.plan.solver.local_search import LocalSearch
 from iswitch.plan.solver.relaxation import Relaxation
 from iswitch.plan.solver.simple_trees import make_simple_trees
 from iswitch.plan.solver.single_tree import plan_single_tree
 from iswitch.plan.solver.sites import find_sites
+from iswitch.plan.topology.files import read_topology
 from iswitch.plan.topology.generators import leaf_spine
 from iswitch.plan.topology.graph_file import node_link
 from iswitch.plan.topology.topology import Topology
 from sim.bench.fabrics import random_topology
 
+ROOT = Path(__file__).parents[4]
 SAME = 1e-6
 
 
@@ -89,6 +94,17 @@ def test_a_kind_is_not_slower_than_what_it_contains():
             assert row.plan.rate_gbps <= plans["levels"].rate_gbps * (1 + SAME)
             if len(row.plan.trees) == 1:
                 assert row.plan.rate_gbps <= plans["level"].rate_gbps * (1 + SAME)
+
+
+def test_one_level_of_a_large_fabric_is_proved_by_the_integer_program(monkeypatch):
+    """The search alone stops below the best tree of 12 racks, which is known by the integer program alone."""
+    topology = read_topology(ROOT / "docs" / "plan_12racks.yaml")
+    best = plan_single_tree(topology, levels=1)
+    assert best.gap < SAME
+    monkeypatch.setattr(single_tree, "SITES_MAX", 0)
+    monkeypatch.setattr(single_tree, "LARGE_SHARE", 0.02)
+    plan = plan_single_tree(topology, levels=1, time_s=30.0)
+    assert plan.gap < SAME and plan.rate_gbps == pytest.approx(best.rate_gbps)
 
 
 def test_a_plan_is_not_slower_than_the_tree_it_starts_from():
