@@ -145,6 +145,8 @@ class Config:
         The largest staleness of an asynchronous job, 0 to 7; with 0 the switch has no asynchronous jobs.
     uplinks : bool
         If True, the switch can be part of a tree of switches.
+    half_width : bool
+        If True, jobs can have the number formats with elements of 2 bytes, `bf16` and `fp16`.
     replay : Replay, optional
         Parameters of the replay service. Default: the switch has none.
 
@@ -165,6 +167,7 @@ class Config:
     flood_interval_us: int = 1024
     staleness: int = STALENESS_MAX
     uplinks: bool = True
+    half_width: bool = False
     replay: Replay | None = None
 
     @classmethod
@@ -214,6 +217,7 @@ class Config:
         )
         require(0 <= self.staleness <= STALENESS_MAX, "staleness", f"0 to {STALENESS_MAX}")
         require(isinstance(self.uplinks, bool), "uplinks", "True or False")
+        require(isinstance(self.half_width, bool), "half_width", "True or False")
         require(self.replay is None or isinstance(self.replay, Replay), "replay", "a Replay or None")
 
     @property

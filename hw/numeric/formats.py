@@ -27,19 +27,19 @@ __all__ = [
 
 ELEMENT_BITS = 32
 """Bits of an element in contributions and results. Only the partial sums of uplinks are wider, by a factor of 2."""
-_CONTRIBUTED = [description for description in FORMATS.values() if description.job]
-if {8 * description.element.itemsize for description in _CONTRIBUTED} != {ELEMENT_BITS}:
-    raise ValueError(f"elements of a job's formats must have {ELEMENT_BITS} bits: a narrower one is not widened yet")
+_KNOWN = {number: description for number, description in FORMATS.items() if not description.is_half_width}
+"""Narrower elements are not widened yet: for the gateware, half-width formats are no formats."""
+_CONTRIBUTED = [description for description in _KNOWN.values() if description.job]
 
 
 def _is_one_of(format: Value, holds: Callable[[NumberFormat], bool]) -> Value:
-    return reduce(or_, [format == number for number, description in FORMATS.items() if holds(description)])
+    return reduce(or_, [format == number for number, description in _KNOWN.items() if holds(description)])
 
 
 def _mapped(format: Value, function: Callable[[Format], Format]) -> Value:
     """Return the format to which `function` maps; a number that is no format stays as it is."""
     result = format
-    for number in FORMATS:
+    for number in _KNOWN:
         if function(number) != number:
             result = Mux(format == number, function(number), result)
     return result
@@ -72,7 +72,7 @@ def uplink_format(format: Value) -> Value:
 
 def format_of_job(format: Value) -> Value:
     """Return the job's format for the format of a contribution or an uplink."""
-    return _mapped(format, job_format)
+    return _mapped(format, lambda number: job_format(number, Format.WINDOW64))
 
 
 def element_exponents(data: Value) -> list[Value]:

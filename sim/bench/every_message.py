@@ -147,9 +147,9 @@ def messages(seed: int = 1) -> Iterator[tuple[str, bytes, list[ExpectedField]]]:
             header = _header_of(type, record, rng, format_flags=int(rng.integers(16)) << 4 | format)
             elements = rng.integers(-1000, 1000, 9).astype(FORMATS[format].element)
             name, payload, expected = message(f"{type.name} of {format.name}", type, header)
-            kind = {"f4": "float", "i4": "int32", "i8": "int64"}[elements.dtype.str[1:]]
-            size = elements.itemsize
-            expected += [(f"element.{kind}", value, at + size * k) for k, value in enumerate(elements.tolist())]
+            kind = {"f4": "float", "i4": "int32", "i8": "int64", "u2": "uint16", "f2": "uint16"}[elements.dtype.str[1:]]
+            size, shown = elements.itemsize, elements.view("<u2") if elements.itemsize == 2 else elements
+            expected += [(f"element.{kind}", value, at + size * k) for k, value in enumerate(shown.tolist())]
             payload += elements.tobytes()
             if tail is not None:
                 last = _rows(tail, 1, rng)

@@ -7,7 +7,9 @@ from fractions import Fraction
 import gmpy2
 import numpy as np
 
-__all__ = ["INF", "NAN", "exact", "mpfr_add", "nearest", "patterns", "window64_sum"]
+from iswitch.wire import Format
+
+__all__ = ["INF", "NAN", "exact", "mpfr_add", "nearest", "nearest_half", "patterns", "window64_sum"]
 
 NAN, INF = 0x7FC00000, 0x7F800000
 BINARY32 = gmpy2.ieee(32)
@@ -38,6 +40,26 @@ def window64_sum(numbers: list[int], fraction: int) -> int:
     """Return the pattern of the sum of float32 patterns in range, each rounded to a multiple of 2^-fraction and the sum
     rounded once."""
     return nearest(sum(round(exact(number) * Fraction(2) ** fraction) for number in numbers) * Fraction(2) ** -fraction)
+
+
+HALF = {
+    Format.BF16: gmpy2.context(precision=8, emax=128, emin=-132, subnormalize=True, round=gmpy2.RoundToNearest),
+    Format.FP16: gmpy2.ieee(16),
+}
+"""MPFR's contexts of bfloat16 and binary16."""
+
+
+def nearest_half(value: Fraction, format: Format) -> int:
+    """Return the pattern of a half-width format that MPFR finds nearest to a fraction, ties to even."""
+    with gmpy2.context(HALF[format]):
+        rounded = float(gmpy2.mpfr(gmpy2.mpq(value.numerator, value.denominator)))
+    if format == Format.FP16:
+        return int.from_bytes(struct.pack("<e", rounded) if abs(rounded) < 2**16 else _infinite16(rounded), "little")
+    return int.from_bytes(struct.pack("<f", rounded), "little") >> 16
+
+
+def _infinite16(value: float) -> bytes:
+    return b"\0\x7c" if value > 0 else b"\0\xfc"
 
 
 def mpfr_add(a: int, b: int) -> int:

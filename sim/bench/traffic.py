@@ -10,10 +10,11 @@ import numpy as np
 
 from iswitch.config import Config
 from iswitch.wire import FRAME_BYTES, SILENCE_TICK_US, ContributionFlag, Format, Type
+from iswitch.wire.formats import FORMATS, supported_formats
 from sim.bench.hosts import Hosts
 from sim.frames.client import Client, ordinary
 
-__all__ = ["ADVERSE", "Traffic", "adverse_numbers", "broken_frames"]
+__all__ = ["ADVERSE", "Traffic", "adverse_elements", "adverse_numbers", "broken_frames"]
 
 ADVERSE = np.array(
     [
@@ -46,6 +47,22 @@ def adverse_numbers(rng: np.random.Generator, count: int, chance: float = 0.02) 
     odd = rng.random(count) < chance
     numbers[odd] = rng.choice(ADVERSE, int(odd.sum()))
     return numbers
+
+
+def adverse_elements(rng: np.random.Generator, format: int, count: int, chance: float = 0.02) -> np.ndarray:
+    """Return elements of a format as bit patterns, as `adverse_numbers` does: of `count`, or one more, as many as a
+    contribution can have. Half-width ones are now and then any pattern instead."""
+    if format not in FORMATS or not FORMATS[Format(format)].is_half_width:
+        return adverse_numbers(rng, count, chance)
+    numbers = adverse_numbers(rng, count + count % 2, chance)
+    if format == Format.BF16:
+        elements = (numbers >> 16).astype(np.uint16)
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            elements = numbers.view(np.float32).astype(np.float16).view(np.uint16)
+    odd = rng.random(elements.size) < chance
+    elements[odd] = rng.integers(0, 1 << 16, int(odd.sum()))
+    return elements
 
 
 def broken_frames(frame: bytes) -> dict[str, bytes]:
@@ -168,7 +185,7 @@ class Traffic:
         flags = int(rng.integers(0, 2)) | self.kind(seq)
         self.send(
             client,
-            client.contribution(seq, adverse_numbers(rng, length, 0.003), format=fmt, behind=offset, flags=flags),
+            client.contribution(seq, adverse_elements(rng, fmt, length, 0.003), format=fmt, behind=offset, flags=flags),
         )
         if rng.random() < 0.3:
             self.send(client, client.receipt(low + offset, behind=offset, want=bool(rng.random() < 0.5)))
@@ -265,11 +282,13 @@ class Traffic:
             self.incarnation += 1
             client.forget(1000 + self.incarnation)
         rng = self.rng
+        formats = sorted(supported_formats(half_width=self.config.half_width))
+        format = formats[rng.integers(len(formats))]
         self.form(
             job,
             mode=int(rng.integers(0, 2)),
-            format=int(rng.integers(1, 4)),
-            fraction=int(rng.choice([44, -70, 0, 126, 149])),
+            format=format,
+            fraction=int(rng.choice([44, -70, 0, 126, 149])) if format != Format.FP16 else int(rng.integers(24, 43)),
             threshold=int(rng.integers(1, self.workers + 1)),
             deadline_us=int(rng.choice([0, 400, 3000])),
             evict_us=int(rng.choice([0, 1, 3])) * SILENCE_TICK_US,

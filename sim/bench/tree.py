@@ -38,7 +38,7 @@ __all__ = [
     "with_fields",
 ]
 
-CONFIG = Config(ports=8, members=8, window=2, elements=16)
+CONFIG = Config(ports=8, members=8, window=2, elements=16, half_width=True)
 BAD = {"loss": 0.05, "duplicate": 0.05, "reorder": 0.05}
 FLAT = ((-1,), (0,) * 8)
 TREES = {

@@ -37,6 +37,7 @@ from iswitch.wire import (
     ones_complement_sum,
     version_type,
 )
+from iswitch.wire.formats import FORMATS
 
 __all__ = ["SWITCH_IP", "SWITCH_MAC", "Client", "Reply", "ordinary", "parse", "udp_frame"]
 
@@ -117,9 +118,12 @@ def parse(frame: bytes) -> Reply:
     if kind == Type.RESULT:
         header = np.frombuffer(frame, RESULT_FRAME, 1)[0]
     payload = frame[FRAME_BYTES:]
-    numbers, tail, ack = np.empty(0, "<u4"), None, None
+    numbers: np.ndarray = np.empty(0, "<u4")
+    tail = ack = None
     if kind == Type.RESULT:
-        numbers = np.frombuffer(payload[:-TAIL_BYTES], "<u4")
+        numbers = np.frombuffer(
+            payload[:-TAIL_BYTES], f"<u{FORMATS[Format(int(header['format_flags']) & 0xF)].element.itemsize}"
+        )
         tail = np.frombuffer(payload[-TAIL_BYTES:], TAIL, 1)[0]
     elif kind == Type.ACK:
         ack = np.frombuffer(payload, ACK, 1)[0]
@@ -215,7 +219,7 @@ class Client:
         checksum: bool = True,
         **fields: Any,
     ) -> bytes:
-        """Return a contribution. `numbers`: an array of 4-byte elements (float32, int32, u32), or raw bytes.
+        """Return a contribution. `numbers`: an array of elements as they are on the wire, or raw bytes.
         `collective`: the 32 bits of a `Collective`."""
         payload = numbers if isinstance(numbers, bytes) else np.ascontiguousarray(numbers).tobytes()
         form = self.format if format is None else format
@@ -282,7 +286,7 @@ class Client:
                 "staleness": 0,
                 "key": self.key,
             } | settings
-            self.format = Format(self.settings["format"]) if 1 <= self.settings["format"] <= 4 else self.format
+            self.format = Format(self.settings["format"]) if self.settings["format"] in FORMATS else self.format
         known = self.challenge if challenge is None else challenge
         asked = {"job_token": self.proposed_job_token, "challenge": known} | self.settings
         body = asked | {"nonce": self.nonce if nonce is None else nonce}

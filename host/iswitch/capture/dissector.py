@@ -169,7 +169,7 @@ def dissector() -> str:
 
 def _element(element: np.dtype) -> tuple[str, str]:
     """Return name and kind of the ProtoField of a payload's elements."""
-    kind = {"f4": "float", "i4": "int32", "i8": "int64"}[element.str[1:]]
+    kind = {"f4": "float", "i4": "int32", "i8": "int64", "u2": "uint16", "f2": "uint16"}[element.str[1:]]
     return f"element.{kind}", kind
 
 

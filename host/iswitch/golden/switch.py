@@ -200,7 +200,7 @@ class Switch(ControlPlane):
                 format=settings.format,
                 length=4,
             )
-        elements = np.frombuffer(message.payload, "<u4")
+        elements = np.frombuffer(message.payload, lane.patterns(message.format))
         return ring.contribute(
             job.ring,
             member=message.member,

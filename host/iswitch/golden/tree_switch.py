@@ -11,6 +11,7 @@ import numpy as np
 
 from iswitch.config import Config
 from iswitch.golden.decide import tree
+from iswitch.golden.decide.checks import is_payload_length
 from iswitch.golden.decide.job import Entry, Job
 from iswitch.golden.decide.slot import Contributors, Slot, Step, Work
 from iswitch.golden.egress import compose
@@ -108,8 +109,9 @@ class TreeSwitch(TreeMember):
             return Outcome.HALTED
         if message.format not in (FORMATS[settings.format].uplink, Format.INT32):
             return Outcome.FORMAT
-        size, length = FORMATS[message.format].element.itemsize, len(message.payload) - UPLINK_TAIL.itemsize
-        if length % size or not 1 <= length // size <= settings.elements:
+        count, rest = divmod(len(message.payload) - UPLINK_TAIL.itemsize, FORMATS[message.format].element.itemsize)
+        format = job_format(message.format, settings.format)
+        if rest or not is_payload_length(format, count * FORMATS[format].element.itemsize, settings.elements):
             return Outcome.LENGTH
         uplink = parse_uplink(message)
         ranks = uplink.ranks | uplink.tainted
@@ -126,13 +128,14 @@ class TreeSwitch(TreeMember):
             return self.receipt(message)[0]
         if message.type == Type.UPLINK:
             elements, flags, ranks, tainted = parse_uplink(message)
-            length = 4 * elements.size
-            format: int = job_format(message.format)
+            format: int = job_format(message.format, job.settings.format)
+            length = elements.size * FORMATS[Format(format)].element.itemsize
             partial = bool(flags & ResultFlag.PARTIAL)
         else:
             rank, format, length, partial = self.entry(message).ranks, message.format, len(message.payload), False
             limit = lane.exponent_limit(job.settings.fraction)
-            tainted = rank * lane.is_tainted(message.format, np.frombuffer(message.payload, "<u4"), limit)
+            elements = np.frombuffer(message.payload, lane.patterns(format))
+            tainted = rank * lane.is_tainted(format, elements, limit)
             ranks = 0 if tainted and job.settings.mode == Mode.QUARANTINE else rank
         return tree.contribute(
             job.ring,
@@ -199,8 +202,10 @@ class TreeSwitch(TreeMember):
             return super().result_content(number, slot)
         job, index, leaf = self.jobs[number], slot.seq % self.config.slots, number in self.parents
         contributors = tree.contributors(job.ring, index)
-        format = Format.INT32 if leaf else slot.format  # installed elements leave as they came
-        elements = self.sums.result(number, index, format, job.settings.fraction)
+        if leaf:
+            elements = self.sums.installed(number, index, slot.format)
+        else:
+            elements = self.sums.result(number, index, slot.format, job.settings.fraction)
         partial = contributors.partial or not leaf and bool(slot.expected & ~slot.members)
         return contributors._replace(partial=partial), elements
 
@@ -254,7 +259,7 @@ class TreeSwitch(TreeMember):
             return Outcome.EPOCH, []
         if message.format not in (job.settings.format, Format.INT32):
             return Outcome.FORMAT, []
-        if length % 4 or not 4 <= length <= 4 * job.settings.elements:
+        if not is_payload_length(message.format, length, job.settings.elements):
             return Outcome.LENGTH, []
         ranks = (1 << self.config.members) - 1
         step = tree.install(

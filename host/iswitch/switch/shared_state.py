@@ -14,7 +14,7 @@ from iswitch.golden.decide.claims import Claimant, Grant
 from iswitch.golden.decide.job import EntryState, Job
 from iswitch.golden.decide.slot import Contributors, Ring, Slot
 from iswitch.golden.interface.message import Source
-from iswitch.golden.numeric.lane import Stored, exponent_limit
+from iswitch.golden.numeric.lane import Stored, exponent_limit, patterns
 from iswitch.native.records import JOB, SLOT
 from iswitch.wire import SILENCE_TICK_US, JobState
 
@@ -150,10 +150,12 @@ class SharedSums:
 
     def __init__(self, config: Config, slots: np.ndarray) -> None:
         shape = (config.jobs, config.slots, config.elements)
-        self.sums, self.poison, self._lengths = np.zeros(shape, np.int64), np.zeros(shape, bool), slots["length"]
+        self.sums, self.poison, self._slots = np.zeros(shape, np.int64), np.zeros(shape, bool), slots
 
     def __getitem__(self, place: tuple[int, int]) -> Stored:
-        elements = int(self._lengths[place]) // 4
+        slot = self._slots[place]
+        size = patterns(slot["format"]).itemsize if slot["length"] else 1
+        elements = int(slot["length"]) // size
         return Stored(self.sums[place][:elements].copy(), self.poison[place][:elements].copy())
 
     def get(self, place: tuple[int, int]) -> Stored:

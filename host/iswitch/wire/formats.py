@@ -9,10 +9,27 @@ import numpy as np
 
 from iswitch.wire.frames import Format
 
-__all__ = ["FORMATS", "FRACTION_MAX", "FRACTION_MIN", "JOB_FORMATS", "Arithmetic", "NumberFormat", "job_format"]
+__all__ = [
+    "FORMATS",
+    "FRACTION_MAX",
+    "FRACTION_MIN",
+    "HALF_BYTES",
+    "JOB_FORMATS",
+    "PAYLOAD_UNIT",
+    "Arithmetic",
+    "NumberFormat",
+    "job_format",
+    "supported_formats",
+]
 
 FRACTION_MIN, FRACTION_MAX = -126, 149
 """Fraction bits of a window: from a least significant bit of 2^126 to the smallest float32 subnormal."""
+
+HALF_BYTES = 2
+"""Bytes of an element of a half-width format."""
+
+PAYLOAD_UNIT = 4
+"""The bytes of a contribution are a multiple of this, whatever its format is."""
 
 
 class Arithmetic(Enum):
@@ -34,9 +51,11 @@ class NumberFormat:
     arithmetic : Arithmetic
         How elements are added.
     exponent : slice, optional
-        Bits of an element that hold its biased exponent. A contribution with an exponent at or above the limit is
-        tainted: the job's limit for `Arithmetic.WINDOW`, 255 (NaN and infinity) for `Arithmetic.FLOAT`. None for
-        integers, which are never tainted.
+        Bits of an element that hold its biased exponent. A contribution is tainted by an element whose exponent, after
+        an exact conversion to binary32, is at or above the limit: the job's limit for `Arithmetic.WINDOW`, 255 (NaN and
+        infinity) for `Arithmetic.FLOAT`. None for integers, which are never tainted.
+    fractions : range
+        Fraction bits F that a job of this format can have.
     uplink : Format
         Format of the partial sums that a switch sends to its parent.
     job : bool
@@ -48,6 +67,12 @@ class NumberFormat:
     exponent: slice | None
     uplink: Format
     job: bool = True
+    fractions: range = range(FRACTION_MIN, FRACTION_MAX + 1)
+
+    @property
+    def is_half_width(self) -> bool:
+        """Whether an element has two bytes on the wire."""
+        return self.element.itemsize == HALF_BYTES
 
 
 FORMATS: Mapping[Format, NumberFormat] = MappingProxyType(
@@ -64,6 +89,18 @@ FORMATS: Mapping[Format, NumberFormat] = MappingProxyType(
         Format.FIXED64: NumberFormat(
             element=np.dtype("<i8"), arithmetic=Arithmetic.WINDOW, exponent=None, uplink=Format.FIXED64, job=False
         ),
+        # numpy has no bfloat16: its elements are the upper halves of binary32 numbers, as integers.
+        Format.BF16: NumberFormat(
+            element=np.dtype("<u2"), arithmetic=Arithmetic.WINDOW, exponent=slice(7, 15), uplink=Format.FIXED64
+        ),
+        # With these fractions every finite element is exact, and none is out of range.
+        Format.FP16: NumberFormat(
+            element=np.dtype("<f2"),
+            arithmetic=Arithmetic.WINDOW,
+            exponent=slice(10, 15),
+            uplink=Format.FIXED64,
+            fractions=range(24, 43),
+        ),
     }
 )
 """The description of each format."""
@@ -74,9 +111,19 @@ JOB_FORMATS: Mapping[str, Format] = MappingProxyType(
 """The formats that a job can have, by the names that programs use."""
 
 
-def job_format(format: int) -> Format:
-    """Return the format of the jobs whose partial sums, or contributions, have this format on the wire."""
-    format = Format(format)
-    if FORMATS[format].job:
-        return format
-    return next(job for job in JOB_FORMATS.values() if FORMATS[job].uplink == format)
+def supported_formats(*, half_width: bool) -> frozenset[Format]:
+    """Return the formats that a job of a switch can have, which is or is not built with the half-width ones."""
+    return frozenset(format for format in JOB_FORMATS.values() if half_width or not FORMATS[format].is_half_width)
+
+
+def job_format(format: int, own: int) -> Format:
+    """Return the format of the sum to which a contribution or an uplink belongs.
+
+    Parameters
+    ----------
+    format : int
+        The format on the wire.
+    own : int
+        The format of the job.
+    """
+    return Format(own if format == FORMATS[Format(own)].uplink else format)

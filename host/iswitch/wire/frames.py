@@ -90,6 +90,8 @@ class Format(IntEnum):
     FP32 = 2
     INT32 = 3
     FIXED64 = 4
+    BF16 = 5
+    FP16 = 6
 
 
 class ContributionFlag(IntFlag):

@@ -1,6 +1,8 @@
 """The golden model against sums computed in another way, and every counter of every scenario, zeros included."""
 
 import struct
+from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -26,10 +28,10 @@ from iswitch.wire import (
     Type,
 )
 from sim.bench.hosts import Host, arp_request, echo_request
-from sim.bench.oracle import window64_sum
+from sim.bench.oracle import nearest_half, window64_sum
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, ordinary, udp_frame
 
-CONFIG = Config(ports=4, members=4, jobs=2, window=2, elements=16)
+CONFIG = Config(ports=4, members=4, jobs=2, window=2, elements=16, half_width=True)
 RNG = np.random.default_rng(1)
 
 
@@ -134,6 +136,57 @@ def test_window64_sum_is_that_of_fractions_in_any_order():
             bench.send(client, client.contribution(client.first_seq, terms[k]))
         (reply,) = bench.replies(bench.clients[0])
         assert reply.numbers.tolist() == truth
+
+
+@pytest.mark.parametrize(("format", "fraction"), [(Format.BF16, 44), (Format.FP16, 24), (Format.FP16, 42)])
+def test_a_half_width_sum_is_that_of_fractions_rounded_once_to_two_bytes(format, fraction):
+    numbers = RNG.standard_normal((2, 16)).astype(np.float32) * np.float32(10.0) ** RNG.integers(-3, 4, (2, 16))
+    if format == Format.BF16:
+        terms = (numbers.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+        values = (terms.astype(np.uint32) << 16).view(np.float32)
+    else:
+        terms = numbers.astype(np.float16).view(np.uint16)
+        values = terms.view(np.float16)
+    scale = Fraction(2) ** fraction
+    sums = [sum(round(Fraction(float(x)) * scale) for x in column) / scale for column in values.T]
+    for order in ((0, 1), (1, 0)):
+        bench = Bench(2, fraction=fraction, format=format).join()
+        for k in order:
+            client = bench.clients[k]
+            bench.send(client, client.contribution(client.first_seq, terms[k]))
+        (reply,) = bench.replies(bench.clients[0])
+        assert reply.numbers.dtype.itemsize == 2
+        assert reply.numbers.tolist() == [nearest_half(total, format) for total in sums]
+
+
+@pytest.mark.parametrize(
+    ("size", "outcome"), [(0, "LENGTH"), (2, "LENGTH"), (4, "ADDED"), (30, "LENGTH"), (32, "ADDED"), (36, "LENGTH")]
+)
+def test_a_half_width_payload_is_a_multiple_of_four_bytes_of_at_most_two_an_element(size, outcome):
+    bench = Bench(2, format=Format.BF16).join()
+    client = bench.clients[0]
+    bench.send(client, client.contribution(client.first_seq, bytes(size)))
+    assert bench.changes() == {f"outcome.{outcome}": 1, "port0.RX_FRAMES": 1}
+
+
+@pytest.mark.parametrize(("format", "outcome"), [(Format.INT32, "ADDED"), (Format.FP16, "FORMAT"), (1, "FORMAT")])
+def test_a_half_width_job_sums_its_format_and_int32(format, outcome):
+    bench = Bench(2, format=Format.BF16).join()
+    client = bench.clients[0]
+    bench.send(
+        client, client.contribution(client.first_seq, bytes(64 if format == Format.INT32 else 32), format=format)
+    )
+    assert bench.changes() == {f"outcome.{outcome}": 1, "port0.RX_FRAMES": 1}
+
+
+@pytest.mark.parametrize("format", [Format.BF16, Format.FP16])
+def test_a_switch_without_half_width_formats_refuses_a_job_of_one(format):
+    bench = Bench(2)
+    bench.switch = Switch(replace(CONFIG, half_width=False), mac=SWITCH_MAC, ip=SWITCH_IP, seed=7)
+    one = bench.clients[0]
+    one.challenge = bench.switch.jobs[0].challenge
+    bench.send(one, one.join(world=2, elements=16, format=format, fraction=40))
+    assert bench.replies(one)[-1].reason == Reason.FORMAT
 
 
 def test_a_term_that_rounds_to_zero_is_counted():
@@ -528,7 +581,13 @@ def test_after_set_h_a_retransmission_completes_a_slot_that_has_enough():
         ({"threshold": 1}, Reason.THRESHOLD),
         ({"format": 0}, Reason.FORMAT),
         ({"format": 4}, Reason.FORMAT),
+        ({"format": 7}, Reason.FORMAT),
         ({"format": Format.INT32}, Reason.FORMAT),
+        ({"format": Format.BF16}, Reason.FORMAT),
+        ({"format": Format.BF16, "fraction": 150}, Reason.FRACTION),
+        ({"format": Format.FP16}, Reason.FRACTION),
+        ({"format": Format.FP16, "fraction": 23}, Reason.FRACTION),
+        ({"format": Format.FP16, "fraction": 42}, Reason.FORMAT),
         ({"fraction": -127}, Reason.FRACTION),
         ({"fraction": 150}, Reason.FRACTION),
         ({"fraction": 43}, Reason.FRACTION),

@@ -1,5 +1,6 @@
 """Trees of golden switches against the flat golden switch and against exact arithmetic, over perfect and bad links."""
 
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from iswitch.config import Config
 from iswitch.golden.decide.random import seed_for_first_seq
 from iswitch.golden.egress import compose
 from iswitch.golden.ingress.parse import parse
-from iswitch.golden.interface.message import SwitchAddress
+from iswitch.golden.interface.message import Message, SwitchAddress
 from iswitch.golden.network import Network
 from iswitch.golden.numeric import lane, window64
 from iswitch.golden.tree_switch import Parent, TreeSwitch, parse_uplink
@@ -35,7 +36,7 @@ from iswitch.wire import (
     Type,
     ones_complement_sum,
 )
-from sim.bench.oracle import NAN, patterns, window64_sum
+from sim.bench.oracle import NAN, nearest_half, patterns, window64_sum
 from sim.bench.tree import BAD, FLAT, OPERATOR_KEY, TREES, Tree, address, facts, frames_as_leaf
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, udp_frame
 from sim.frames.client import parse as parse_reply
@@ -73,6 +74,52 @@ def test_a_tree_gives_the_bits_of_one_switch_and_of_exact_fractions(shape, rates
     for s, reply in enumerate(found):
         assert reply.numbers.tolist() == [window64_sum(column, 44) for column in payloads[:, s].T.tolist()]
         assert (reply.header["members"], reply.header["member"]) == (255, BROADCAST_MEMBER)
+
+
+@pytest.mark.parametrize("format", [Format.BF16, Format.FP16])
+@pytest.mark.parametrize("shape", TREES.values(), ids=TREES)
+def test_a_tree_rounds_a_half_width_sum_once_at_the_root(shape, format):
+    rng, fraction = np.random.default_rng(5), 40
+    numbers = (rng.standard_normal((8, 6, 16)) * 10.0 ** rng.integers(-4, 4, (8, 6, 16))).astype(np.float32)
+    if format == Format.BF16:
+        payloads = (numbers.view(np.uint32) >> 16).astype(np.uint16)
+        values = (payloads.astype(np.uint32) << 16).view(np.float32)
+    else:
+        payloads, values = numbers.astype(np.float16).view(np.uint16), numbers.astype(np.float16)
+    found = Tree(shape, **BAD).join(format=format, fraction=fraction).reduce(payloads, format=format)
+    assert facts(found) == facts(Tree(FLAT).join(format=format, fraction=fraction).reduce(payloads, format=format))
+    scale = Fraction(2) ** fraction
+    for s, reply in enumerate(found):
+        sums = [sum(round(Fraction(float(x)) * scale) for x in column) / scale for column in values[:, s].T]
+        assert reply.numbers.tolist() == [nearest_half(total, format) for total in sums]
+
+
+def test_an_uplink_has_as_many_elements_as_a_half_width_contribution_can_have():
+    tree = Tree(TREES["two leaves"]).join(format=Format.BF16)
+    root, leaf = tree.switches[0], tree.switches[1]
+    for count, outcome in ((3, Outcome.LENGTH), (0, Outcome.LENGTH), (18, Outcome.LENGTH), (16, Outcome.ADDED)):
+        message = uplink_of(leaf, root, count)
+        assert root.handle_message(message, 0)[0] == outcome
+
+
+def uplink_of(leaf, root, count):
+    """Return an UPLINK of zeros from a leaf to its root."""
+    tail = np.zeros(1, UPLINK_TAIL)
+    tail["ranks"] = 15
+    entry = root.jobs[0].entries[0]
+    return Message(
+        Type.UPLINK,
+        entry.source,
+        0,
+        root.jobs[0].epoch,
+        root.jobs[0].first_seq,
+        0,
+        0,
+        Format.FIXED64,
+        0,
+        entry.token,
+        bytes(8 * count) + tail.tobytes(),
+    )
 
 
 @pytest.mark.parametrize("shape", TREES.values(), ids=TREES)

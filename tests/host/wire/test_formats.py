@@ -4,7 +4,18 @@ import numpy as np
 import pytest
 
 from iswitch.wire import Format
-from iswitch.wire.formats import FORMATS, FRACTION_MAX, FRACTION_MIN, JOB_FORMATS, Arithmetic, job_format
+from iswitch.wire.formats import (
+    FORMATS,
+    FRACTION_MAX,
+    FRACTION_MIN,
+    JOB_FORMATS,
+    Arithmetic,
+    job_format,
+    supported_formats,
+)
+
+INFINITIES = {Format.WINDOW64: 0x7F800000, Format.FP32: 0x7F800000, Format.BF16: 0x7F80, Format.FP16: 0x7C00}
+"""IEEE 754; bfloat16 is the upper half of binary32."""
 
 
 def test_every_format_has_a_description():
@@ -12,13 +23,19 @@ def test_every_format_has_a_description():
 
 
 def test_the_formats_of_jobs_are_those_of_the_protocol():
-    assert JOB_FORMATS == {"window64": Format.WINDOW64, "fp32": Format.FP32, "int32": Format.INT32}
+    assert JOB_FORMATS == {"window64": 1, "fp32": 2, "int32": 3, "bf16": 5, "fp16": 6}
 
 
-@pytest.mark.parametrize("format", Format)
-def test_an_uplink_leads_back_to_the_jobs_format(format):
-    assert job_format(FORMATS[format].uplink) == job_format(format)
-    assert FORMATS[job_format(format)].uplink == FORMATS[format].uplink
+def test_a_switch_has_the_half_width_formats_or_not():
+    assert supported_formats(half_width=True) == set(JOB_FORMATS.values())
+    assert supported_formats(half_width=False) == {1, 2, 3}
+
+
+@pytest.mark.parametrize("own", JOB_FORMATS.values())
+def test_an_uplink_leads_back_to_the_jobs_format(own):
+    assert job_format(FORMATS[own].uplink, own) == own
+    assert job_format(own, own) == own
+    assert job_format(Format.INT32, own) == Format.INT32
 
 
 @pytest.mark.parametrize("format", JOB_FORMATS.values())
@@ -28,8 +45,22 @@ def test_the_exponent_is_that_of_the_element(format):
     if description.exponent is None:
         assert description.arithmetic is Arithmetic.INTEGER
         return
-    infinity = int(np.array([np.inf], description.element).view(np.uint32)[0])
+    infinity = INFINITIES[format]
     assert infinity == (1 << description.exponent.stop) - (1 << description.exponent.start)
+
+
+@pytest.mark.parametrize("fraction", FORMATS[Format.FP16].fractions)
+def test_no_finite_fp16_number_is_rounded_or_out_of_range_and_32_of_them_fit(fraction):
+    finite = np.finfo(np.float16)
+    assert (float(finite.smallest_subnormal) * 2.0**fraction).is_integer()
+    assert float(finite.max) < 2.0 ** (58 - fraction)
+    assert 32 * float(finite.max) * 2.0**fraction < 2**63
+
+
+def test_the_fractions_of_fp16_are_all_of_which_that_is_true():
+    finite, fractions = np.finfo(np.float16), FORMATS[Format.FP16].fractions
+    assert not (float(finite.smallest_subnormal) * 2.0 ** (fractions.start - 1)).is_integer()
+    assert float(finite.max) >= 2.0 ** (58 - fractions.stop)
 
 
 def test_fraction_reaches_from_the_largest_to_the_smallest_float32():

@@ -40,15 +40,32 @@ from iswitch.wire import (
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, parse
 
 VECTORS = Path(__file__).parents[2] / "vectors"
-NAMES = ("contribution", "result", "receipt", "notice", "join", "ack", "claim", "grant", "refuse")
-FROM_SWITCH = ("result", "notice", "ack", "grant", "refuse")
+NAMES = (
+    "contribution",
+    "contribution_bf16",
+    "result",
+    "result_fp16",
+    "receipt",
+    "notice",
+    "join",
+    "ack",
+    "claim",
+    "grant",
+    "refuse",
+)
+FROM_SWITCH = ("result", "result_fp16", "notice", "ack", "grant", "refuse")
 
 COLLECTIVE, DIGEST = Collective(position=1234, kind=CollectiveKind.ALLREDUCE, segments=3), 0x5A17
 SEQ, TOKEN, NONCE, KEY = 0x89ABCDEC, 0xCAFEBABF, 0x0102030405060708, 0x1122334455667788
 JOB_TOKEN, CHALLENGE = 0x0D0E0A0B, 0x71727374
 OWN = SwitchAddress(SWITCH_MAC, SWITCH_IP)
 WORKER = Source(2, bytes.fromhex("020000000003"), 0x0A000067, 40003)
-NUMBERS = {"contribution": [1.0, -2.5], "result": [2.0, 0.5]}
+NUMBERS = {
+    "contribution": np.array([1.0, -2.5], "<f4"),
+    "contribution_bf16": np.array([0x3F80, 0xC020], "<u2"),
+    "result": np.array([2.0, 0.5], "<f4"),
+    "result_fp16": np.array([2.0, 0.5], "<f2"),
+}
 
 
 def vector(name: str) -> bytes:
@@ -64,6 +81,10 @@ def header(type: Type, record: np.dtype = HEADER, **fields: int) -> dict[str, in
 
 HEADERS = {
     "contribution": header(Type.CONTRIBUTION, count=DIGEST, behind=3, format_flags=0x31, members=COLLECTIVE.word),
+    "contribution_bf16": header(Type.CONTRIBUTION, count=DIGEST, behind=3, format_flags=0x35, members=COLLECTIVE.word),
+    "result_fp16": header(
+        Type.RESULT, RESULT_HEADER, member=255, format_flags=0x56, tainted=2, members=5, token=JOB_TOKEN
+    ),
     "result": header(Type.RESULT, RESULT_HEADER, member=255, format_flags=0x51, tainted=2, members=5, token=JOB_TOKEN),
     "receipt": header(Type.RECEIPT, format_flags=0x80, behind=2),
     "notice": header(Type.NOTICE, epoch=0x1235, count=Reason.EPOCH, behind=0x0F4C),
@@ -109,6 +130,7 @@ BODIES = {
         },
     ),
     "result": (TAIL, {"identity": 0x6FC5, "complement": 0x2D3D}),
+    "result_fp16": (TAIL, {"identity": 0x6FC5, "complement": 0x2D3F}),
 }
 
 
@@ -117,7 +139,7 @@ def read_by_records(name: str, frame: bytes) -> None:
     addresses = [SWITCH_MAC, WORKER.mac, 0x0A000067, 0x0A000001, 40003, 26963]
     if name in FROM_SWITCH:
         addresses = [addresses[k] for k in (1, 0, 3, 2, 5, 4)]
-    got = np.frombuffer(frame, RESULT_FRAME if name == "result" else FRAME, 1)[0]
+    got = np.frombuffer(frame, RESULT_FRAME if name.startswith("result") else FRAME, 1)[0]
     assert [
         got["eth_dst"].tobytes(),
         got["eth_src"].tobytes(),
@@ -134,9 +156,9 @@ def read_by_records(name: str, frame: bytes) -> None:
     assert {field: int(got[field]) for field in HEADERS[name]} == HEADERS[name]
     rest = frame[FRAME_BYTES:]
     if name in NUMBERS:
-        count = len(NUMBERS[name])
-        assert list(np.frombuffer(rest, "<f4", count)) == NUMBERS[name]
-        rest = rest[4 * count :]
+        numbers = NUMBERS[name]
+        assert np.frombuffer(rest, numbers.dtype, numbers.size).tolist() == numbers.tolist()
+        rest = rest[numbers.nbytes :]
     if name in BODIES:
         record, values = BODIES[name]
         want = np.zeros(1, record)
@@ -160,10 +182,16 @@ def built_by_us(name: str) -> bytes:
     client.member, client.token, client.epoch = 2, TOKEN, 0x1234
     head = {"job": 1, "epoch": 0x1234, "seq": SEQ}
     match name:
-        case "contribution":
+        case "contribution" | "contribution_bf16":
             flags = ContributionFlag.RETRANSMISSION | ContributionFlag.BOUNDARY
             return client.contribution(
-                SEQ, np.array([1.0, -2.5], np.float32), behind=3, flags=flags, collective=COLLECTIVE.word, digest=DIGEST
+                SEQ,
+                NUMBERS[name],
+                behind=3,
+                flags=flags,
+                format=Format.BF16 if name.endswith("bf16") else Format.WINDOW64,
+                collective=COLLECTIVE.word,
+                digest=DIGEST,
             )
         case "receipt":
             return client.receipt(SEQ, behind=2, want=True)
@@ -182,16 +210,16 @@ def built_by_us(name: str) -> bytes:
                 job_token=JOB_TOKEN,
                 challenge=CHALLENGE,
             )
-        case "result":
+        case "result" | "result_fp16":
             payload = compose.result(
                 **head,
-                format=Format.WINDOW64,
+                format=Format.FP16 if name.endswith("fp16") else Format.WINDOW64,
                 flags=ResultFlag.PARTIAL | ResultFlag.TAINTED,
                 members=5,
                 tainted=2,
                 token=JOB_TOKEN,
                 identity=result_identity(COLLECTIVE.word, DIGEST),
-                elements=np.array([2.0, 0.5], np.float32).view(np.uint32),
+                elements=NUMBERS[name].view(f"<u{NUMBERS[name].itemsize}"),
             )
         case "notice":
             payload = compose.notice(**head | {"epoch": 0x1235}, member=2, token=TOKEN, reason=Reason.EPOCH)
@@ -226,10 +254,10 @@ def test_a_flipped_byte_fails(name):
 @pytest.mark.parametrize("name", FROM_SWITCH)
 def test_the_client_reads_the_vector(name):
     reply = parse(vector(name))
-    assert (reply.type, reply.header["seq"]) == (Type[name.upper()], HEADERS[name]["seq"])
+    assert (reply.type, reply.header["seq"]) == (Type[name.partition("_")[0].upper()], HEADERS[name]["seq"])
     assert ones_complement_sum(vector(name)[42:]) == 0xFFFF
-    if name == "result":
-        assert list(reply.numbers.view(np.float32)) == NUMBERS["result"]
+    if name in NUMBERS:
+        assert reply.numbers.view(NUMBERS[name].dtype).tolist() == NUMBERS[name].tolist()
         assert reply.tail["identity"] == result_identity(COLLECTIVE.word, DIGEST)
     if name == "ack":
         assert (reply.reason, reply.ack["first_seq"]) == (Reason.DONE, 0x89ABCD80)

@@ -15,9 +15,11 @@ from hw.numeric.formats import (
     uplink_format,
 )
 from iswitch.wire import Format
-from iswitch.wire.formats import FORMATS, Arithmetic, job_format
+from iswitch.wire.formats import FORMATS as ALL_FORMATS
+from iswitch.wire.formats import Arithmetic, job_format
 
 NUMBERS = range(16)
+FORMATS = {number: description for number, description in ALL_FORMATS.items() if not description.is_half_width}
 
 
 def values_of(function, numbers=NUMBERS, width=4):
@@ -56,7 +58,7 @@ def test_each_format_of_a_job_has_one_arithmetic(arithmetic):
 
 def test_formats_are_mapped_and_other_numbers_stay():
     assert values_of(uplink_format) == [FORMATS[n].uplink if n in FORMATS else n for n in NUMBERS]
-    assert values_of(format_of_job) == [job_format(n) if n in FORMATS else n for n in NUMBERS]
+    assert values_of(format_of_job) == [job_format(n, Format.WINDOW64) if n in FORMATS else n for n in NUMBERS]
 
 
 def test_exponents_are_those_of_the_elements():

@@ -36,17 +36,18 @@ class Sums:
         place = job, work.slot
         old = self.stored.get(place)
         if work.operation == Operation.INSTALL_DOWN:
-            self.stored[place] = lane.install(np.frombuffer(payload[:-TAIL_BYTES], "<u4"))
+            self.stored[place] = lane.install(np.frombuffer(payload[:-TAIL_BYTES], lane.patterns(slot.format)))
             return 0
         adds = work.operation == Operation.CONTRIBUTE
         if adds and len(payload) > slot.length:
             terms = np.frombuffer(payload[: -UPLINK_TAIL.itemsize], lane.patterns(FORMATS[slot.format].uplink))
             self.stored[place] = lane.accumulate_uplink(slot.format, old, terms, first=work.first)
             return 0
+        elements = np.frombuffer(payload if adds else bytes(slot.length), lane.patterns(slot.format))
         self.stored[place], flushed = lane.accumulate(
             slot.format,
             old,
-            np.frombuffer(payload, "<u4") if adds else np.zeros(slot.length // 4, "<u4"),
+            elements,
             fraction=settings.fraction,
             limit=lane.exponent_limit(settings.fraction),
             include=adds,
@@ -57,6 +58,10 @@ class Sums:
     def result(self, job: int, index: int, format: int, fraction: int) -> np.ndarray:
         """Return a slot's elements as they leave in a result."""
         return lane.result(format, self.stored[job, index], fraction)
+
+    def installed(self, job: int, index: int, format: int) -> np.ndarray:
+        """Return the elements of a parent's result, which a slot holds."""
+        return lane.installed(format, self.stored[job, index])
 
     def uplink(self, job: int, index: int, format: int) -> np.ndarray:
         """Return a slot's accumulators as they go up, unrounded."""

@@ -3,8 +3,9 @@
 from iswitch.golden.decide.job import EntryState, Job
 from iswitch.golden.interface.message import Message
 from iswitch.wire import Format, JobState, Outcome, Type
+from iswitch.wire.formats import FORMATS, PAYLOAD_UNIT
 
-__all__ = ["failed_check", "is_from_member"]
+__all__ = ["failed_check", "is_from_member", "is_payload_length"]
 
 
 def is_from_member(job: Job, message: Message) -> bool:
@@ -16,6 +17,12 @@ def is_from_member(job: Job, message: Message) -> bool:
         return False
     entry = job.entries[message.member]
     return entry.state != EntryState.FREE and (message.token, message.source) == (entry.token, entry.source)
+
+
+def is_payload_length(format: int, length: int, elements: int) -> bool:
+    """Return whether a contribution, or a result, of a job with so many `elements` may have a payload of so many bytes
+    in this format."""
+    return 0 < length <= elements * FORMATS[Format(format)].element.itemsize and not length % PAYLOAD_UNIT
 
 
 def failed_check(job: Job, message: Message) -> Outcome | None:
@@ -33,9 +40,10 @@ def failed_check(job: Job, message: Message) -> Outcome | None:
     entry = job.entries[message.member]
     has_valid_length, has_valid_format = not message.payload, True
     if message.type == Type.CONTRIBUTION:
-        length = len(message.payload)
-        has_valid_length = 4 <= length <= 4 * job.settings.elements and not length % 4
         has_valid_format = message.format in (job.settings.format, Format.INT32)
+        has_valid_length = has_valid_format and is_payload_length(
+            message.format, len(message.payload), job.settings.elements
+        )
     checks = {
         Outcome.TOKEN: message.token == entry.token,
         Outcome.PORT: message.source.port == entry.source.port,

@@ -32,11 +32,12 @@ from iswitch.wire import (
     SEGMENTS_MAX,
     SILENCE_TICK_US,
     STALENESS_MAX,
+    Format,
     JobState,
     Mode,
     Reason,
 )
-from iswitch.wire.formats import FRACTION_MAX, FRACTION_MIN, JOB_FORMATS
+from iswitch.wire.formats import FORMATS, supported_formats
 
 __all__ = ["assign_index", "join"]
 
@@ -174,11 +175,12 @@ def enter(job: Job, request: Request, source: Source, now_us: int, *, in_tree: b
 def unsupported_setting(config: Config, settings: Settings) -> Reason:
     """Return the first setting that no job of this switch can have."""
     staleness_max = config.staleness or STALENESS_MAX
+    has_format = settings.format in supported_formats(half_width=config.half_width)
     supported = {
         Reason.WORLD: 1 <= settings.world <= config.members,
         Reason.THRESHOLD: 1 <= settings.threshold <= settings.world,
-        Reason.FORMAT: settings.format in JOB_FORMATS.values(),
-        Reason.FRACTION: FRACTION_MIN <= settings.fraction <= FRACTION_MAX,
+        Reason.FORMAT: has_format,
+        Reason.FRACTION: not has_format or settings.fraction in FORMATS[Format(settings.format)].fractions,
         Reason.ELEMENTS: 1 <= settings.elements <= config.elements,
         Reason.MODE: settings.mode in (Mode.QUARANTINE, Mode.PROPAGATE),
         Reason.DEADLINE: settings.deadline_us < DEADLINE_US_MAX,

@@ -68,7 +68,8 @@ def result(
     elements: np.ndarray,
     identity: int = 0,
 ) -> bytes:
-    """Return the UDP payload of a RESULT, which is the same for every receiver. `token` is the job's."""
+    """Return the UDP payload of a RESULT, which is the same for every receiver. `token` is the job's; `elements` are
+    uint32 or uint16."""
     head = np.zeros(1, RESULT_HEADER)
     head["version_type"] = version_type(Type.RESULT)
     head["job"], head["epoch"], head["seq"], head["member"] = job, epoch, seq, BROADCAST_MEMBER
@@ -76,7 +77,7 @@ def result(
     head["tainted"], head["members"], head["token"] = tainted, members, token
     tail = np.zeros(1, TAIL)
     tail["identity"] = identity
-    payload = head.tobytes() + elements.astype("<u4").tobytes() + tail.tobytes()
+    payload = head.tobytes() + elements.astype(elements.dtype.newbyteorder("<")).tobytes() + tail.tobytes()
     return with_complement(payload, len(payload) - TAIL.itemsize + TAIL.fields["complement"][1])
 
 

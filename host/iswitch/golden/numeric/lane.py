@@ -1,7 +1,7 @@
 """The aggregator's lanes: what they do to the elements of a payload, for all elements at once.
 
-The accumulator of an element is 64 bits. `window64` fills them with a signed integer; `fp32` and `int32` keep their
-32 bits in the low half and zeros above. The poison bit belongs to `window64` and is False elsewhere.
+The accumulator of an element is 64 bits. `window64`, `bf16` and `fp16` fill them with a signed integer; `fp32` and
+`int32` keep their 32 bits in the low half and zeros above. The poison bit belongs to the former and is False elsewhere.
 """
 
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from iswitch.wire import Format
 from iswitch.wire.formats import FORMATS, FRACTION_MAX, FRACTION_MIN, JOB_FORMATS, Arithmetic
 
-from . import fp32, window64
+from . import fp32, half, window64
 
 __all__ = [
     "POISON",
@@ -21,10 +21,12 @@ __all__ = [
     "accumulate_uplink",
     "exponent_limit",
     "install",
+    "installed",
     "is_tainted",
     "patterns",
     "result",
     "uplink",
+    "widened",
 ]
 
 POISON = -1 << 63
@@ -59,7 +61,15 @@ def arithmetic_of(name: str, format: int) -> Arithmetic:
 
 def patterns(format: int) -> np.dtype[Any]:
     """Return the integer type as which this model reads elements of a format from a frame."""
-    return np.dtype("<i8" if FORMATS[Format(format)].element.itemsize == 8 else "<u4")
+    size = FORMATS[Format(format)].element.itemsize
+    return np.dtype("<i8" if size == 8 else f"<u{size}")
+
+
+def widened(format: int, payload: ArrayLike) -> np.ndarray:
+    """Return the elements of a contribution as patterns of 32 bits: half-width ones converted to binary32."""
+    if FORMATS[Format(format)].is_half_width:
+        return half.widen(format, payload)
+    return np.asarray(payload, dtype=np.uint32)
 
 
 def exponent_limit(fraction: int) -> int:
@@ -72,9 +82,8 @@ def exponent_limit(fraction: int) -> int:
     return min(255, 185 - fraction)
 
 
-def is_tainted(format: int, payload_u32: ArrayLike, limit: int) -> bool:
-    """Return whether a contribution holds a NaN, an infinity or, in `window64`, an element out of range."""
-    exponent = FORMATS[Format(format)].exponent
+def is_tainted(format: int, payload: ArrayLike, limit: int) -> bool:
+    """Return whether a contribution holds a NaN, an infinity or, in a window, an element out of range."""
     match arithmetic_of("is_tainted", format):
         case Arithmetic.WINDOW:
             lowest = min(limit, 255)
@@ -82,12 +91,11 @@ def is_tainted(format: int, payload_u32: ArrayLike, limit: int) -> bool:
             lowest = 255
         case Arithmetic.INTEGER:
             return False
-    assert exponent is not None
-    return bool(np.any((np.asarray(payload_u32, dtype=np.uint32) >> exponent.start & 0xFF) >= lowest))
+    return bool(np.any((widened(format, payload) >> 23 & 0xFF) >= lowest))
 
 
 def accumulate(
-    format: int, stored: Stored | None, payload_u32: ArrayLike, *, fraction: int, limit: int, include: bool, first: bool
+    format: int, stored: Stored | None, payload: ArrayLike, *, fraction: int, limit: int, include: bool, first: bool
 ) -> tuple[Stored, int]:
     """Return a slot's accumulators after a contribution, and how many of its non-zero terms rounded to zero.
 
@@ -97,10 +105,10 @@ def accumulate(
         The slot's number format.
     stored : Stored or None
         The accumulators before; None is allowed with `first`.
-    payload_u32 : array_like of uint32
+    payload : array_like of uint32 or uint16
         The elements as they stand in the frame.
     fraction : int
-        F: a `window64` term is x * 2^F.
+        F: a term of a window is x * 2^F.
     limit : int
         The lowest biased exponent that is rejected.
     include : bool
@@ -113,7 +121,7 @@ def accumulate(
     ValueError
         If the payload is not as long as the accumulators, unless `first`.
     """
-    payload = np.asarray(payload_u32, dtype=np.uint32)
+    payload = widened(format, payload)
     nothing = np.zeros(payload.shape, dtype=np.int64), np.zeros(payload.shape, dtype=bool)
     old = Stored(*nothing) if first or stored is None else stored
     if old.accumulator.shape != payload.shape or (stored is None and not first):
@@ -133,8 +141,10 @@ def accumulate(
 
 
 def result(format: int, stored: Stored, fraction: int) -> np.ndarray:
-    """Return the elements of the result, as uint32."""
+    """Return the elements of the result, as uint32, or uint16 in half-width formats."""
     match arithmetic_of("result", format):
+        case Arithmetic.WINDOW if FORMATS[Format(format)].is_half_width:
+            return np.where(stored.poison, half.NAN[Format(format)], half.narrow(format, stored.accumulator, fraction))
         case Arithmetic.WINDOW:
             return np.where(stored.poison, np.uint32(fp32.NAN), window64.from_fixed(stored.accumulator, fraction))
         case Arithmetic.FLOAT | Arithmetic.INTEGER:
@@ -142,7 +152,7 @@ def result(format: int, stored: Stored, fraction: int) -> np.ndarray:
 
 
 def uplink(format: int, stored: Stored) -> np.ndarray:
-    """Return the elements of an uplink, unrounded: int64 for `window64` (`fixed64` on the wire), else uint32."""
+    """Return the elements of an uplink, unrounded: int64 for windows (`fixed64` on the wire), else uint32."""
     if FORMATS[Format(format)].arithmetic is Arithmetic.WINDOW:
         return np.where(stored.poison, np.int64(POISON), stored.accumulator)
     return (stored.accumulator & _LOW).astype(np.uint32)
@@ -162,6 +172,11 @@ def accumulate_uplink(format: int, stored: Stored | None, payload: np.ndarray, *
     return Stored(old.accumulator + np.where(poison, 0, payload), old.poison | poison)
 
 
-def install(payload_u32: np.ndarray) -> Stored:
-    """Return the accumulators that hold a parent's result as it is. Read them as `int32`, whatever its format."""
-    return Stored(payload_u32.astype(np.int64), np.zeros(payload_u32.shape, bool))
+def install(payload: np.ndarray) -> Stored:
+    """Return the accumulators that hold a parent's result as it is."""
+    return Stored(payload.astype(np.int64), np.zeros(payload.shape, bool))
+
+
+def installed(format: int, stored: Stored) -> np.ndarray:
+    """Return the elements of a result that `install` has stored, uint32 or uint16."""
+    return (stored.accumulator & _LOW).astype(patterns(format).newbyteorder("="))

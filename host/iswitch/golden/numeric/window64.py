@@ -9,7 +9,7 @@ The model computes in float64, whose 53 bits make every step but one exact; the 
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["from_fixed", "to_fixed"]
+__all__ = ["from_fixed", "to_fixed", "to_float64"]
 
 _EXACT_BITS = 53
 """Integers below 2^53 are float64 numbers."""
@@ -28,17 +28,22 @@ def to_fixed(values_u32: ArrayLike, fraction: int, limit: int) -> tuple[np.ndarr
     return terms, rejected, (accepted != 0) & (terms == 0)
 
 
-def from_fixed(sums: ArrayLike, fraction: int) -> np.ndarray:
-    """Return the float32 bit patterns nearest to sums * 2^-fraction.
+def to_float64(sums: ArrayLike, fraction: int) -> np.ndarray:
+    """Return sums * 2^-fraction as float64, rounded to odd.
 
-    A sum too long for float64 is first cut to its upper 53 bits, the last of them set if anything was lost ("round to
-    odd"). That bit is far below float32's last, so the one rounding, float64 to float32, sees which side of a tie it
-    is on. (Boldo, Melquiond: Emulation of FMA and correctly rounded sums, IEEE ToC 2008.)
+    A sum too long for float64 is cut to its upper 53 bits, the last of them set if anything was lost. That bit is far
+    below the last one of a narrower format, so one rounding of this number to such a format sees which side of a tie
+    the sum is on. (Boldo, Melquiond: Emulation of FMA and correctly rounded sums, IEEE ToC 2008.)
     """
     sums = np.asarray(sums, dtype=np.int64)
     lost = (sums & ((1 << _EXCESS_BITS) - 1)) != 0
     upper = (sums >> _EXCESS_BITS) | lost
     is_short = sums == np.clip(sums, -(1 << _EXACT_BITS), 1 << _EXACT_BITS)
     wide = np.where(is_short, sums.astype(np.float64), np.ldexp(upper.astype(np.float64), _EXCESS_BITS))
+    return np.ldexp(wide, -fraction)
+
+
+def from_fixed(sums: ArrayLike, fraction: int) -> np.ndarray:
+    """Return the float32 bit patterns nearest to sums * 2^-fraction."""
     with np.errstate(over="ignore"):
-        return np.ldexp(wide, -fraction).astype(np.float32).view(np.uint32)
+        return to_float64(sums, fraction).astype(np.float32).view(np.uint32)
