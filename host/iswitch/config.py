@@ -12,7 +12,7 @@ from typing import Any
 from iswitch.wire import FRAME_BYTES, STALENESS_MAX, longest_frame_bytes, uplink_elements
 from iswitch.wire.replay import PAYLOAD_BYTES, SAMPLES_PER_FRAGMENT, UNIT_BYTES
 
-__all__ = ["JOBS_MAX", "MEMBERS_MAX", "PORTS_MAX", "Config", "Replay"]
+__all__ = ["ELEMENT_BYTES_MAX", "JOBS_MAX", "MEMBERS_MAX", "PORTS_MAX", "Config", "Replay"]
 
 PORTS_MAX = 16
 """The most ports of a switch."""
@@ -22,6 +22,9 @@ MEMBERS_MAX = 32
 
 JOBS_MAX = 16
 """The most jobs of a switch."""
+
+ELEMENT_BYTES_MAX = 8900
+"""The most bytes of a segment's elements."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,9 +197,9 @@ class Config:
             1 <= self.window <= 4096 and not self.window & (self.window - 1), "window", "a power of two from 1 to 4096"
         )
         require(
-            0 < self.elements * 4 <= 8900 and self.elements * 32 % self.bus_bits == 0,
+            0 < self.elements * 4 <= ELEMENT_BYTES_MAX and self.elements * 32 % self.bus_bits == 0,
             "elements",
-            f"a whole number of {self.bus_bits}-bit words of at most 8,900 bytes",
+            f"a whole number of {self.bus_bits}-bit words of at most {ELEMENT_BYTES_MAX:,} bytes",
         )
         require(
             not self.queue_bytes & (self.queue_bytes - 1) and self.queue_bytes >= 2 * (self.frame_bytes_max + 64),

@@ -15,7 +15,7 @@ from iswitch.golden.decide.slot import Contributors, Ring
 from iswitch.golden.tree_switch import Parent, TreeSwitch
 from iswitch.switch.software_switch import SoftwareSwitch
 from iswitch.wire import SILENCE_TICK_US, Format, Mode, Outcome
-from sim.bench.traffic import Traffic, adverse_numbers
+from sim.bench.traffic import Traffic, adverse_elements
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client
 
 __all__ = ["AdverseTraffic", "SoftwarePair", "run_random_frames"]
@@ -26,6 +26,9 @@ SETTINGS: tuple[dict[str, int], ...] = (
     {"threshold": 2, "deadline_us": 60, "evict_us": 20 * SILENCE_TICK_US},
     {"segments": 3, "staleness": 1, "threshold": 2, "evict_us": 3 * SILENCE_TICK_US},
     {"segments": 1, "staleness": 7, "threshold": 1},
+    {"format": Format.BF16, "mode": Mode.PROPAGATE},
+    {"format": Format.FP16, "fraction": 30, "threshold": 2, "deadline_us": 60, "evict_us": 20 * SILENCE_TICK_US},
+    {"format": Format.BF16, "segments": 3, "staleness": 1, "threshold": 2, "evict_us": 3 * SILENCE_TICK_US},
 )
 """Settings of jobs."""
 
@@ -114,12 +117,13 @@ class AdverseTraffic(Traffic):
         low = self.low(client)
         seq = low + int(rng.integers(-2, 2 * self.config.window + 2))
         length = 1 + seq * 37 % self.config.elements if rng.random() < 0.9 else int(rng.integers(0, 9))
+        format = Format.INT32 if seq % 7 == 0 else client.format
         frame = client.contribution(
             seq,
-            adverse_numbers(rng, length, 0.01),
+            adverse_elements(rng, format, length, 0.01),
             behind=max(0, seq - low) if rng.random() < 0.8 else int(rng.integers(0, 3 * self.config.window)),
             flags=self.kind(seq) if rng.random() < 0.8 else int(rng.integers(0, 16)),
-            format=Format.INT32 if seq % 7 == 0 else client.format,
+            format=format,
             collective=int(rng.random() < 0.1),
             digest=int(rng.random() < 0.1),
         )
@@ -154,6 +158,7 @@ def run_random_frames(frames: int, *, seed: int) -> Compared:
             elements=int(rng.choice([16, 64, 352])),
             bus_bits=int(rng.choice([64, 256])),
             uplinks=bool(rng.random() < 0.5),
+            half_width=True,
         )
         pair = SoftwarePair(config, seed=int(rng.integers(2**63)))
         traffic = AdverseTraffic(config, seed=int(rng.integers(2**63)), workers=3, jobs=2, pair=pair)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bytes.h"
+#include "half.h"
 #include "lanes.h"
 
 static int32_t ahead(uint32_t newer, uint32_t older) { return (int32_t)(newer - older); }
@@ -24,7 +25,9 @@ struct message {
     struct slot *row; /* where its slot is stored */
     uint32_t number, index, bit, seq, behind, flags, format, now_us;
     const uint8_t *elements;
-    uint32_t bytes;    /* of the elements */
+    uint8_t *wide; /* room for half-width elements that are converted to binary32 */
+    uint32_t bytes;    /* of the elements on the wire */
+    uint32_t count;    /* of the elements of a contribution */
     struct survey survey; /* of the elements of a contribution that is added */
 };
 
@@ -169,7 +172,12 @@ static int contribute(struct message *message, struct step *step, uint32_t *ackn
     }
 
     uint32_t limit = message->format == FORMAT_INT32 ? 256 : message->format == FORMAT_FP32 ? 255 : job->limit;
-    message->survey = survey_elements((int)message->format, job->fraction, message->elements, message->bytes / 4);
+    if (is_half_width(message->format)) {
+        widen_elements(message->format, message->elements, message->wide, message->count);
+        message->elements = message->wide;
+    }
+    int added = (int)added_format(message->format);
+    message->survey = survey_elements(added, job->fraction, message->elements, message->count);
     int tainted = message->survey.exponent >= limit;
     int included = !(tainted && job->mode == MODE_QUARANTINE);
     step->first = !slot->members;
@@ -374,8 +382,13 @@ static void send_result(struct message *message, const struct slot *slot, uint32
     payload[FORMAT_FLAGS_AT] = (uint8_t)(flags << FLAGS_SHIFT | slot->format);
     put_u32(payload + TAINTED_AT, tainted);
     put_u32(payload + MEMBERS_AT, ranks);
-    round_sums(terms, state->sums + place * state->elements, state->poison + place * state->elements,
-               payload + HEADER_BYTES, slot->length / 4);
+    const int64_t *sums = state->sums + place * state->elements;
+    const uint8_t *poison = state->poison + place * state->elements;
+    size_t count = slot->length / element_bytes(slot->format);
+    if (is_half_width(slot->format))
+        round_to_half(slot->format, job->fraction, sums, poison, payload + HEADER_BYTES, count);
+    else
+        round_sums(terms, sums, poison, payload + HEADER_BYTES, count);
     put_u16(payload + length - 4, identity);
     end_answer(message, length, length - 2, receivers);
 }
@@ -387,14 +400,16 @@ static void execute(struct message *message, struct step *step) {
     int64_t *sums = state->sums + place * state->elements;
     uint8_t *poison = state->poison + place * state->elements;
     if (step->adds) {
-        struct terms terms = {(int)message->format, job->fraction, message->survey.exponent, job->limit};
-        add_elements(terms, sums, poison, message->elements, message->bytes / 4, step->first);
+        int format = (int)added_format(message->format);
+        struct terms terms = {format, job->fraction, message->survey.exponent, job->limit};
+        add_elements(terms, sums, poison, message->elements, message->count, step->first);
         state->stats[STAT_TERMS_FLUSHED] += message->survey.flushed;
     } else if (step->forces) {
         state->stats[STAT_FORCED]++;
         if (step->first) {
-            memset(sums, 0, step->slot.length / 4 * sizeof *sums);
-            memset(poison, 0, step->slot.length / 4);
+            size_t count = step->slot.length / element_bytes(step->slot.format);
+            memset(sums, 0, count * sizeof *sums);
+            memset(poison, 0, count);
         }
     }
     if (step->emits) {
@@ -483,6 +498,7 @@ int handle_payload(struct switch_state *state, const struct source *source, cons
         return UNUSUAL;
     uint32_t seq = u32_at(payload + SEQ_AT), flags_format = payload[FORMAT_FLAGS_AT];
     uint32_t index = seq & (state->slots - 1);
+    uint8_t wide[ELEMENT_BYTES_MAX];
     struct message message = {.state = state,
                               .job = job,
                               .member = member,
@@ -496,14 +512,17 @@ int handle_payload(struct switch_state *state, const struct source *source, cons
                               .format = flags_format & 0xF,
                               .now_us = now_us,
                               .elements = payload + HEADER_BYTES,
+                              .wide = wide,
                               .bytes = length - HEADER_BYTES};
     struct step step = {.outcome = UNUSUAL};
     uint32_t acknowledged = member->acknowledged;
     if (type == TYPE_CONTRIBUTION) {
-        int is_whole = message.bytes >= 4 && message.bytes <= 4u * job->elements && message.bytes % 4 == 0;
+        uint32_t size = element_bytes(message.format);
+        int is_whole = message.bytes >= 4 && message.bytes <= size * job->elements && message.bytes % 4 == 0;
         int has_format = message.format == job->format || message.format == FORMAT_INT32;
         int has_one_rank = (member->ranks & (member->ranks - 1)) == 0;
         if (!is_whole || !has_format || !has_one_rank) return UNUSUAL;
+        message.count = message.bytes / size;
         if (contribute(&message, &step, &acknowledged, payload) == UNUSUAL) return UNUSUAL;
     } else if (type == TYPE_CLAIM) {
         if (message.bytes || !is_asynchronous(job)) return UNUSUAL;

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from iswitch.config import JOBS_MAX, MEMBERS_MAX, PORTS_MAX
+from iswitch.config import ELEMENT_BYTES_MAX, JOBS_MAX, MEMBERS_MAX, PORTS_MAX
 from iswitch.wire import (
     ACK,
     BROADCAST_MEMBER,
@@ -258,6 +258,7 @@ def header() -> str:
         ("SILENCE_TICKS_MAX", SILENCE_TICKS_MAX),
         ("TICKS", (1 << 32) // SILENCE_TICK_US),
         ("PORTS_MAX", PORTS_MAX),
+        ("ELEMENT_BYTES_MAX", ELEMENT_BYTES_MAX),
         ("JOBS_MAX", JOBS_MAX),
         ("RESULTS_MAX", RESULTS_MAX),
         *_enumerators("EVENT_", ServerEvent),

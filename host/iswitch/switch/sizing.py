@@ -52,7 +52,13 @@ def config_for(
         window = min(Config.window, 1 << most.bit_length() - 1)
     queue_bytes = max(Config.queue_bytes, 1 << (2 * longest_frame_bytes(elements)).bit_length())
     return Config(
-        ports=len(sockets), members=members, jobs=jobs, window=window, elements=elements, queue_bytes=queue_bytes
+        ports=len(sockets),
+        members=members,
+        jobs=jobs,
+        window=window,
+        elements=elements,
+        queue_bytes=queue_bytes,
+        half_width=True,
     )
 
 

@@ -20,6 +20,9 @@ MUTANTS = [
     ("datapath.c", "job->admitted_seq = step.slot.seq + 1", "job->admitted_seq = step.slot.seq"),
     ("datapath.c", "if (boundary && job->joining) return UNUSUAL;", ""),
     ("datapath.c", "0xFFFF - ones_complement_sum", "0xFFFE - ones_complement_sum"),
+    ("datapath.c", "slot->length / element_bytes(slot->format)", "slot->length / 4"),
+    ("half.c", "poison[k] ? (uint16_t)shape.nan : ", ""),
+    ("half.c", "ldexp(1.5, 52 - 7)", "ldexp(1.5, 52 - 8)"),
     ("lanes.c", "poison[k] ? NAN_BITS : ", ""),
     ("lanes.c", "llrint(", "(int64_t)("),
 ]

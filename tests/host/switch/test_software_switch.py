@@ -14,6 +14,7 @@ CONFIGS = [
     pytest.param(SMALL, id="4-members"),
     pytest.param(Config(ports=3, members=32, window=4), id="32-members"),
     pytest.param(replace(SMALL, uplinks=False), id="no-trees"),
+    pytest.param(replace(SMALL, half_width=True), id="half-width"),
 ]
 
 
@@ -23,7 +24,7 @@ def test_random_traffic_gives_the_same_frames_counters_and_jobs(config, seed):
     pair = SoftwarePair(config, seed=seed)
     traffic = Traffic(config, seed=seed, workers=3, jobs=2, exchange=pair.exchange)
     traffic.form(0)
-    traffic.form(1, mode=Mode.PROPAGATE, format=Format.FP32)
+    traffic.form(1, mode=Mode.PROPAGATE, format=Format.BF16 if config.half_width else Format.FP32)
     for us in (0, 40_000_000, 310_000_000, 3_000_000_000):
         pair.wait(us)
         traffic.steps(500)
