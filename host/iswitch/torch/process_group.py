@@ -19,6 +19,7 @@ from iswitch.control.call_queue import CallQueue
 from iswitch.torch.dtypes import UnsupportedError, from_vector, to_vector
 from iswitch.torch.fallback import FallbackReducer
 from iswitch.torch.group_job import GroupJob
+from iswitch.torch.layout import contiguous, require_own_memory
 from iswitch.torch.options import Options
 from iswitch.torch.reducer import GlooReducer, SwitchReducer
 from iswitch.torch.work import CollectiveWork
@@ -119,8 +120,22 @@ class IswitchProcessGroup(dist.ProcessGroup):
 
     # How a call runs
 
-    def _run(self, opts: Any, outputs: list[Any], call: Callable[[], None]) -> CollectiveWork:
-        """Make a call after all earlier ones, and wait for it unless the program asked not to."""
+    def _run(self, opts: Any, outputs: list[Any], call: Callable[[], None], *, fills: bool = True) -> CollectiveWork:
+        """Make a call after all earlier ones, and wait for it unless the program asked not to.
+
+        Parameters
+        ----------
+        opts : object
+            Options of torch.distributed.
+        outputs : list
+            Tensors of the result, or lists of them.
+        call : callable
+            The collective.
+        fills : bool
+            True if this rank's `outputs` change.
+        """
+        if fills:
+            require_own_memory(outputs)
         if opts.asyncOp:
             return CollectiveWork(self._calls.submit(call), outputs)
         self._calls.wait()
@@ -218,7 +233,8 @@ class IswitchProcessGroup(dist.ProcessGroup):
 
     def _reduce_or_gloo(self, name: str, tensor: Tensor, op: Any) -> None:
         """Reduce a tensor for the collective of a name, in the switch or, if the switch cannot do so, with gloo."""
-        self._or_gloo(name, lambda: self._reduce(tensor, op), lambda gloo: gloo.allreduce([tensor], op))
+        with contiguous(tensor) as dense:
+            self._or_gloo(name, lambda: self._reduce(dense, op), lambda gloo: gloo.allreduce([dense], op))
 
     # Collectives as torch.distributed calls them. It checks shapes and ranks before.
 
@@ -258,16 +274,18 @@ class IswitchProcessGroup(dist.ProcessGroup):
                 if self._rank == opts.rootRank:
                     tensor.detach().copy_(result)
 
-        return self._run(opts, tensors, call)
+        return self._run(opts, tensors, call, fills=self._rank == opts.rootRank)
 
     def broadcast(self, tensors: list[Tensor], opts: Any) -> CollectiveWork:
         """Give all ranks the root's bits. The tensors may have any dtype."""
 
         def call() -> None:
             for tensor in tensors:
-                _fill(tensor, self._broadcast(tensor, opts.rootRank))
+                words = self._broadcast(tensor, opts.rootRank)
+                if self._rank != opts.rootRank:
+                    _fill(tensor, words)
 
-        return self._run(opts, tensors, call)
+        return self._run(opts, tensors, call, fills=self._rank != opts.rootRank)
 
     def _broadcast(self, tensor: Tensor, root: int) -> np.ndarray:
         """Return the bytes of the root's tensor, as `_octets` does."""
