@@ -204,6 +204,7 @@ class Worker(JobWorker):
             no_offload=no_offload,
         )
         self.on_taint = on_taint
+        self.warns_missing = True  # False: the caller reads `Reduction.absent`, and no MissingWarning stands beside it
         self._calls = CallQueue()
         self._flat_buffer = FlatBuffer(FORMATS[JOB_FORMATS[format]].element)  # of collectives on a list of arrays
         self._collectives = 0  # makes the text of each warning new: Python shows the same text once
@@ -381,7 +382,7 @@ class Worker(JobWorker):
         expects_all = self.threshold == self.world
         missing = reduction.absent if expects_all else ()
         reduction.report_problems(
-            warn_missing=missing if missing != self._reported_missing else (),
+            warn_missing=missing if self.warns_missing and missing != self._reported_missing else (),
             number=self._collectives,
             rejected=rejected_values(self._ring.membership.format, self._ring.membership.fraction),
             on_taint=self.on_taint,

@@ -61,6 +61,7 @@ class SwitchReducer:
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
+        worker.warns_missing = False  # such a sum is a WorkersMissingError
         self._failure: IswitchError | None = None  # of an earlier sum: the ranks no longer call the same one
         self._given = np.zeros(0, np.uint8)
 
