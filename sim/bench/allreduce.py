@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,16 +60,17 @@ def work(rank: int, port: int, size: int, repetitions: int) -> list[tuple[float,
 
 
 @contextmanager
-def emulator(summary: dict[str, Any], *options: str) -> Iterator[list[int]]:
-    """Run `python -m sim.emulator` with these options; yields the UDP port of each of its ports, and at the end its
-    summary."""
+def emulator(
+    summary: dict[str, Any], *options: str, program: Sequence[str] = ("-m", "sim.emulator")
+) -> Iterator[list[int]]:
+    """Run `python -m sim.emulator` with these options, or another `program` with such options; yields the UDP port of
+    each of its ports, and at the end its summary."""
     with tempfile.TemporaryDirectory() as folder:
         ready, written = Path(folder) / "ready.json", Path(folder) / "summary.json"
         process = subprocess.Popen(
             [
                 sys.executable,
-                "-m",
-                "sim.emulator",
+                *program,
                 "--ports",
                 str(WORLD),
                 "--udp-base",
@@ -80,6 +81,7 @@ def emulator(summary: dict[str, Any], *options: str) -> Iterator[list[int]]:
                 str(written),
                 *options,
             ],
+            stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -88,7 +90,7 @@ def emulator(summary: dict[str, Any], *options: str) -> Iterator[list[int]]:
             while not ready.exists():
                 if process.poll() is not None or time.monotonic() > deadline:
                     process.kill()
-                    raise RuntimeError(f"the emulator does not start: {process.communicate()[1][-2000:]}")
+                    raise RuntimeError(f"the switch does not start: {process.communicate()[1][-2000:]}")
                 time.sleep(0.05)
             yield [port for _, port in json.loads(ready.read_text())["ports"]]
         finally:

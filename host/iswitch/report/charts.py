@@ -12,7 +12,7 @@ __all__ = ["COLOURS", "Series", "line_chart", "share_bar"]
 COLOURS = 8
 """Colours of the page's style. Further series take the same colours again, with dashes."""
 _WIDTH, _HEIGHT = 640, 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 22, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 28, 40
 _SLICES = 240
 """The most tooltips of a chart. If there are more points, each tooltip shows the point next to its place."""
 _BAR_HEIGHT = 34
@@ -63,7 +63,14 @@ class _Frame:
 
 
 def line_chart(
-    title: str, series: Sequence[Series], *, x_label: str, y_label: str, note: str = "", empty: str = "no values"
+    title: str,
+    series: Sequence[Series],
+    *,
+    x_label: str,
+    y_label: str,
+    whole: bool = False,
+    note: str = "",
+    empty: str = "no values",
 ) -> str:
     """Return a figure of HTML: a title, an SVG with axes and lines, and a legend.
 
@@ -75,6 +82,8 @@ def line_chart(
         The lines.
     x_label, y_label : str
         What the axes show, with the unit.
+    whole : bool
+        The values are whole numbers, so that only such are at the vertical axis.
     note : str
         A sentence below the title; may be empty.
     empty : str
@@ -87,7 +96,7 @@ def line_chart(
         return f'<figure class="chart">{head}<p class="empty">{escape(empty)}</p></figure>'
     x_ticks = nice_ticks(min(0.0, *places), max(places), 8)
     end = max(places) if max(places) > x_ticks[0] else x_ticks[-1]
-    frame = _Frame([x for x in x_ticks if x <= end], nice_ticks(min(0.0, *values), max(values)), end)
+    frame = _Frame([x for x in x_ticks if x <= end], nice_ticks(min(0.0, *values), max(values), whole=whole), end)
     parts = [*_axes(frame, x_label, y_label)]
     for number, line in enumerate(series):
         parts += _line(frame, line, line.style(number))
@@ -106,7 +115,7 @@ def _axes(frame: _Frame, x_label: str, y_label: str) -> list[str]:
     for tick in frame.y_ticks:
         y = frame.y(tick)
         parts.append(f'<line class="{"axis" if tick == 0 else "grid"}" x1="{_LEFT}" x2="{right}" y1="{y}" y2="{y}"/>')
-        parts.append(f'<text class="tick end" x="{_LEFT - 7}" y="{y + 4}">{short_number(tick)}</text>')
+        parts.append(f'<text class="tick end" x="{_LEFT - 7}" y="{y + 4:.1f}">{short_number(tick)}</text>')
     for tick in frame.x_ticks:
         x = frame.x(tick)
         parts.append(f'<line class="axis" x1="{x}" x2="{x}" y1="{bottom}" y2="{bottom + 4}"/>')

@@ -1,5 +1,6 @@
 """HTML of a page that needs no other file: its style, tables, notes and tiles. All text is escaped here."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 
@@ -32,9 +33,14 @@ h3{font-size:15px;margin:20px 0 8px}
 .lead,.note,.empty,footer{color:var(--soft)}
 .lead{margin:0 0 18px}
 .note,.empty{font-size:13px;margin:2px 0 6px}
+.scroll+.note{margin-top:8px}
+code{font:.92em ui-monospace,"DejaVu Sans Mono",Menlo,Consolas,monospace;background:var(--page);border-radius:4px;
+padding:0 .25em}
 .empty{padding:48px 0;text-align:center}
 footer{font-size:13px;margin-top:40px}
-.tiles{display:grid;grid-template-columns:repeat(auto-fill,minmax(132px,1fr));gap:10px;margin:0;padding:0}
+.tiles{display:grid;grid-template-columns:repeat(auto-fill,minmax(150px,1fr));gap:10px;margin:0;padding:0}
+@media (min-width:900px){.tiles{grid-template-columns:repeat(5,1fr)}}
+.tiles div{display:flex;flex-direction:column;justify-content:space-between}
 .tiles div{background:var(--card);border:1px solid var(--edge);border-radius:8px;padding:9px 12px}
 .tiles dt{color:var(--soft);font-size:12px}
 .tiles dd{margin:0;font-size:18px;font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
@@ -46,7 +52,7 @@ figcaption{font-weight:600}
 .chart>svg{display:block;width:100%;height:auto;margin-top:6px}
 .legend{display:flex;flex-wrap:wrap;gap:2px 16px;margin:6px 0 0;padding:0;list-style:none;font-size:13px}
 .key{width:22px;height:8px;margin-right:6px}
-.tick,.label{fill:var(--soft);font-size:11px;font-variant-numeric:tabular-nums}
+.tick,.label{fill:var(--soft);font-size:13px;font-variant-numeric:tabular-nums}
 .end{text-anchor:end}
 .middle{text-anchor:middle}
 .grid{stroke:var(--edge)}
@@ -131,7 +137,7 @@ def table(
     columns : sequence of str
         Names of the columns.
     rows : iterable of sequence of object
-        Cells, of which the table shows `str`.
+        Cells, of which the table shows `str`. Words between backticks are code.
     numbers : collection of str
         Columns of numbers, which stand at the right.
     styles : sequence of str
@@ -144,8 +150,12 @@ def table(
     body = ""
     for number, row in enumerate(rows):
         style = f' class="{escape(styles[number])}"' if styles and styles[number] else ""
-        cells = "".join(f"<td{side}>{escape(str(cell))}</td>" for side, cell in zip(sides, row))
+        cells = "".join(f"<td{side}>{_cell(str(cell))}</td>" for side, cell in zip(sides, row))
         body += f"<tr{style}>{cells}</tr>"
     if not body:
         return f'<p class="note">{escape(empty)}</p>'
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _cell(text: str) -> str:
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))

@@ -14,7 +14,7 @@ def short_number(number: float) -> str:
     return f"{number:.3g}G"
 
 
-def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
+def nice_ticks(low: float, high: float, most: int = 6, *, whole: bool = False) -> list[float]:
     """Return round numbers, at equal distances, from one at or below `low` to one at or above `high`.
 
     Parameters
@@ -23,6 +23,8 @@ def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
         The range that the numbers span. If both are equal, the range becomes one above `low`.
     most : int
         About the most numbers.
+    whole : bool
+        Only whole numbers, for what is counted.
 
     Returns
     -------
@@ -30,7 +32,7 @@ def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
         Multiples of 1, 2 or 5 times a power of ten, in ascending order; at least two.
     """
     high = high if high > low else low + 1
-    raw = (high - low) / max(1, most - 1)
+    raw = max((high - low) / max(1, most - 1), 1.0 if whole else 0.0)
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * (1 - 1e-9))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)

@@ -3,7 +3,6 @@
 This file declares the commands and their options. The modules beside it do the work.
 """
 
-import io
 import json
 import time
 from collections.abc import Iterator
@@ -37,7 +36,7 @@ from iswitch.tools.report_command import write_report
 from iswitch.tools.snapshot import read_snapshot
 from iswitch.tools.switch_families import SwitchSource
 from iswitch.tools.tables import counter_table, finding_lines, job_table, port_table, summary
-from iswitch.tools.top import frame, watch
+from iswitch.tools.top import drawing, frame, watch
 from iswitch.wire import Reason
 
 __all__ = ["app", "main"]
@@ -217,10 +216,8 @@ def top(
     if svg is None:
         out.print(shown)
         return
-    recorder = Console(record=True, width=80, file=io.StringIO(), force_terminal=True)
-    recorder.print(shown)
     try:
-        recorder.save_svg(str(svg), title="iswitch top")
+        svg.write_text(drawing(shown), encoding="utf-8")
     except OSError as error:
         _fail(f"{svg} cannot be written: {error.strerror}")
 

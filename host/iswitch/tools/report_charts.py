@@ -53,7 +53,12 @@ def switch_charts(sampling: Sampling) -> Iterator[str]:
         total_series(sampling, steps, "members admitted (ADMITTED)", "ADMITTED"),
     ]
     yield line_chart(
-        "Evictions and admissions", lines, x_label=_TIME, y_label="members since the first sample", empty=_ONE
+        "Evictions and admissions",
+        lines,
+        x_label=_TIME,
+        y_label="members since the first sample",
+        whole=True,
+        empty=_ONE,
     )
 
 

@@ -115,7 +115,7 @@ def _jobs(sampling: Sampling) -> str:
         for number, each in jobs.items()
     ]
     free = f"{sampling.info.jobs - len(jobs)} of {sampling.info.jobs} jobs are free."
-    shown = table(columns, rows, numbers=columns[2:7], empty="No job exists at the last sample.")
+    shown = table(columns, rows, numbers=("job", *columns[2:7]), empty="No job exists at the last sample.")
     return (
         f'{shown}<p class="note">{free} Segments: those whose results all members have, since the last reset of the '
         "job. Rates: means over the sampling.</p>"

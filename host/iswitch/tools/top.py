@@ -1,6 +1,8 @@
 """A live view of a switch in a terminal, for `iswitch top`: jobs, members, rates and drops."""
 
 import contextlib
+import io
+import re
 import select
 import sys
 import termios
@@ -22,7 +24,7 @@ from iswitch.serial import serial_distance
 from iswitch.tools.snapshot import Snapshot, read_snapshot
 from iswitch.wire import JobState, MemberState
 
-__all__ = ["frame", "watch"]
+__all__ = ["drawing", "frame", "watch"]
 
 _DROPS_SHOWN = 12
 _SILENT_S = 5.0
@@ -46,6 +48,13 @@ def frame(address: str, info: SwitchInfo, before: Snapshot, now: Snapshot) -> Gr
     if now.jobs:
         parts += [_members(now), Text()]
     return Group(*parts, _drops(now, rates))
+
+
+def drawing(shown: Group) -> str:
+    """Return an update as an SVG picture, which loads nothing: it is shown in a font of the viewer's machine."""
+    recorder = Console(record=True, width=80, file=io.StringIO(), force_terminal=True)
+    recorder.print(shown)
+    return re.sub(r"@font-face\s*\{.*?\}\s*", "", recorder.export_svg(title="iswitch top"), flags=re.DOTALL)
 
 
 def _table(*columns: str, right: tuple[str, ...], widest: str) -> Table:

@@ -1,6 +1,7 @@
 """Numbers on the page of `iswitch report`."""
 
 import itertools
+import math
 
 import pytest
 
@@ -23,3 +24,10 @@ def test_ticks_are_few_round_and_span_the_range(low, high):
     assert ticks[0] <= low and ticks[-1] >= high and 2 <= len(ticks) <= 8
     steps = {f"{b - a:.9g}" for a, b in itertools.pairwise(ticks)}
     assert len(steps) == 1 and f"{float(steps.pop()):e}"[0] in "125"
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 0), (0, 1), (0, 3), (-2, 4), (0, 12), (0, 1_000_001)])
+def test_the_ticks_of_what_is_counted_are_whole(low, high):
+    ticks = nice_ticks(low, high, whole=True)
+    assert all(tick == math.floor(tick) for tick in ticks)
+    assert ticks[0] <= low and ticks[-1] >= high and 2 <= len(ticks) <= 8

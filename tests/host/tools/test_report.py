@@ -61,7 +61,7 @@ class Page(HTMLParser):
 
     def handle_data(self, data):
         self.text += data
-        if self.open and self.open[-1] in ("td", "th"):
+        if {"td", "th"} & set(self.open):
             self.rows[-1][-1] += data
 
     def row(self, first):
@@ -188,6 +188,13 @@ def test_names_on_the_page_are_escaped(control, monkeypatch):
     sampling.address, sampling.ended = EVIL, EVIL
     text = page(sampling, [Finding(EVIL, Mark.BAD, EVIL, EVIL)], remarks=[EVIL])
     assert "<script" not in text and Page(text).text.count(EVIL) >= 6
+
+
+def test_words_between_backticks_are_code_and_escaped(control, monkeypatch):
+    found = Finding("window", Mark.OK, "`--rate`, `<b>`, a `", "")
+    text = page(sampled(control, monkeypatch), [found])
+    assert "<td><code>--rate</code>, <code>&lt;b&gt;</code>, a `</td>" in text
+    assert Page(text).row("ok")[2] == "--rate, <b>, a `"
 
 
 def test_an_empty_switch_has_a_page(control, monkeypatch):

@@ -157,6 +157,7 @@ def test_once_prints_one_update_or_saves_it_as_svg(model, tmp_path):
             app, ["top", "--once", "--interval", "0.05", "--switch", model.address(1), "--svg", str(drawing)]
         )
         assert result.exit_code == 0 and drawing.read_text().startswith("<svg")
+        assert "url(http" not in drawing.read_text() and "running" in drawing.read_text()  # it loads nothing
     result = CliRunner().invoke(
         app, ["top", "--once", "--interval", "0.05", "--switch", model.address(1), "--svg", str(tmp_path)]
     )
