@@ -61,7 +61,8 @@ def plan(
             "--seconds",
             metavar="SECONDS",
             min=0.1,
-            help="Time limit of each scheme. A plan that is not proved optimal by then has an upper bound.",
+            help="Time limit of the command. A plan that is not proved optimal by then has an upper bound. "
+            "Ctrl-C ends the search earlier.",
         ),
     ] = 60.0,
     only: Annotated[bool, typer.Option("--only", help="Do not compare with other schemes.")] = False,

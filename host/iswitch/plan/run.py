@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 
@@ -21,15 +21,20 @@ from iswitch.plan.output.changes import with_next_epoch
 from iswitch.plan.output.configuration import make_configuration
 from iswitch.plan.output.drawing import draw_svg
 from iswitch.plan.output.words import describe_shadow_prices, format_gbps
-from iswitch.plan.schemes import KINDS, make_plan, plan_all_kinds, plan_baselines
+from iswitch.plan.progress import showing_progress
+from iswitch.plan.schemes import BASELINES_SHARE, KINDS, SchemeResult, make_plan, plan_all_kinds, plan_baselines
 from iswitch.plan.sensitivity import make_upgrade, remove, reserve
-from iswitch.plan.solver.tree import Plan
+from iswitch.plan.solver.clock import Clock, reporting, stopping_on_interrupt
+from iswitch.plan.solver.tree import Plan, Tree
 from iswitch.plan.topology.errors import error_text
 from iswitch.plan.topology.files import read_topology
 from iswitch.plan.topology.graph_file import node_link, to_json
 from iswitch.plan.topology.topology import Topology, TopologyError
 
 __all__ = ["PlanRequest", "run_plan"]
+
+BEFORE_SHARE = 0.3
+"""The part of the time for the plan without changes, which is compared with that with changes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,30 +77,22 @@ def run_plan(request: PlanRequest) -> None:
         if request.return_path:
             given = given.with_job(return_path=request.return_path)
         topology, changes = _change(given, request.remove, request.reserve)
-        upgrade = make_upgrade(topology, request.upgrade, request.upgrade_gbps) if request.upgrade else None
-        plan = make_plan(topology, request.kind, time_s=request.time_s, adjacent=request.adjacent, upgrade=upgrade)
-        if upgrade and plan.upgraded:
-            topology = topology.with_capacity(plan.upgraded)
-            changes.append(f"with {' and '.join(plan.upgraded)} aggregating {format_gbps(upgrade.capacity_gbps)} Gb/s")
-        elif upgrade:
-            one_tree = " one tree" if request.kind.endswith("s") else ""
-            changes.append(f"with no switch upgraded, since none would help{one_tree}")
-        before = plan
-        if changes:
-            before = make_plan(given, request.kind, time_s=request.time_s, adjacent=request.adjacent)
+        with stopping_on_interrupt(), showing_progress(request.time_s) as progress, reporting(progress):
+            found = _plan(request, given, topology, changes)
+        topology, plan, before, changes, results = found
         loads = _check(topology, plan, request.kind)
         configuration = make_configuration(topology, plan, scale=request.scale, wired=given)
         differences = None
         if request.previous:
             configuration, differences = with_next_epoch(_read_configuration(request.previous), configuration)
         files = (
-            (request.topology_json, to_json(topology)),
-            (request.svg, draw_svg(topology, plan)),
-            (request.config, json.dumps(configuration, indent=1) + "\n"),
+            (request.topology_json, lambda: to_json(topology)),
+            (request.svg, lambda: draw_svg(topology, plan)),
+            (request.config, lambda: json.dumps(configuration, indent=1) + "\n"),
         )
-        for path, text in files:
+        for path, make_text in files:
             if path:
-                path.write_text(text, encoding="utf-8")
+                path.write_text(make_text(), encoding="utf-8")
     except (TopologyError, ValueError, KeyError, OSError) as error:
         print_error(error_text(error))
         raise typer.Exit(1) from error
@@ -105,14 +102,64 @@ def run_plan(request: PlanRequest) -> None:
     print_topology(request.topology, topology)
     if changes:
         print_change(changes, before, plan)
-    if not request.only:
-        results = [
-            *plan_baselines(topology, time_s=request.time_s),
-            *plan_all_kinds(topology, time_s=request.time_s, adjacent=request.adjacent),
-        ]
+    if results:
         print_schemes(topology, results, request.with_seconds)
     print_plan(topology, plan, request.with_seconds)
     print_configuration(configuration, differences)
+
+
+class _Found(NamedTuple):
+    """The topology with its upgrades, the plan, that without changes, the changes in words, and the table's rows."""
+
+    topology: Topology
+    plan: Plan
+    before: Plan
+    changes: list[str]
+    results: list[SchemeResult]
+
+
+def _plan(request: PlanRequest, given: Topology, topology: Topology, changes: list[str]) -> _Found:
+    """Make all plans within the time limit.
+
+    The plan of the kind that is asked for starts from the trees of all rows before it in the table. If the table is
+    not asked for, that plan has all of the time.
+    """
+    clock, kind, adjacent = Clock(request.time_s), request.kind, request.adjacent
+    with_table = not (request.only or request.as_json)
+    before: Plan | None = None
+    if changes or request.upgrade:
+        before = make_plan(given, kind, time_s=clock.part(BEFORE_SHARE).time_s, adjacent=adjacent)
+    results: list[SchemeResult] = []
+    start: list[Tree] = []
+    plan: Plan | None = None
+    if request.upgrade:
+        upgrade = make_upgrade(topology, request.upgrade, request.upgrade_gbps)
+        part = clock.part(0.5 if with_table else 1.0).time_s
+        plan = make_plan(topology, kind, time_s=part, adjacent=adjacent, upgrade=upgrade)
+        if plan.upgraded:
+            topology = topology.with_capacity(plan.upgraded)
+            changes = [
+                *changes,
+                f"with {' and '.join(plan.upgraded)} aggregating {format_gbps(upgrade.capacity_gbps)} Gb/s",
+            ]
+        else:
+            one_tree = " one tree" if kind.endswith("s") else ""
+            changes = [*changes, f"with no switch upgraded, since none would help{one_tree}"]
+        start += plan.trees
+    if with_table:
+        results += plan_baselines(topology, time_s=clock.part(BASELINES_SHARE).time_s)
+        if topology.ps:
+            start += [tree for row in results if row.plan for tree in row.plan.trees]
+        kinds = plan_all_kinds(topology, time_s=clock.part(1.0).time_s, adjacent=adjacent, start=start, preferred=kind)
+        rows = dict(zip(KINDS, kinds))
+        results += rows.values()
+        row = rows[kind]
+        if row.plan is None:
+            raise TopologyError(row.reason)
+        plan = replace(row.plan, upgraded=plan.upgraded if plan else {})
+    elif plan is None:
+        plan = make_plan(topology, kind, time_s=clock.part(1.0).time_s, adjacent=adjacent)
+    return _Found(topology, plan, before or plan, changes, results)
 
 
 def _change(topology: Topology, removals: Sequence[str], reservations: Sequence[str]) -> tuple[Topology, list[str]]:

@@ -15,20 +15,27 @@ from iswitch.plan.solver.clock import Clock
 from iswitch.plan.solver.several_trees import plan_several_trees
 from iswitch.plan.solver.single_tree import plan_single_tree
 from iswitch.plan.solver.sites import Upgrade
-from iswitch.plan.solver.tree import Plan, Tree
+from iswitch.plan.solver.tree import Plan, Tree, scheme_name
 from iswitch.plan.topology.topology import Topology, TopologyError
 
-__all__ = ["KINDS", "SchemeResult", "make_plan", "plan_all_kinds", "plan_baselines"]
+__all__ = ["BASELINES_SHARE", "KINDS", "SchemeResult", "make_plan", "plan_all_kinds", "plan_baselines"]
 
 KINDS = {
-    "level": "one tree, one level",
-    "tree": "one tree, several levels",
-    "levels": "several trees, one level",
-    "trees": "several trees, several levels",
+    "level": scheme_name(1),
+    "tree": scheme_name(None),
+    "levels": scheme_name(1, several=True),
+    "trees": scheme_name(None, several=True),
 }
 """Kinds of plans, and the names of their schemes."""
 ALONE_MAX = 16
 """Most switches that aggregate for which each kind is planned alone, since the integer program proves it soon."""
+BASELINES_SHARE, QUICK_SHARE, LEVEL_SHARE, SINGLE_SHARE = 0.1, 0.3, 0.1, 0.6
+"""In larger fabrics, the parts of the time that is left: for the baselines, for trees that are made at once, for a tree
+of one level to start from, and for a single tree before several are packed."""
+PROVED = 1e-6
+"""Gap below which a plan counts as proved optimal."""
+PREFERRED = 2.0
+"""The weight of the time for the kind that is configured, against 1 of each other."""
 
 
 class SchemeResult(NamedTuple):
@@ -76,22 +83,34 @@ def make_plan(
     """
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
-    clock, levels = Clock(time_s), 1 if kind.startswith("level") else None
-    sites = len(topology.aggregators)
+    clock, levels, several = Clock(time_s), 1 if kind.startswith("level") else None, kind in ("levels", "trees")
     known = [tree for tree in start if _is_of_kind(topology, tree, levels, adjacent)]
-    if sites > ALONE_MAX and not upgrade:
-        nearest = [] if adjacent or not topology.ps else _trees_of_baselines(topology, clock.part(0.1))
-        known += [tree for tree in nearest if _is_of_kind(topology, tree, levels, adjacent)]
-        if levels is None:
-            plan = plan_single_tree(topology, levels=1, time_s=clock.part(0.1).time_s, adjacent=adjacent, start=known)
-            known += plan.trees
-    several = kind in ("levels", "trees")
-    part = clock.part(0.6 if several and sites > ALONE_MAX else 1.0).time_s
+    if len(topology.aggregators) <= ALONE_MAX or upgrade:
+        part = time_s
+    else:
+        if not start:
+            known += [
+                tree
+                for tree in _trees_of_baselines(topology, clock.part(BASELINES_SHARE))
+                if _is_of_kind(topology, tree, levels, adjacent)
+            ]
+        if several:
+            # Trees that are made at once may prove to be enough.
+            quick = plan_several_trees(
+                topology, levels=levels, time_s=clock.part(QUICK_SHARE).time_s, adjacent=adjacent, start=known
+            )
+            if quick.gap < PROVED:
+                return replace(quick, seconds=clock.seconds)
+            known += quick.trees
+        if levels is None and not start:
+            part = clock.part(LEVEL_SHARE).time_s
+            known += plan_single_tree(topology, levels=1, time_s=part, adjacent=adjacent, start=known).trees
+        part = clock.part(SINGLE_SHARE if several else 1.0).time_s
     single = plan_single_tree(topology, levels=levels, time_s=part, adjacent=adjacent, upgrade=upgrade, start=known)
     if not several:
-        return single
+        return single if part == time_s else replace(single, seconds=clock.seconds)
     plan = plan_several_trees(
-        topology.with_capacity(single.upgraded),
+        topology.with_capacity(single.upgraded) if single.upgraded else topology,
         levels=levels,
         time_s=max(clock.left, part / 10),
         adjacent=adjacent,
@@ -112,13 +131,13 @@ def _is_of_kind(topology: Topology, tree: Tree, levels: int | None, adjacent: bo
 
 def _trees_of_baselines(topology: Topology, clock: Clock) -> list[Tree]:
     """Return the trees of quick baselines."""
-    schemes: list[Callable[[Topology], Plan]] = [plan_like_switchml, plan_like_atp]
-    schemes.append(lambda given: plan_like_grid(given, time_s=max(clock.left, 1e-3)))
-    schemes.append(lambda given: plan_without_aggregation(given, time_s=max(clock.left, 1e-3)))
+    schemes = [plan_without_aggregation, plan_like_atp, plan_like_switchml, plan_like_grid]
     found: list[Tree] = []
-    for scheme in schemes:
+    for number, scheme in enumerate(schemes):
+        if not clock.left:
+            break
         try:
-            found += scheme(topology).trees
+            found += scheme(topology, time_s=clock.part(1 / (len(schemes) - number)).time_s).trees
         except TopologyError:
             continue  # this baseline has no plan here
     return found
@@ -127,11 +146,12 @@ def _trees_of_baselines(topology: Topology, clock: Clock) -> list[Tree]:
 def plan_baselines(topology: Topology, *, time_s: float = 60.0) -> Iterator[SchemeResult]:
     """Yield the result of each baseline."""
     schemes: dict[str, Callable[[Topology], Plan]] = {
-        "no aggregation": lambda given: plan_without_aggregation(given, time_s=time_s),
-        "ATP-like": plan_like_atp,
-        "SwitchML-like": plan_like_switchml,
-        "GRID, repaired": lambda given: plan_like_grid(given, time_s=time_s / 2),
+        "no aggregation": lambda given: plan_without_aggregation(given, time_s=clock.part(1 / 4).time_s),
+        "ATP-like": lambda given: plan_like_atp(given, time_s=clock.part(1 / 3).time_s),
+        "SwitchML-like": lambda given: plan_like_switchml(given, time_s=clock.part(1 / 2).time_s),
+        "GRID, repaired": lambda given: plan_like_grid(given, time_s=clock.part(1).time_s),
     }
+    clock = Clock(time_s)
     for name, scheme in schemes.items():
         try:
             with_server = with_parameter_server(topology)
@@ -141,13 +161,24 @@ def plan_baselines(topology: Topology, *, time_s: float = 60.0) -> Iterator[Sche
 
 
 def plan_all_kinds(
-    topology: Topology, *, time_s: float = 60.0, adjacent: bool = False, start: Sequence[Tree] = ()
+    topology: Topology,
+    *,
+    time_s: float = 60.0,
+    adjacent: bool = False,
+    start: Sequence[Tree] = (),
+    preferred: str = "tree",
 ) -> Iterator[SchemeResult]:
-    """Yield the result of each kind of plan. A kind starts from the trees of those before it, and from `start`."""
-    known: list[Tree] = list(start)
+    """Yield the result of each kind of plan. A kind starts from the trees of those before it, and from `start`.
+
+    The time is for all kinds together. The preferred one has a larger part, and what others leave is for those after
+    them.
+    """
+    clock, known = Clock(time_s), list(start)
+    weights = {kind: PREFERRED if kind == preferred else 1.0 for kind in KINDS}
     for kind, name in KINDS.items():
+        part = clock.part(weights[kind] / sum(list(weights.values())[list(KINDS).index(kind) :])).time_s
         try:
-            plan = make_plan(topology, kind, time_s=time_s, adjacent=adjacent, start=known)
+            plan = make_plan(topology, kind, time_s=part, adjacent=adjacent, start=known)
             known += plan.trees
             yield SchemeResult(name, topology, plan)
         except TopologyError as error:

@@ -47,7 +47,7 @@ def test_the_docs_show_what_is_printed(arguments, shown, monkeypatch):
     monkeypatch.chdir(ROOT)
     result = call(*arguments.split())
     assert result.exit_code == 0
-    assert [line.rstrip() for line in result.output.splitlines()] == shown.splitlines()
+    assert [line.rstrip() for line in result.stdout.splitlines()] == shown.splitlines()
 
 
 def test_the_file_in_the_docs_is_the_file():

@@ -3,6 +3,7 @@
 import pytest
 
 from iswitch.plan.baselines.grid import plan_like_grid, solve_relaxation
+from iswitch.plan.baselines.nearest import NearestTrees
 from iswitch.plan.baselines.systems import plan_like_atp, plan_without_aggregation
 from iswitch.plan.check import check_plan
 from iswitch.plan.schemes import make_plan
@@ -121,13 +122,13 @@ def test_results_cost_some_of_the_gain_of_several_trees():
 
 def test_grids_relaxation_ignores_links_and_promises_the_same_rate_for_every_capacity():
     """It promises 3, the rate of a cable. With cables of 9 Gb/s it promises 4.078."""
-    assert solve_relaxation(seed_example())[0] == pytest.approx(3)
-    assert solve_relaxation(seed_example(capacity_gbps=6))[0] == pytest.approx(3)
+    assert solve_relaxation(NearestTrees(seed_example()))[0] == pytest.approx(3)
+    assert solve_relaxation(NearestTrees(seed_example(capacity_gbps=6)))[0] == pytest.approx(3)
     graph = seed_example().graph.copy()
     for worker in range(1, 9):
         (switch,) = graph[f"W{worker}"]
         graph.edges[f"W{worker}", switch]["bw_gbps"] = 9.0
-    assert solve_relaxation(Topology(graph))[0] == pytest.approx(4.078, abs=5e-4)
+    assert solve_relaxation(NearestTrees(Topology(graph)))[0] == pytest.approx(4.078, abs=5e-4)
 
 
 def test_repaired_roundings_of_grid_reach_the_best_tree():

@@ -4,14 +4,15 @@ Fang, Zhao, Xu, Wu, Yao: GRID, IEEE/ACM Transactions on Networking 31(5), 2023. 
 workers reach. Each worker splits its gradient over aggregation nodes, and a switch's sum is as fast as the fastest part
 that it sums. Capacities of switches and of the ps are constraints, links are not. Each worker then chooses one node at
 random, with its parts as probabilities. Such a rounding keeps the rate and exceeds capacities, so the rate is lowered
-here until everything fits, links included.
+here until everything fits, links included. How much a rounding exceeds a switch's capacity is bounded: with high
+probability by the factor ln |S| / v + 3 for S switches, where v is the least capacity as a part of what all workers
+could send (the paper's theorem, as the authors prove it with Chernoff's bound).
 """
 
+import math
 import random
 import statistics
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,26 +21,30 @@ from iswitch.plan.baselines.nearest import NearestTrees
 from iswitch.plan.solver.clock import Clock
 from iswitch.plan.solver.linear_program import INFINITY, LinearProgram
 from iswitch.plan.solver.shadow_prices import find_shadow_prices
-from iswitch.plan.solver.tree import Plan, Resource, Tree, capacities, loads
+from iswitch.plan.solver.tree import Plan
 from iswitch.plan.topology.topology import Topology, TopologyError
 
-__all__ = ["plan_like_grid", "solve_relaxation"]
+__all__ = ["capacity_factor", "plan_like_grid", "solve_relaxation"]
 
+SEEDS = 20
+"""Runs of the algorithm, each with a seed of its own."""
 ROUNDINGS = 200
+"""Roundings of each run."""
 REPAIRED = 4
-"""How many of the best different roundings are repaired."""
+"""How many of the best different roundings of a run are repaired."""
 MOVES_MAX = 200
+ROUNDED = 1e-9
 
 
-def solve_relaxation(topology: Topology, time_s: float = INFINITY) -> tuple[float, list[dict[str, float]]]:
+def solve_relaxation(nearest: NearestTrees, time_s: float = INFINITY) -> tuple[float, list[dict[str, float]]]:
     """Solve GRID's linear program.
 
     A worker sends at most what its cables carry, and the ps takes at most what its cables carry.
 
     Parameters
     ----------
-    topology : Topology
-        A topology with a ps.
+    nearest : NearestTrees
+        The paths of a topology with a ps.
     time_s : float
         Time limit in seconds.
 
@@ -55,7 +60,8 @@ def solve_relaxation(topology: Topology, time_s: float = INFINITY) -> tuple[floa
     TopologyError
         If the program was not solved in time.
     """
-    nearest, job, groups = NearestTrees(topology), topology.job, topology.groups()
+    topology = nearest.topology
+    job, groups = topology.job, topology.groups()
     ends = [*nearest.sites, nearest.ps]
     program = LinearProgram()
     rate = program.add_variable(cost=-1.0)
@@ -64,12 +70,11 @@ def solve_relaxation(topology: Topology, time_s: float = INFINITY) -> tuple[floa
     for group in groups:
         nic = group.nic_gbps or sum(topology.free_gbps(group.at, to) for to in topology.graph[group.at])
         most = nic / job.gradient_size
-        share = {end: program.add_variable(0, 1) for end in ends}
         part = {end: program.add_variable() for end in ends}
         parts.append(part)
-        program.add_row(dict.fromkeys(share.values(), 1.0), 1, 1)
+        # The shares of the nodes, at most 1 together, are parts of the most that the worker can send.
+        program.add_row(dict.fromkeys(part.values(), 1.0), -INFINITY, most)
         for end in ends:
-            program.add_row({part[end]: 1.0, share[end]: -most}, -INFINITY, 0)
             if end in sums:
                 program.add_row({part[end]: 1.0, sums[end]: -1.0}, -INFINITY, 0)
         program.add_row(dict.fromkeys(part.values(), 1.0) | {rate: -1.0}, 0, INFINITY)
@@ -80,121 +85,141 @@ def solve_relaxation(topology: Topology, time_s: float = INFINITY) -> tuple[floa
     cables = sum(topology.free_gbps(nearest.ps, to) for to in topology.graph[nearest.ps])
     partial_sums = {variable: job.partial_size for variable in sums.values()}
     program.add_row(streams(nearest.ps) | partial_sums, -INFINITY, min(ingress, cables))
-    found = program.solve(time_s=time_s).values
-    if not found:
+    solution = program.solve(time_s=time_s)
+    found = solution.values
+    if solution.status != "optimal":
         raise TopologyError(f"GRID's linear program was not solved within {time_s:.3g} s: raise --seconds")
     return found[rate], [{end: found[variable] for end, variable in part.items()} for part in parts]
 
 
-def plan_like_grid(topology: Topology, *, seed: int = 1, time_s: float = 60.0) -> Plan:
-    """Return the best of `ROUNDINGS` roundings, repaired by moving workers as long as that helps.
+def capacity_factor(topology: Topology) -> float:
+    """Return by which factor a rounding exceeds a switch's capacity at most, with high probability."""
+    capacities_gbps = [topology.graph.nodes[switch]["capacity_gbps"] for switch in topology.aggregators]
+    if not capacities_gbps:
+        return 1.0
+    fastest = max(
+        group.nic_gbps or sum(topology.free_gbps(group.at, near) for near in topology.graph[group.at])
+        for group in topology.groups()
+    )
+    return math.log(len(capacities_gbps)) * len(topology.workers) * fastest / min(capacities_gbps) + 3
 
-    The plan's note has the rate that the linear program promises, and the median of the roundings without repair. After
-    `time_s` seconds, rounding and repair end with the best tree so far.
+
+def plan_like_grid(topology: Topology, *, seeds: int = SEEDS, time_s: float = 60.0) -> Plan:
+    """Return the best plan of several runs, each the best of `ROUNDINGS` roundings, repaired by moving workers.
+
+    The plan's note has the rate that the linear program promises, and the median and the best of the runs. After
+    `time_s` seconds, rounding and repair end with the best plan so far.
     """
-    clock, rng, nearest = Clock(time_s), random.Random(seed), NearestTrees(topology)
-    promised, parts = solve_relaxation(topology, time_s)
-    rounded: dict[tuple[str, ...], Tree] = {}
-    rates: list[float] = []
-    for _ in range(ROUNDINGS):
-        if rates and not clock.left:
-            break
-        homes: dict[str, str] = {}
-        for group, part in zip(topology.groups(), parts):
-            weights = [max(value, 0.0) for value in part.values()]
-            homes |= dict(zip(group.workers, rng.choices(list(part), weights, k=len(group.workers))))
-        key = tuple(homes.values())
-        if key not in rounded and nearest.has_room(homes):
-            rounded[key] = nearest.tree(homes)
-        rates.append(rounded[key].rate_gbps if key in rounded else 0.0)
-    best = sorted(rounded.values(), key=lambda tree: -tree.rate_gbps)[:REPAIRED] or [
-        nearest.tree(dict.fromkeys(topology.workers, nearest.ps))
-    ]
+    clock, nearest = Clock(time_s), NearestTrees(topology)
+    promised, parts = solve_relaxation(nearest, max(clock.left, 1e-3))
+    runs: list[tuple[float, float, dict[str, str]]] = []
+    median: list[float] = []
+    known: dict[tuple[str, ...], float] = {}
+    repaired: dict[tuple[str, ...], tuple[float, dict[str, str]]] = {}
     repair = _Repair(nearest, clock)
-    tree = max((repair.improve(tree) for tree in best), key=lambda tree: tree.rate_gbps)
-    median = statistics.median(rates)
+    for seed in range(1, seeds + 1):
+        if runs and not clock.left:
+            break
+        rng = random.Random(seed)
+        rounded: dict[tuple[str, ...], dict[str, str]] = {}
+        for _ in range(ROUNDINGS):
+            if rounded and not clock.left:
+                break
+            homes: dict[str, str] = {}
+            for group, part in zip(topology.groups(), parts):
+                weights = [max(value, 0.0) for value in part.values()]
+                homes |= dict(zip(group.workers, rng.choices(list(part), weights, k=len(group.workers))))
+            key = tuple(homes.values())
+            if key not in known:
+                counts = nearest.count(homes)
+                known[key] = nearest.rate(nearest.loads(counts)) if nearest.has_room(counts) else 0.0
+            rounded[key] = homes
+            median.append(known[key])
+        best = sorted((key for key in rounded if known[key]), key=lambda key: -known[key])[:REPAIRED]
+        candidates = [rounded[key] for key in best] or [dict.fromkeys(topology.workers, nearest.ps)]
+        for homes in candidates:
+            key = tuple(homes.values())
+            if key not in repaired:
+                repaired[key] = repair.improve(homes)
+        done = max((repaired[tuple(homes.values())] for homes in candidates), key=lambda each: each[0])
+        runs.append((done[0], max((known[key] for key in best), default=0.0), done[1]))
+    rate = max(run[0] for run in runs)
+    trees = nearest.trees(next(run[2] for run in runs if run[0] == rate))
     note = (
-        f"its program, without links, promises {promised:.4g}; "
-        f"its roundings give {median:.4g} (median of {len(rates)}) unrepaired"
+        f"its program, without links, promises {promised:.4g}; unrepaired, its roundings give "
+        f"{statistics.median(median):.4g} (median of {len(median)}; best {max(run[1] for run in runs):.4g}); "
+        f"repaired, its runs give {statistics.median(run[0] for run in runs):.4g} "
+        f"(median of {len(runs)}; best {rate:.4g}); "
+        f"a rounding may exceed a switch's capacity {capacity_factor(topology):.3g} times"
     )
     return Plan(
         scheme="GRID, repaired",
-        trees=(tree,),
+        trees=trees,
         bound_gbps=INFINITY,
-        shadow_prices=find_shadow_prices(topology, (tree,)),
+        shadow_prices=find_shadow_prices(topology, trees),
         seconds=clock.seconds,
         note=note,
     )
 
 
 class _Repair:
-    """Moves workers to other switches, by loads as vectors: one for each worker's stream, one for each switch's sum."""
+    """Moves workers to other switches as long as that helps and there is time."""
 
     def __init__(self, nearest: NearestTrees, clock: Clock):
         self.nearest, self.clock = nearest, clock
-        available = capacities(nearest.topology)
-        self.index = {resource: number for number, resource in enumerate(available)}
-        self.available = np.array(list(available.values())) + 1e-12
-        first_at = {at: worker for worker, at in reversed(list(nearest.start.items()))}
-        self.gradients: dict[tuple[str, str], npt.NDArray[np.float64]] = {}
-        self.sums: dict[str, npt.NDArray[np.float64]] = {}
-        for at, worker in first_at.items():
-            for home in (*nearest.sites, nearest.ps):
-                tree = nearest.tree({worker: home})
-                total = self._vector(loads(nearest.topology, tree))
-                if home != nearest.ps and home not in self.sums:
-                    sum_alone = replace(tree, homes={}, up={home: tree.up[home]}, down={})
-                    self.sums[home] = self._vector(loads(nearest.topology, sum_alone))
-                self.gradients[at, home] = total - self.sums.get(home, 0.0)
+        self.available = nearest.gbps + 1e-12
 
-    def _vector(self, parts: Mapping[Resource, float]) -> npt.NDArray[np.float64]:
-        found = np.zeros(len(self.available))
-        for resource, load in parts.items():
-            if resource in self.index:
-                found[self.index[resource]] += load
-        return found
+    def _fill_levels(self, load: npt.NDArray[np.float64], most: float) -> list[float]:
+        """Return loads as parts of the capacities, the fullest first, rounded to make ties equal.
 
-    def _fill_levels(self, counts: Mapping[tuple[str, str], int]) -> list[float]:
-        """Return the load of each resource as a part of its capacity, the fullest first, rounded to make ties equal.
-
-        counts: workers by (start, home).
+        If the fullest resource is above `most`, that alone is returned.
         """
-        load = sum((number * self.gradients[pair] for pair, number in counts.items()), np.zeros(len(self.available)))
-        for home in {home for (_, home), number in counts.items() if number}:
-            load = load + self.sums.get(home, 0.0)
-        found: list[float] = (-np.sort(-(load / self.available))).round(9).tolist()
+        parts = load / self.available
+        fullest = float(parts.max())
+        found: list[float] = [fullest] if fullest > most + ROUNDED else (-np.sort(-parts)).round(9).tolist()
         return found
 
-    def _has_room(self, counts: Mapping[tuple[str, str], int]) -> bool:
-        return all(
-            sum(number for (_, at), number in counts.items() if at == home) <= (site.members or INFINITY)
-            for home, site in self.nearest.sites.items()
-        )
+    def _moved(
+        self, load: npt.NDArray[np.float64], members: Counter[str], at: str, home: str, place: str, moved: int
+    ) -> npt.NDArray[np.float64]:
+        """Return the loads after some workers that start at a node have another home."""
+        nearest, after = self.nearest, load.copy()
+        for end, number in ((home, -moved), (place, moved)):
+            stream = nearest.gradient(at, end)
+            after[stream.places] += number * stream.sizes
+            if end != nearest.ps and (members[end] == 0 or members[end] + number == 0):
+                own = nearest.partial_sum(end, nearest.ps)
+                after[own.places] += (1 if number > 0 else -1) * own.sizes
+        return after
 
-    def improve(self, tree: Tree) -> Tree:
-        """Return a tree with the best moves applied, one after another.
+    def improve(self, homes: dict[str, str]) -> tuple[float, dict[str, str]]:
+        """Return the rate and the homes after the best moves, one after another.
 
         A move takes one worker, or all workers of a switch with one home, to another home. It is an improvement if the
         fullest resource gets emptier, or stays and the next fullest one does.
         """
         nearest = self.nearest
-        counts = Counter((nearest.start[worker], home) for worker, home in tree.homes.items())
-        value = self._fill_levels(counts)
+        counts = nearest.count(homes)
+        value = self._fill_levels(nearest.loads(counts), INFINITY)
         for _ in range(MOVES_MAX):
-            best = None
+            best, load, members = None, nearest.loads(counts), Counter[str]()
+            for (_, home), number in counts.items():
+                members[home] += number
             for (at, home), number in counts.items():
-                if not self.clock.left:
-                    break
                 for place in (*nearest.sites, nearest.ps):
+                    if not self.clock.left:
+                        break
                     for moved in {1, number} if place != home and number else ():
-                        after = counts + Counter({(at, place): moved})
-                        after[at, home] -= moved
-                        if (levels := self._fill_levels(after)) < value and self._has_room(after):
-                            best, value = after, levels
+                        levels = self._fill_levels(self._moved(load, members, at, home, place, moved), value[0])
+                        if levels < value:
+                            after = counts + Counter({(at, place): moved})
+                            after[at, home] -= moved
+                            if nearest.has_room(after):
+                                best, value = after, levels
             if best is None:
                 break
             counts = +best
         workers = nearest.topology.workers
         waiting = {at: [worker for worker in workers if nearest.start[worker] == at] for at in nearest.start.values()}
-        homes = {waiting[at].pop(0): home for at, home in sorted(counts.elements())}
-        return nearest.tree({worker: homes[worker] for worker in workers})
+        found = {waiting[at].pop(0): home for at, home in sorted(counts.elements())}
+        return nearest.rate(nearest.loads(counts)), {worker: found[worker] for worker in workers}

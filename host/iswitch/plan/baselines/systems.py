@@ -1,15 +1,15 @@
-"""Plans as existing systems make them: no aggregation, each worker at its own switch (ATP), one switch for all workers
-(SwitchML)."""
+"""Plans as existing systems make them: no aggregation, each worker at its own switch (ATP), and each rack first, then
+one switch (SwitchML)."""
 
-import time
 from dataclasses import replace
 from itertools import pairwise
 
 from iswitch.plan.baselines.nearest import NearestTrees
+from iswitch.plan.solver.clock import Clock
 from iswitch.plan.solver.linear_program import INFINITY, LinearProgram
 from iswitch.plan.solver.several_trees import plan_several_trees
 from iswitch.plan.solver.shadow_prices import find_shadow_prices
-from iswitch.plan.solver.tree import Plan, capacities, loads
+from iswitch.plan.solver.tree import Plan, Tree, fit_rates
 from iswitch.plan.topology.topology import Topology, TopologyError
 
 __all__ = ["plan_like_atp", "plan_like_switchml", "plan_without_aggregation", "with_parameter_server"]
@@ -39,67 +39,82 @@ def plan_without_aggregation(topology: Topology, *, time_s: float = 60.0) -> Pla
     return plan_several_trees(topology, sites=(), time_s=time_s, scheme="no aggregation")
 
 
-def plan_like_switchml(topology: Topology) -> Plan:
-    """Return the plan in which the best single switch sums all workers and sends the sum to the ps."""
-    began, nearest = time.perf_counter(), NearestTrees(topology)
-    trees = [
-        nearest.tree(homes)
-        for site in nearest.sites
-        if nearest.has_room(homes := dict.fromkeys(topology.workers, site))
-    ]
-    if not trees:
-        raise TopologyError("no switch has room for all workers (members)")
-    best = max(trees, key=lambda tree: tree.rate_gbps)
-    return Plan(
-        scheme="SwitchML-like",
-        trees=(best,),
-        bound_gbps=INFINITY,
-        shadow_prices=find_shadow_prices(topology, (best,)),
-        seconds=time.perf_counter() - began,
-    )
+def plan_like_switchml(topology: Topology, *, time_s: float = 60.0) -> Plan:
+    """Return the plan of switches in a hierarchy: each worker's own switch sums it, and one switch sums these sums.
+
+    The latter sends its sum to the ps. It is the best one for this. A worker whose own switch does not aggregate is
+    summed by that one switch directly.
+    """
+    clock, nearest = Clock(time_s), NearestTrees(topology)
+    best: tuple[float, dict[str, str], dict[str, str]] | None = None
+    # Central switches first, should the time end: those with the most cables to other switches.
+    switches = set(topology.switches)
+    degree = {site: len(switches & set(topology.graph[site])) for site in nearest.sites}
+    for top in sorted(nearest.sites, key=lambda site: -degree[site]):
+        if best and not clock.left:
+            break
+        own = {worker: at for worker, at in nearest.start.items() if at in nearest.sites}
+        homes = {worker: own.get(worker, top) for worker in topology.workers}
+        parents = {home: top for home in homes.values() if home != top} | {top: nearest.ps}
+        counts = nearest.count(homes)
+        if nearest.has_room(counts, parents):
+            rate = nearest.rate(nearest.loads(counts, parents))
+            if best is None or rate > best[0]:
+                best = rate, homes, parents
+    if not best:
+        raise TopologyError("no switch has room for the sums of all racks (members)")
+    return _plan("SwitchML-like", topology, nearest.trees(*best[1:]), clock)
 
 
-def plan_like_atp(topology: Topology) -> Plan:
+def plan_like_atp(topology: Topology, *, time_s: float = 60.0) -> Plan:
     """Return the ToR-only plan: each worker's own switch sums as much as it can.
 
-    The rest goes to the ps unsummed, on shortest paths. How much each switch sums is the best possible, by a linear
-    program. If a worker's switch does not aggregate, all of its gradient goes to the ps.
+    The rest goes to the ps unsummed. All take shortest paths. How much each switch sums is the best possible, by a
+    linear program. If a worker's switch does not aggregate, all of its gradient goes to the ps.
     """
-    began, nearest = time.perf_counter(), NearestTrees(topology)
-    available = capacities(topology)
+    clock, nearest = Clock(time_s), NearestTrees(topology)
     own_switch = {worker: at for worker, at in nearest.start.items() if at in nearest.sites}
-    if not nearest.has_room(own_switch):
+    if not nearest.has_room(nearest.count(own_switch)):
         raise TopologyError("a switch has no room for all of its workers (members)")
-    switches = sorted(set(own_switch.values()))
     direct = dict.fromkeys(topology.workers, nearest.ps)
-    base = loads(topology, nearest.tree(direct))
+    base = nearest.loads(nearest.count(direct))
     program = LinearProgram()
     rate = program.add_variable(cost=-1.0)
-    summed = {switch: program.add_variable(cost=-1e-6) for switch in switches}
-    rows = {resource: {rate: load} for resource, load in base.items()}
+    summed = {switch: program.add_variable(cost=-1e-6) for switch in sorted(set(own_switch.values()))}
+    rows = {place: {rate: float(base[place])} for place in base.nonzero()[0]}
     for switch, variable in summed.items():
         program.add_row({variable: 1.0, rate: -1.0}, -INFINITY, 0)
-        own = {worker: at for worker, at in own_switch.items() if at == switch}
-        with_switch = loads(topology, nearest.tree(direct | own))
-        for resource in with_switch.keys() | base.keys():
-            change = with_switch.get(resource, 0.0) - base.get(resource, 0.0)
-            if change:
-                rows.setdefault(resource, {})[variable] = change
-    for resource, terms in rows.items():
-        if resource in available:
-            program.add_row(terms, -INFINITY, available[resource])
-    found = program.solve().values
+        workers = sum(at == switch for at in own_switch.values())
+        for load, factor in (
+            (nearest.gradient(switch, switch), workers),
+            (nearest.gradient(switch, nearest.ps), -workers),
+            (nearest.partial_sum(switch, nearest.ps), 1),
+        ):
+            for place, size in zip(load.places, load.sizes):
+                terms = rows.setdefault(place, {})
+                terms[variable] = terms.get(variable, 0.0) + factor * float(size)
+    for place, terms in rows.items():
+        program.add_row(terms, -INFINITY, float(nearest.gbps[place]))
+    solution = program.solve(time_s=max(clock.left, 1e-3))
+    found = solution.values
+    if solution.status != "optimal":
+        raise TopologyError(f"no plan was found within {time_s:.3g} s: raise --seconds")
     levels = sorted({0.0, found[rate], *(min(found[variable], found[rate]) for variable in summed.values())})
-    trees = []
+    trees: list[Tree] = []
     for low, high in pairwise(levels):
         if high - low > SAME:
             own = {worker: at for worker, at in own_switch.items() if found[summed[at]] >= high - SAME}
-            trees.append(replace(nearest.tree(direct | own), rate_gbps=high - low))
-    fastest_first = tuple(sorted(trees, key=lambda tree: -tree.rate_gbps))
+            every = nearest.trees(direct | own)
+            total = sum(tree.rate_gbps for tree in every)
+            trees += [replace(tree, rate_gbps=tree.rate_gbps / total * (high - low)) for tree in every]
+    return _plan("ATP-like", topology, fit_rates(topology, trees), clock)
+
+
+def _plan(scheme: str, topology: Topology, trees: tuple[Tree, ...], clock: Clock) -> Plan:
     return Plan(
-        scheme="ATP-like",
-        trees=fastest_first,
+        scheme=scheme,
+        trees=trees,
         bound_gbps=INFINITY,
-        shadow_prices=find_shadow_prices(topology, fastest_first),
-        seconds=time.perf_counter() - began,
+        shadow_prices=find_shadow_prices(topology, trees),
+        seconds=clock.seconds,
     )

@@ -1,11 +1,13 @@
 """Linear programs, some of whose variables may be integers, built row by row and solved by HiGHS on one thread."""
 
 import time
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import highspy
 import numpy as np
+
+from iswitch.plan.solver.clock import is_stoppable, stop_requested
 
 __all__ = ["INFINITY", "LinearProgram", "Solution"]
 
@@ -16,7 +18,7 @@ _SEED = 1
 class Solution(NamedTuple):
     """What the solver found.
 
-    status : ``"optimal"``, ``"time"`` (the time limit was reached) or ``"infeasible"``.
+    status : ``"optimal"``, ``"time"`` (the time limit was reached, or Ctrl-C pressed) or ``"infeasible"``.
     objective : the value of the best solution; infinite if there is none.
     bound : no solution has a smaller objective.
     values : values of the variables, by number; empty if there is no solution.
@@ -30,6 +32,11 @@ class Solution(NamedTuple):
     values: list[float]
     duals: list[float]
     seconds: float
+
+
+def _interrupt_if_stopped(event: Any) -> None:
+    if stop_requested():
+        event.interrupt()
 
 
 class LinearProgram:
@@ -75,17 +82,9 @@ class LinearProgram:
             If HiGHS ends for another reason than those of `Solution.status`.
         """
         began = time.perf_counter()
-        model = self._model(relaxed)
-        solver = highspy.Highs()
-        solver.setOptionValue("output_flag", False)
-        solver.setOptionValue("threads", 1)
-        solver.setOptionValue("random_seed", _SEED)
-        solver.setOptionValue("mip_rel_gap", 1e-7)
-        solver.setOptionValue("mip_feasibility_tolerance", 1e-8)
-        solver.setOptionValue("primal_feasibility_tolerance", 1e-9)
+        solver = self._solver(relaxed)
         if time_s < INFINITY:
             solver.setOptionValue("time_limit", max(time_s, 0.01))
-        solver.passModel(model)
         if start:
             given = highspy.HighsSolution()
             given.col_value = start
@@ -98,7 +97,7 @@ class LinearProgram:
             duals = [] if mixed else [float(value) for value in found.row_dual]
             bound = info.mip_dual_bound if mixed else info.objective_function_value
             return Solution("optimal", info.objective_function_value, bound, list(found.col_value), duals, seconds)
-        if status == highspy.HighsModelStatus.kTimeLimit:
+        if status in (highspy.HighsModelStatus.kTimeLimit, highspy.HighsModelStatus.kInterrupt):
             feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
             bound = info.mip_dual_bound if mixed else -INFINITY
             return Solution(
@@ -112,6 +111,38 @@ class LinearProgram:
         if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
             return Solution("infeasible", INFINITY, INFINITY, [], [], seconds)
         raise RuntimeError(f"HiGHS ended with {solver.modelStatusToString(status)}")
+
+    def objectives(self, changes: Iterable[tuple[int, float]]) -> list[float]:
+        """Return the optimum, and the optimum after each change alone of a row's upper limit.
+
+        Variables are not integers here. Each program starts from the basis of the one before.
+        """
+        solver = self._solver(relaxed=True)
+        solver.run()
+        found = [solver.getInfo().objective_function_value]
+        for row, high in changes:
+            _, low, before = self.rows[row]
+            solver.changeRowBounds(row, low, high)
+            solver.run()
+            if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+                raise RuntimeError(f"HiGHS ended with {solver.modelStatusToString(solver.getModelStatus())}")
+            found.append(solver.getInfo().objective_function_value)
+            solver.changeRowBounds(row, low, before)
+        return found
+
+    def _solver(self, relaxed: bool) -> highspy.Highs:
+        solver = highspy.Highs()
+        solver.setOptionValue("output_flag", False)
+        solver.setOptionValue("threads", 1)
+        solver.setOptionValue("random_seed", _SEED)
+        solver.setOptionValue("mip_rel_gap", 1e-7)
+        solver.setOptionValue("mip_feasibility_tolerance", 1e-8)
+        solver.setOptionValue("primal_feasibility_tolerance", 1e-9)
+        solver.passModel(self._model(relaxed))
+        if is_stoppable():
+            solver.cbSimplexInterrupt.subscribe(_interrupt_if_stopped)
+            solver.cbMipInterrupt.subscribe(_interrupt_if_stopped)
+        return solver
 
     def _model(self, relaxed: bool) -> highspy.HighsLp:
         model = highspy.HighsLp()

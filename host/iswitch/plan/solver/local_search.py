@@ -18,7 +18,7 @@ from iswitch.plan.solver.clock import Clock
 from iswitch.plan.solver.linear_program import INFINITY
 from iswitch.plan.solver.routes import Network, Routes
 from iswitch.plan.solver.sites import Site
-from iswitch.plan.solver.tree import Resource, Tree, at_full_rate
+from iswitch.plan.solver.tree import Resource, Tree, at_full_rate, scheme_name
 from iswitch.plan.topology.topology import Topology, natural_key
 
 __all__ = ["LocalSearch"]
@@ -108,6 +108,7 @@ class LocalSearch:
             for start in (best, *self.rng.sample(starts, len(starts))):
                 if (found := self.find(start, target, clock)) and found.rate_gbps > best.rate_gbps * (1 + FULL):
                     best = found
+                    clock.report(scheme_name(self.levels), best.rate_gbps, 1 / low if low else INFINITY)
                     break
             else:
                 floor = target
@@ -115,7 +116,8 @@ class LocalSearch:
 
     def find(self, tree: Tree, t: float, clock: Clock) -> Tree | None:
         """Return a tree of at most this t, or None if none was found in time."""
-        self._start(tree, t)
+        if not self._start(tree, t, clock):
+            return None
         tabu: dict[tuple[_Stream, int], int] = {}
         for move in range(MOVES_MAX + MOVES_PER_SITE * len(self.sites)):
             over = np.flatnonzero(self.load > self.limit * (1 + FULL))
@@ -147,8 +149,8 @@ class LocalSearch:
         self._routes[stream.kind, stream.start] = found
         return found
 
-    def _start(self, tree: Tree, t: float) -> None:
-        """Take over a tree."""
+    def _start(self, tree: Tree, t: float, clock: Clock) -> bool:
+        """Take over a tree; return False if there is no time to do so."""
         self.limit: npt.NDArray[np.float64] = np.maximum(self.network.gbps * np.where(self.network.rated, t, 1.0), FULL)
         self.weight = np.ones(len(self.limit))
         self.load = np.zeros(len(self.limit))
@@ -159,6 +161,8 @@ class LocalSearch:
         if slots in self.network.numbers:
             self.load[self.network.numbers[slots]] += 1
         for owner, group in self.groups.items():
+            if not clock.left:
+                return False
             for worker in group.workers:
                 cut = 0 if group.at == worker else 1
                 self._add_path(_Stream("gradient", group.at, owner), tree.up[worker][cut:])
@@ -167,6 +171,7 @@ class LocalSearch:
                     self._add_path(_Stream("result", group.at, owner), path[cut:])
         for site in tree.parents:
             self._add_path(_Stream("sum", site, site), tree.up[site])
+        return True
 
     def _add_path(self, stream: _Stream, path: tuple[str, ...]) -> None:
         self._add(stream, self._routes_of(stream).number(tuple(path)), 1)

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from iswitch.plan.solver.arcs import Arc, Arcs, can_sum_at
+from iswitch.plan.solver.arcs import Arc, can_sum_at
 from iswitch.plan.solver.linear_program import INFINITY, LinearProgram
+from iswitch.plan.solver.path_table import PathTable
 from iswitch.plan.solver.paths import ShortestPaths
 from iswitch.plan.solver.sites import Site
 from iswitch.plan.solver.tree import Resource, Tree
@@ -59,7 +60,7 @@ class PricingProblem:
 
     def __init__(self, topology: Topology, sites: Sequence[Site], levels: int | None, adjacent: bool = False):
         self.topology, self.sites, self.levels, self.adjacent = topology, list(sites), levels, adjacent
-        self.arcs, self.groups = Arcs(topology), topology.groups()
+        self.arcs, self.groups = PathTable.of(topology).arcs, topology.groups()
         self.ends = [*self.sites, Site(topology.ps)] if topology.ps else self.sites
         pairs = [[a, b] for b in range(len(self.sites)) for a in range(b)]
         self.known_cycles: list[list[int]] = [] if levels == 1 else pairs

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from iswitch.plan.solver.arcs import Arc, Arcs, can_sum_at
+from iswitch.plan.solver.arcs import Arc, can_sum_at
 from iswitch.plan.solver.clock import Clock
 from iswitch.plan.solver.linear_program import INFINITY, LinearProgram, Solution
 from iswitch.plan.solver.orbits import Key, Orbits
+from iswitch.plan.solver.path_table import PathTable
 from iswitch.plan.solver.sites import Site
 from iswitch.plan.topology.topology import Group, Topology
 
@@ -57,7 +58,7 @@ class Relaxation:
 
     def __init__(self, topology: Topology, sites: Sequence[Site], levels: int | None, adjacent: bool = False):
         self.topology, self.levels, self.adjacent = topology, levels, adjacent
-        self.arcs = Arcs(topology)
+        self.arcs = PathTable.of(topology).arcs
         self.orbits = Orbits(topology, self.arcs)
         self.sites = {site.at: site for site in sites}
         self.ends = [*self.sites, *([topology.ps] if topology.ps else [])]
@@ -215,7 +216,9 @@ class Relaxation:
             for number in self.by_node.get(at, ()):
                 workers = len(self.groups[at, number].workers)
                 row(self._sum((self._home(at, number, end), 1.0) for end in self.ends), workers, workers)
-        for at, site in self.orbits.first((at, site) for at in self.by_node for site in self.sites):
+        two = self.orbits.few(2)
+        workers_at, sites = [node for node in two if node in self.by_node], [node for node in two if node in self.sites]
+        for at, site in self.orbits.first((at, site) for at in workers_at for site in sites):
             for number in self.by_node[at]:
                 if (home := self._home(at, number, site)) is not None:
                     row({home: 1.0, self._used(site): -len(self.groups[at, number].workers)}, -INFINITY, 0)
@@ -226,7 +229,7 @@ class Relaxation:
                 row(above | root | {self._used(site): -1.0}, 0, 0)
         if not self.topology.ps:
             row(self._sum((self._variable("root", site, high=1), 1.0) for site in self.sites), 1, 1)
-        for site, other in self.orbits.first((site, other) for site in self.sites for other in self.sites):
+        for site, other in self.orbits.first((site, other) for site in sites for other in sites):
             if (parent := self._parent(site, other)) is not None:
                 rooted = not self.topology.ps and self.levels == 1
                 above_other = self._variable("root", other, high=1) if rooted else self._used(other)

@@ -1,26 +1,19 @@
 """Routes that a stream can take: where it is summed, over which path, and the loads that this puts on resources."""
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from iswitch.plan.solver.arcs import Arcs
 from iswitch.plan.solver.linear_program import INFINITY
+from iswitch.plan.solver.path_table import PathTable
 from iswitch.plan.solver.sites import Site
 from iswitch.plan.solver.tree import Resource, capacities
 from iswitch.plan.topology.topology import Topology
 
 __all__ = ["Network", "Routes"]
-
-PATHS_MAX = 8
-"""Most paths between two nodes."""
-DETOUR_HOPS = 1
-"""By how many hops a path may be longer than the shortest one."""
-EXPANSIONS_MAX = 2000
-"""Most nodes that the search for the paths between two nodes visits."""
 
 
 class Network:
@@ -44,8 +37,8 @@ class Network:
     """
 
     def __init__(self, topology: Topology, sites: Sequence[Site]):
-        self.topology, self.arcs = topology, Arcs(topology)
-        nodes = set(self.arcs.nodes)
+        self.topology, self.table = topology, PathTable.of(topology)
+        nodes = set(self.table.arcs.nodes)
         available = {
             resource: gbps
             for resource, gbps in capacities(topology).items()
@@ -61,60 +54,7 @@ class Network:
         self.gbps: npt.NDArray[np.float64] = np.array([*limits, INFINITY])
         self.rated = np.ones(len(self.gbps), bool)
         self.rated[list(self.members.values())] = False
-        self._into = defaultdict(list)
-        for at, to in self.arcs.up:
-            self._into[to].append(at)
-        self._hops: dict[str, dict[str, int]] = {}
-        self._ahead: dict[str, dict[str, list[str]]] = {}
-
-    def hops(self, place: str) -> dict[str, int]:
-        """Return the hops to a place from each node that has a path."""
-        if place not in self._hops:
-            found, waiting = {place: 0}, deque([place])
-            while waiting:
-                node = waiting.popleft()
-                for at in self._into[node] if node == place or node != self.arcs.ps else ():
-                    if at not in found:
-                        found[at] = found[node] + 1
-                        waiting.append(at)
-            self._hops[place] = found
-        return self._hops[place]
-
-    def _ahead_of(self, place: str) -> dict[str, list[str]]:
-        """Return for each node the next nodes of paths to a place."""
-        if place not in self._ahead:
-            ahead = defaultdict(list)
-            for node in self.hops(place):
-                for at in self._into[node] if node == place or node != self.arcs.ps else ():
-                    ahead[at].append(node)
-            self._ahead[place] = ahead
-        return self._ahead[place]
-
-    def paths(self, start: str, place: str, adjacent: bool) -> list[tuple[str, ...]]:
-        """Return some of the shortest paths, and of those that are little longer, the shortest first."""
-        if start == place:
-            return [(start,)]
-        hops = self.hops(place)
-        if start not in hops:
-            return []
-        if adjacent:
-            return [(start, place)] if hops[start] == 1 else []
-        found: list[tuple[str, ...]] = []
-        ahead = self._ahead_of(place)
-        for extra in range(DETOUR_HOPS + 1):
-            waiting: list[tuple[str, ...]] = [(start,)]
-            expansions = 0
-            while waiting and len(found) < PATHS_MAX and expansions < EXPANSIONS_MAX:
-                path = waiting.pop()
-                expansions += 1
-                for near in ahead[path[-1]]:
-                    if near in path or len(path) + hops[near] > hops[start] + extra:
-                        continue
-                    if near != place:
-                        waiting.append((*path, near))
-                    elif len(path) == hops[start] + extra:
-                        found.append((*path, near))
-        return found[:PATHS_MAX]
+        self.paths, self.shortest = self.table.paths, self.table.shortest
 
 
 class Routes:

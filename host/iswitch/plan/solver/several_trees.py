@@ -7,18 +7,18 @@ divided by the cost of the cheapest tree. The prices of the program itself are 0
 are sought at prices between these and those of the best bound (stabilisation, Wentges 1997).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from iswitch.plan.solver.clock import Clock
-from iswitch.plan.solver.linear_program import INFINITY, LinearProgram
+from iswitch.plan.solver.linear_program import INFINITY
+from iswitch.plan.solver.packing import Packing
 from iswitch.plan.solver.pricing import PricingProblem
 from iswitch.plan.solver.relaxation import Relaxation
 from iswitch.plan.solver.shadow_prices import find_shadow_prices
 from iswitch.plan.solver.simple_trees import make_simple_trees, make_stars
 from iswitch.plan.solver.sites import Site, find_sites
-from iswitch.plan.solver.tree import Plan, Resource, Tree, at_full_rate, capacities, loads
+from iswitch.plan.solver.tree import Plan, Tree, capacities, fit_rates, loads, scheme_name
 from iswitch.plan.topology.topology import Topology
 
 __all__ = ["plan_several_trees"]
@@ -66,13 +66,15 @@ def plan_several_trees(
     clock = Clock(time_s)
     sites = find_sites(topology) if sites is None else sites
     is_large = len(sites) > SITES_MAX
-    pricing = PricingProblem(topology, sites, levels, adjacent)
     available = capacities(topology)
     center = {resource: 1 / gbps for resource, gbps in available.items() if gbps}
     columns = list(start)
     if is_large:
-        columns += [*make_stars(topology, sites, adjacent), *make_simple_trees(topology, sites, levels, adjacent, 4)]
+        columns += make_simple_trees(topology, sites, levels, adjacent, 4)
+        columns += make_stars(topology, sites, adjacent, clock.part(0.5))
+    pricing = None if is_large and columns else PricingProblem(topology, sites, levels, adjacent)
     if not columns:
+        assert pricing
         first = pricing.cheapest_tree(center)
         assert first, "there was no time limit"
         columns = [first[0]]
@@ -84,11 +86,13 @@ def plan_several_trees(
     )
     if is_large and (least_t := Relaxation(topology, sites, levels, adjacent).least_t(clock.part(0.3))):
         bound = min(bound, 1 / least_t)
+    name = scheme or scheme_name(levels, several=True)
     weight = 0.5
     while True:
-        total, rates, duals = _pack(available, column_loads)
+        total, rates, duals = Packing(available, column_loads).solve()
+        clock.report(name, total, bound)
         column = None
-        while not is_large and clock.left and bound > total * (1 + OPTIMAL) and column is None:
+        while pricing and not is_large and clock.left and bound > total * (1 + OPTIMAL) and column is None:
             scale = total / sum(center[resource] * available[resource] for resource in center)
             prices = {
                 resource: weight * scale * center[resource] + (1 - weight) * duals.get(resource, 0.0)
@@ -112,12 +116,11 @@ def plan_several_trees(
         columns.append(column[0])
         column_loads.append(column[1])
     seconds = clock.seconds
-    used = [replace(tree, rate_gbps=rate) for tree, rate in zip(columns, rates) if rate > OPTIMAL]
-    trees = _fit(topology, used)
+    used = [replace(tree, rate_gbps=rate) for tree, rate in zip(columns, rates) if rate > OPTIMAL * total]
+    trees = fit_rates(topology, used)
     rate = sum(tree.rate_gbps for tree in trees)
     if bound < rate * (1 - SLACK):
         raise RuntimeError(f"trees carry {rate:.6g} Gb/s, above their bound, {bound:.6g}")
-    name = scheme or ("several trees, one level" if levels == 1 else "several trees, several levels")
     return Plan(
         scheme=name,
         trees=trees,
@@ -125,39 +128,3 @@ def plan_several_trees(
         shadow_prices=find_shadow_prices(topology, trees),
         seconds=seconds,
     )
-
-
-class _Packing(NamedTuple):
-    """Total rate, the rate of each tree, and the price of each resource that a tree uses."""
-
-    total: float
-    rates: list[float]
-    duals: dict[Resource, float]
-
-
-def _pack(available: Mapping[Resource, float], column_loads: Sequence[Mapping[Resource, float]]) -> _Packing:
-    """Return the fastest packing of trees with these loads."""
-    program = LinearProgram()
-    shares = [program.add_variable(cost=-1.0) for _ in column_loads]
-    users: dict[Resource, dict[int, float]] = {}
-    for variable, load in zip(shares, column_loads):
-        for resource, gbps in load.items():
-            if resource in available:
-                users.setdefault(resource, {})[variable] = gbps
-    rows = {resource: program.add_row(terms, -INFINITY, available[resource]) for resource, terms in users.items()}
-    found = program.solve()
-    duals = {resource: max(-found.duals[row], 0.0) for resource, row in rows.items()}
-    return _Packing(-found.objective, found.values, duals)
-
-
-def _fit(topology: Topology, trees: list[Tree]) -> tuple[Tree, ...]:
-    """Return the trees, the fastest first, at rates that overload nothing, whatever the solver's tolerance was."""
-    if len(trees) == 1:
-        return (at_full_rate(topology, trees[0]),)
-    available, total = capacities(topology), dict[Resource, float]()
-    for tree in trees:
-        for resource, load in loads(topology, tree).items():
-            total[resource] = total.get(resource, 0.0) + load * tree.rate_gbps
-    scale = min((available[resource] / load for resource, load in total.items() if resource in available), default=1.0)
-    scaled = (replace(tree, rate_gbps=tree.rate_gbps * min(scale, 1.0)) for tree in trees)
-    return tuple(sorted(scaled, key=lambda tree: -tree.rate_gbps))

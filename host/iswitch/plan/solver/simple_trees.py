@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from iswitch.plan.solver.arcs import can_sum_at
-from iswitch.plan.solver.routes import Network
+from iswitch.plan.solver.clock import Clock
+from iswitch.plan.solver.path_table import PathTable
 from iswitch.plan.solver.sites import Site
 from iswitch.plan.solver.tree import Tree, at_full_rate
 from iswitch.plan.topology.topology import Topology
@@ -30,7 +31,7 @@ def make_simple_trees(
         Most switches that become roots if there is no ps, those of the highest capacity.
     """
     fastest_first = [site.at for site in sorted(sites, key=lambda site: -site.capacity_gbps)]
-    network, known = Network(topology, sites), {site.at for site in sites}
+    table, known = PathTable.of(topology), {site.at for site in sites}
     found = []
     for root in [topology.ps] if topology.ps else fastest_first[:roots_max]:
         own, direct = {}, {}
@@ -40,19 +41,21 @@ def make_simple_trees(
                 own[worker] = near if can_sum_at(group, near, adjacent) else root
                 direct[worker] = root
         for homes in (own, direct):
-            if tree := _tree(topology, network, root, homes, adjacent):
+            if tree := _tree(topology, table, root, homes, adjacent):
                 found.append(tree)
     return _with_room(topology, sites, found)
 
 
-def make_stars(topology: Topology, sites: Sequence[Site], adjacent: bool) -> list[Tree]:
-    """Return for each site the tree in which it alone sums all workers, at the full rate."""
-    network, found = Network(topology, sites), []
+def make_stars(topology: Topology, sites: Sequence[Site], adjacent: bool, clock: Clock) -> list[Tree]:
+    """Return for each site the tree in which it alone sums all workers, at the full rate; those made in time."""
+    table, found = PathTable.of(topology), []
     if adjacent:
         return []
-    for site in sites:
+    for site in sorted(sites, key=lambda site: -site.capacity_gbps):
+        if not clock.left:
+            break
         homes = dict.fromkeys(topology.workers, site.at)
-        if tree := _tree(topology, network, topology.ps or site.at, homes, adjacent):
+        if tree := _tree(topology, table, topology.ps or site.at, homes, adjacent):
             found.append(tree)
     return _with_room(topology, sites, found)
 
@@ -67,7 +70,7 @@ def _with_room(topology: Topology, sites: Sequence[Site], trees: Sequence[Tree])
     ]
 
 
-def _tree(topology: Topology, network: Network, root: str, homes: Mapping[str, str], adjacent: bool) -> Tree | None:
+def _tree(topology: Topology, table: PathTable, root: str, homes: Mapping[str, str], adjacent: bool) -> Tree | None:
     """Return the tree with these homes, whose sums go to the root, over shortest paths spread by their number."""
     up: dict[str, tuple[str, ...]] = {}
     down: dict[str, tuple[str, ...]] = {}
@@ -75,13 +78,13 @@ def _tree(topology: Topology, network: Network, root: str, homes: Mapping[str, s
     streams = [(group.at, worker, homes[worker]) for group in topology.groups() for worker in group.workers]
     streams += [(switch, switch, root) for switch in parents]
     for number, (start, child, end) in enumerate(streams):
-        if not (paths := network.paths(start, end, adjacent)):
+        shortest = table.shortest(start, end)
+        if not shortest or (adjacent and len(shortest[0]) > 2):
             return None
-        shortest = [path for path in paths if len(path) == len(paths[0])]
         path = shortest[number % len(shortest)]
         up[child] = path if start == child else (child, *path)
         if topology.job.unicast and child in homes:
-            if not (back := network.paths(start, root, False)):
+            if not (back := table.shortest(start, root)):
                 return None
             down[child] = back[0][::-1] if start == child else (*back[0][::-1], child)
     tree = Tree(rate_gbps=0.0, root=root, homes=dict(homes), parents=parents, up=up, down=down)

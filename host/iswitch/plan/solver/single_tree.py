@@ -16,7 +16,7 @@ one level only.
 
 from collections.abc import Sequence
 
-from iswitch.plan.solver.clock import Clock
+from iswitch.plan.solver.clock import Clock, OutOfTime
 from iswitch.plan.solver.linear_program import INFINITY
 from iswitch.plan.solver.local_search import LocalSearch
 from iswitch.plan.solver.pricing import PricingProblem
@@ -25,7 +25,7 @@ from iswitch.plan.solver.shadow_prices import find_shadow_prices
 from iswitch.plan.solver.simple_trees import make_simple_trees
 from iswitch.plan.solver.single_tree_model import EQUAL, SingleTreeModel
 from iswitch.plan.solver.sites import Site, Upgrade, find_sites
-from iswitch.plan.solver.tree import Plan, Tree, at_full_rate, capacities, loads
+from iswitch.plan.solver.tree import Plan, Tree, at_full_rate, capacities, loads, scheme_name
 from iswitch.plan.topology.topology import Topology, TopologyError
 
 __all__ = ["plan_single_tree"]
@@ -42,6 +42,8 @@ LARGE_SHARE = 0.5
 """The local search's part of the time in a large fabric, before the integer program of one level."""
 SEEDS_MAX = 20
 """Most local searches."""
+STARTS_MAX = 8
+"""Most trees from which local search starts."""
 ROOTS_MAX = 4
 """Most switches that are tried as the root by local search."""
 
@@ -80,7 +82,7 @@ def plan_single_tree(
     if levels is not None and levels < 1:
         raise ValueError(f"levels must be at least 1 or None, not {levels!r}")
     clock = Clock(time_s)
-    scheme = "one tree, one level" if levels == 1 else "one tree, several levels"
+    scheme = scheme_name(levels)
     only_neighbours = "; with --adjacent sums go to neighbours only" if adjacent else ""
     no_tree = TopologyError(
         f"{scheme}: no tree reaches all workers: "
@@ -98,9 +100,17 @@ def plan_single_tree(
         if levels != 1 or found_plan.gap <= SLACK or not clock.left:
             return found_plan
         known = found_plan.trees[0]
-    model = SingleTreeModel(
-        topology, sites, levels=levels, adjacent=adjacent, upgrades=upgrade.count_max if upgrade else 0
-    )
+    try:
+        model = SingleTreeModel(
+            topology,
+            sites,
+            levels=levels,
+            adjacent=adjacent,
+            upgrades=upgrade.count_max if upgrade else 0,
+            clock=clock if is_large else None,
+        )
+    except OutOfTime:
+        return found_plan
     to_tree = lambda values: at_full_rate(topology.with_capacity(model.upgraded(values)), model.tree(values))
     # Every tree has t >= low. `tree` has t = high, if there is one.
     low, stride, proved = model.lower_bound(clock.left), 1, False
@@ -134,12 +144,15 @@ def plan_single_tree(
             if priced := _tree_by_prices(topology, pricing, low, clock.part(0.1)):
                 starts.append(priced)
             if searchable:
-                better, low = _search(topology, sites, levels, adjacent, starts, low, clock.part(0.4))
+                relaxation = Relaxation(topology, sites, levels, adjacent)
+                better, low = _search(relaxation, sites, starts, low, clock.part(0.4))
                 starts += [better] if better else []
             for each in starts:
                 if each.rate_gbps and 1 / each.rate_gbps < high:
                     tree, high, values = each, 1 / each.rate_gbps, []
         stride *= 2
+        if tree:
+            clock.report(scheme, tree.rate_gbps, 1 / low)
     if tree is None and not upgrade:
         tree = _tree_by_prices(topology, PricingProblem(topology, sites, levels, adjacent), low, Clock(FIRST_S))
     seconds = clock.seconds
@@ -149,7 +162,7 @@ def plan_single_tree(
         values = model.with_fewest_upgrades(high, values, clock.left)
         tree = to_tree(values)
     upgraded = model.upgraded(values) if values else {}
-    tidied = model.with_least_traffic(high, values)
+    tidied = model.with_least_traffic(high, values, clock.left) if clock.left else []
     if tidied and (tidy := to_tree(tidied)).rate_gbps >= tree.rate_gbps * (1 - EQUAL):
         tree, upgraded = tidy, model.upgraded(tidied)
     return Plan(
@@ -173,10 +186,11 @@ def _plan_large(
     no_tree: TopologyError,
 ) -> Plan:
     """Return a plan by local search alone, with the bound of the relaxation."""
-    low = Relaxation(topology, sites, levels, adjacent).least_t(clock.part(0.2))
+    relaxation = Relaxation(topology, sites, levels, adjacent)
+    low = relaxation.least_t(clock.part(0.2))
     if low == INFINITY:
         raise no_tree
-    tree, low = _search(topology, sites, levels, adjacent, starts, low, clock)
+    tree, low = _search(relaxation, sites, starts, low, clock)
     if tree is None:
         raise TopologyError(f"{scheme}: no tree was found within {clock.time_s:g} s: raise --seconds")
     proved = tree.rate_gbps * low >= 1 - SLACK
@@ -190,23 +204,20 @@ def _plan_large(
 
 
 def _search(
-    topology: Topology,
-    sites: Sequence[Site],
-    levels: int | None,
-    adjacent: bool,
-    starts: Sequence[Tree],
-    low: float,
-    clock: Clock,
+    relaxation: Relaxation, sites: Sequence[Site], starts: Sequence[Tree], low: float, clock: Clock
 ) -> tuple[Tree | None, float]:
     """Return the best tree of a local search, and a t below which no tree exists."""
+    topology, levels, adjacent = relaxation.topology, relaxation.levels, relaxation.adjacent
     every = [*starts, *make_simple_trees(topology, sites, levels, adjacent, ROOTS_MAX)]
     every = [tree for tree in every if tree.rate_gbps]
     best = max(every, key=lambda tree: tree.rate_gbps, default=None)
     if best is None:
         return None, low
-    low = Relaxation(topology, sites, levels, adjacent).least_t_of_one_tree(low, 1 / best.rate_gbps, clock.part(0.2))
+    low = relaxation.least_t_of_one_tree(low, 1 / best.rate_gbps, clock.part(0.2))
+    scheme = scheme_name(levels)
+    clock.report(scheme, best.rate_gbps, 1 / low)
     by_root: dict[str, list[Tree]] = {}
-    for tree in sorted(every, key=lambda tree: -tree.rate_gbps):
+    for tree in sorted(every, key=lambda tree: -tree.rate_gbps)[:STARTS_MAX]:
         by_root.setdefault(tree.root, []).append(tree)
     seed = 0
     while clock.left and best.rate_gbps * low < 1 - SLACK and seed < SEEDS_MAX:
@@ -218,6 +229,7 @@ def _search(
             found = search.improve(known, low, clock.part(1 / (len(by_root) - number)))
             if found.rate_gbps > best.rate_gbps:
                 best = found
+                clock.report(scheme, best.rate_gbps, 1 / low)
         if best.rate_gbps <= before and seed > 1:
             break
     return best, low

@@ -97,7 +97,7 @@ class SingleTreeModel(TreeProgram):
             program.add_row(upgrades, 0, count)
         return values
 
-    def with_least_traffic(self, t: float, values: list[float]) -> list[float]:
+    def with_least_traffic(self, t: float, values: list[float], time_s: float) -> list[float]:
         """Return a tree of this t with the least traffic on links, or `values` if none was found in time."""
         program, job = self.program, self.topology.job
         cost, program.cost = program.cost, [0.0] * len(program.cost)
@@ -108,7 +108,7 @@ class SingleTreeModel(TreeProgram):
             program.cost[variable] = job.result_size
         for site, variable in zip(self.sites, self.used):
             program.cost[variable] = 2e-3 if site.upgraded else 1e-3
-        found = self.solve_within(t, TIDY_S, values or None)
+        found = self.solve_within(t, min(time_s, TIDY_S), values or None)
         program.cost = cost
         return found.values or values
 

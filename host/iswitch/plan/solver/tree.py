@@ -1,14 +1,20 @@
 """Aggregation trees and plans, the resources that they use, and the rate that these resources leave."""
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from iswitch.plan.topology.topology import Topology
 
-__all__ = ["Plan", "Resource", "Tree", "at_full_rate", "capacities", "loads", "total_loads"]
+__all__ = ["Plan", "Resource", "Tree", "at_full_rate", "capacities", "fit_rates", "loads", "scheme_name", "total_loads"]
+
+
+def scheme_name(levels: int | None, several: bool = False) -> str:
+    """Return the name of a kind of plan: of one tree or several, whose streams pass so many levels of switches."""
+    return f"{'several trees' if several else 'one tree'}, {'one level' if levels == 1 else 'several levels'}"
 
 
 class Resource(NamedTuple):
@@ -138,9 +144,14 @@ class Plan:
         }
 
 
-def capacities(topology: Topology) -> dict[Resource, float]:
+_capacities: WeakKeyDictionary[Topology, dict[Resource, float]] = WeakKeyDictionary()
+
+
+def capacities(topology: Topology) -> Mapping[Resource, float]:
     """Return the Gb/s of every resource of a topology."""
-    found = {}
+    if topology in _capacities:
+        return _capacities[topology]
+    found = _capacities[topology] = dict[Resource, float]()
     for a, b in topology.graph.edges:
         for at, to in ((a, b), (b, a)):
             found[Resource("link", at, to)] = topology.free_gbps(a, b)
@@ -156,18 +167,21 @@ def capacities(topology: Topology) -> dict[Resource, float]:
 
 def loads(topology: Topology, tree: Tree) -> dict[Resource, float]:
     """Return the Gb/s on each resource for 1 Gb/s of a tree's rate."""
-    job, found = topology.job, defaultdict[Resource, float](float)
-    for child, path in tree.up.items():
-        size = job.partial_size if child in tree.parents else job.gradient_size
-        for at, to in pairwise(path):
-            found[Resource("link", at, to)] += size
+    job, parents = topology.job, tree.parents
+    found = defaultdict[Resource, float](float)
+    for size, children in (
+        (job.gradient_size, [child for child in tree.up if child not in parents]),
+        (job.partial_size, [child for child in tree.up if child in parents]),
+    ):
+        arcs = Counter(arc for child in children for arc in pairwise(tree.up[child]))
+        for (at, to), count in arcs.items():
+            found[Resource("link", at, to)] += count * size
             if job.multicast:
-                found[Resource("link", to, at)] += job.result_size
-        end = tree.parents.get(child) or tree.homes[child]
-        found[Resource("ingress" if end == topology.ps else "capacity", end)] += size
-    for path in tree.down.values():
-        for at, to in pairwise(path):
-            found[Resource("link", at, to)] += job.result_size
+                found[Resource("link", to, at)] += count * job.result_size
+        for end, count in Counter(parents.get(child) or tree.homes[child] for child in children).items():
+            found[Resource("ingress" if end == topology.ps else "capacity", end)] += count * size
+    for (at, to), count in Counter(arc for path in tree.down.values() for arc in pairwise(path)).items():
+        found[Resource("link", at, to)] += count * job.result_size
     for node in tree.summing_nodes:
         if node != topology.ps:
             found[Resource("slots", node)] += 1
@@ -191,3 +205,18 @@ def total_loads(topology: Topology, trees: tuple[Tree, ...]) -> dict[Resource, f
         for resource, load in loads(topology, tree).items():
             found[resource] += load * tree.rate_gbps
     return dict(found)
+
+
+def fit_rates(topology: Topology, trees: Sequence[Tree]) -> tuple[Tree, ...]:
+    """Return the trees, the fastest first, at rates that overload nothing and stay in proportion.
+
+    A single tree gets its full rate. Several are only lowered, if rounding or a solver's tolerance made them too fast.
+    """
+    if len(trees) == 1:
+        return (at_full_rate(topology, trees[0]),)
+    available, total = capacities(topology), total_loads(topology, tuple(trees))
+    scale = min(
+        (available[resource] / load for resource, load in total.items() if resource in available and load), default=1.0
+    )
+    scaled = (replace(tree, rate_gbps=tree.rate_gbps * min(scale, 1.0)) for tree in trees)
+    return tuple(sorted(scaled, key=lambda tree: -tree.rate_gbps))

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from iswitch.plan.solver.arcs import Arcs, can_sum_at
+from iswitch.plan.solver.arcs import can_sum_at
+from iswitch.plan.solver.clock import Clock
 from iswitch.plan.solver.linear_program import INFINITY, LinearProgram
+from iswitch.plan.solver.path_table import PathTable
 from iswitch.plan.solver.sites import Site
 from iswitch.plan.topology.topology import Topology, TopologyError, natural_key
 
@@ -28,6 +30,13 @@ class TreeProgram:
         Let each switch sum only its neighbours.
     upgrades : int
         Most sites that may be upgraded ones.
+    clock : Clock, optional
+        A time limit to build the program.
+
+    Raises
+    ------
+    OutOfTime
+        If the program was not built in time.
 
     Attributes
     ----------
@@ -50,9 +59,19 @@ class TreeProgram:
         All loads that a resource can have, in gradients and partial sums, sorted.
     """
 
-    def __init__(self, topology: Topology, sites: Sequence[Site], *, levels: int | None, adjacent: bool, upgrades: int):
+    def __init__(
+        self,
+        topology: Topology,
+        sites: Sequence[Site],
+        *,
+        levels: int | None,
+        adjacent: bool,
+        upgrades: int,
+        clock: Clock | None = None,
+    ):
+        self._check = clock.check if clock else lambda: None
         self.topology, self.sites, self.groups = topology, list(sites), topology.groups()
-        self.arcs = Arcs(topology)
+        self.arcs = PathTable.of(topology).arcs
         program = self.program = LinearProgram()
         job = topology.job
         ends = [*self.sites, Site(topology.ps)] if topology.ps else self.sites
@@ -72,6 +91,7 @@ class TreeProgram:
             if site.at != other.at and (levels != 1 or b == len(self.sites) or not topology.ps)
         }
         self.ends = ends
+        self._check()
         self._add_assignment(levels)
         self._add_flows(adjacent)
         self.result_flow: dict[tuple[str, str], int] = {}
@@ -97,6 +117,7 @@ class TreeProgram:
             for a in range(count):
                 row({self.homes[g, a]: 1.0, self.used[a]: -len(group.workers)}, -INFINITY, 0)
         for a in range(count):
+            self._check()
             above = {self.parents[a, b]: 1.0 for b in range(len(self.ends)) if (a, b) in self.parents}
             row(above | {self.used[a]: -1.0} | ({self.roots[a]: 1.0} if self.roots else {}), 0, 0)
         if self.roots:
@@ -119,6 +140,7 @@ class TreeProgram:
         places = sorted({end.at for end in self.ends}, key=natural_key)
         total = sum(len(group.workers) for group in self.groups)
         arcs = {place: self.arcs.toward(place, adjacent) for place in places}
+        parents = {self.ends[b].at for _, b in self.parents}
         self.gradient_flow = {
             (place, arc): self.program.add_variable(0, total, integer=True) for place in places for arc in arcs[place]
         }
@@ -126,18 +148,23 @@ class TreeProgram:
             (place, arc): self.program.add_variable(0, len(self.sites), integer=True)
             for place in places
             for arc in arcs[place]
-            if arc[0] not in self.arcs.multi_homed and any(self.ends[b].at == place for _, b in self.parents)
+            if arc[0] not in self.arcs.multi_homed and place in parents
         }
+        starts_at: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for g, a in self.homes:
+            starts_at[self.ends[a].at].append((g, a))
+        children_of: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for a, b in self.parents:
+            children_of[self.ends[b].at].append((a, b))
         for place in places:
+            self._check()
             starts: dict[str, dict[int, float]] = defaultdict(dict)
-            for (g, a), variable in self.homes.items():
-                if self.ends[a].at == place:
-                    starts[self.groups[g].at][variable] = 1.0
+            for g, a in starts_at[place]:
+                starts[self.groups[g].at][self.homes[g, a]] = 1.0
             self._add_flow(self.gradient_flow, place, starts, arcs[place])
             partial_starts: dict[str, dict[int, float]] = defaultdict(dict)
-            for (a, b), variable in self.parents.items():
-                if self.ends[b].at == place:
-                    partial_starts[self.sites[a].at][variable] = 1.0
+            for a, b in children_of[place]:
+                partial_starts[self.sites[a].at][self.parents[a, b]] = 1.0
             self._add_flow(self.partial_flow, place, partial_starts, arcs[place])
 
     def _add_flow(
@@ -195,10 +222,12 @@ class TreeProgram:
                 "other traffic has reserved all bandwidth of a worker's cable (reserved_gbps, --reserve)"
             )
         self.t_min = max((job.gradient_size / group.nic_gbps for group in single), default=0.0)
+        children: dict[int, dict[int, float]] = defaultdict(dict)
+        for (_, b), variable in self.parents.items():
+            children[b][variable] = job.partial_size
         for b, end in enumerate(self.ends):
-            into = {self.homes[g, b]: job.gradient_size for g in range(len(self.groups))} | {
-                variable: job.partial_size for (_, to), variable in self.parents.items() if to == b
-            }
+            self._check()
+            into = {self.homes[g, b]: job.gradient_size for g in range(len(self.groups))} | children[b]
             if end.at == topology.ps:
                 self.limits.append((into, topology.graph.nodes[end.at].get("ingress_gbps", INFINITY), None))
                 continue

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import networkx as nx
@@ -156,17 +157,17 @@ class Topology:
             graph.nodes[switch].update(aggregates=True, capacity_gbps=float(gbps))
         return Topology(graph)
 
-    @property
+    @cached_property
     def workers(self) -> list[str]:
         """Workers in the order of their ranks: by name, numbers in it by value."""
         return sorted((node for node, role in self.graph.nodes(data="role") if role == "worker"), key=natural_key)
 
-    @property
+    @cached_property
     def switches(self) -> list[str]:
         """Switches, by name."""
         return sorted((node for node, kind in self.graph.nodes(data="kind") if kind == "switch"), key=natural_key)
 
-    @property
+    @cached_property
     def aggregators(self) -> list[str]:
         """Switches that aggregate, by name."""
         return [node for node in self.switches if self.graph.nodes[node]["aggregates"]]
@@ -195,6 +196,10 @@ class Topology:
 
     def groups(self) -> list[Group]:
         """Return all workers, in groups of interchangeable ones."""
+        return list(self._groups)
+
+    @cached_property
+    def _groups(self) -> list[Group]:
         found: dict[tuple[str, float], list[str]] = {}
         alone = []
         for worker in self.workers:

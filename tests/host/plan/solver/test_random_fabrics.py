@@ -70,10 +70,12 @@ def test_more_general_schemes_are_not_slower(part):
         assert tree.rate_gbps <= trees.rate_gbps * (1 + SAME) and levels.rate_gbps <= trees.rate_gbps * (1 + SAME)
         for row in plan_baselines(topology):
             assert row.plan or row.reason in (
-                "no switch has room for all workers (members)",
+                "no switch has room for the sums of all racks (members)",
                 "a switch has no room for all of its workers (members)",
             )
+            # SwitchML sums the sums of racks once more.
+            most, containing = (None, trees) if row.scheme == "SwitchML-like" else (1, levels)
             if row.plan:
-                holds(row.topology, row.plan, 1)
+                holds(row.topology, row.plan, most)
             if row.plan and topology.ps:
-                assert row.plan.rate_gbps <= levels.rate_gbps * (1 + SAME), row.scheme
+                assert row.plan.rate_gbps <= containing.rate_gbps * (1 + SAME), row.scheme
