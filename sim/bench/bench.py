@@ -17,7 +17,7 @@ from rich.table import Column, Table
 
 from iswitch.config import Config
 from iswitch.wire import Format
-from sim.bench import compare, replay_boundary, replay_report
+from sim.bench import compare, replay_boundary, replay_report, replay_step
 from sim.bench.allreduce import allreduce
 from sim.bench.delivery import deliver, trains, wiring
 from sim.bench.isolation import ATTACKS, FLOODS, NOTICES, PLACES, count_notices, victim_cycles
@@ -154,6 +154,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "delivery": delivery,
     "replay.baselines": replay_baselines,
     "replay.boundary": lambda quick: (Figure(*found) for found in replay_boundary.figures(quick)),
+    "replay.learner_step_cycles": lambda quick: (Figure(*found) for found in replay_step.figures(quick)),
     "replay": replay,
     "compare": lambda quick: (Figure(*found) for found in compare.figures(quick)),
     "cluster": lambda quick: (Figure(*found) for found in headline.figures()),

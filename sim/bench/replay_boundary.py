@@ -19,7 +19,7 @@ from sim.bench.sumtree import fractions
 from sim.emulator.engine import Board, Frame, Stamp
 from sim.emulator.replay import EMULATED
 
-__all__ = ["Boundary", "Emulated", "Station", "boundary", "figures"]
+__all__ = ["ITEMS", "PATIENCE_CYCLES", "ROWS", "Boundary", "Emulated", "Station", "boundary", "figures"]
 
 BATCHES = (32, 256, 512)
 ITEMS = 2048
@@ -130,14 +130,15 @@ class Station:
         rows = [
             row for answer in sorted(heard, key=lambda answer: int(answer.header["fragments"])) for row in answer.rows
         ]
-        ends = np.cumsum(self.priorities)
-        places = np.array([int(fraction) * int(ends[-1]) >> 64 for fraction in fractions(count, seed)], np.uint64)
-        slots = np.searchsorted(ends, places, "right").tolist()
-        if [(item % self.replay.capacity, priority) for item, priority in rows] != [
-            (slot, int(self.priorities[slot])) for slot in slots
-        ]:
+        if [(item % self.replay.capacity, priority) for item, priority in rows] != self.expected(count, seed):
             raise RuntimeError("what was drawn is not what numpy draws")
         return rows, cycles
+
+    def expected(self, count: int, seed: int) -> list[tuple[int, int]]:
+        """Return the slots and priorities that numpy samples from the present priorities."""
+        ends = np.cumsum(self.priorities)
+        places = np.array([int(fraction) * int(ends[-1]) >> 64 for fraction in fractions(count, seed)], np.uint64)
+        return [(slot, int(self.priorities[slot])) for slot in np.searchsorted(ends, places, "right").tolist()]
 
     def fetch(self, items: Sequence[int]) -> int:
         """Cycles. RuntimeError unless all records are what was added."""
