@@ -178,6 +178,11 @@ class AsyncWorker(JobWorker):
             evict_s=evict_s,
             on_taint=on_taint,
         )
+        if FORMATS[JOB_FORMATS[format]].is_half_width:
+            raise ValueError(
+                f"format of an AsyncWorker must be 'window64', 'fp32' or 'int32', not {format!r}: only a `Worker` sums "
+                "half-width elements"
+            )
         key = job_key(
             key, world=world, address=switch_address(address, transport), own_transport=brings_network(transport)
         )

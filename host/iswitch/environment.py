@@ -16,6 +16,7 @@ def init(
     rank: int | None = None,
     job: int | None = None,
     key: int | None = None,
+    format: str | None = None,
     **settings: Any,
 ) -> Worker:
     """Join a job, with the arguments that are missing taken from the environment.
@@ -33,6 +34,8 @@ def init(
     key : int, optional
         Number that keeps other programs out of the job. Default: as in `Worker`, so ISWITCH_KEY or, without it, a
         number that follows from the run that torchrun or Slurm has started.
+    format : str, optional
+        Number format of the job. Default: ISWITCH_FORMAT or, without it, "window64".
     **settings
         Other parameters of `Worker`.
 
@@ -59,6 +62,7 @@ def init(
         rank=read_number("RANK", rank, parameter="rank"),
         job=read_number("ISWITCH_JOB", job, parameter="job", default=0),
         key=key,
+        format=format or os.environ.get("ISWITCH_FORMAT", "").strip() or "window64",  # type: ignore[arg-type]
         **settings,
     )
 

@@ -19,12 +19,13 @@ from iswitch.control.collective_caller import CollectiveCaller
 from iswitch.control.job_key import job_key
 from iswitch.control.job_worker import JobWorker, brings_network, switch_address
 from iswitch.control.recovery import Recovery
-from iswitch.control.settings import require_int, require_one_of, require_seconds, require_settings
+from iswitch.control.settings import require_int, require_one_of, require_seconds, require_settings, usual_fraction
 from iswitch.control.state_sync import Copy, StateSync
 from iswitch.control.state_transfer import pack_arrays, unpack_arrays
 from iswitch.driver.arrays import Arrays, FlatBuffer, as_array
-from iswitch.driver.buffers import INT, Bytes, buffer_octets, fill_buffer, wire_type_of
+from iswitch.driver.buffers import FLOAT, INT, Bytes, buffer_octets, fill_buffer, require_reducible, wire_type_of
 from iswitch.driver.exchange import open_exchange
+from iswitch.driver.half_width import half_view, narrow, widen
 from iswitch.driver.membership import Membership
 from iswitch.driver.notices import CollectiveConflictError, MembershipRejectedError
 from iswitch.driver.progress import STATELESS
@@ -67,12 +68,15 @@ class Worker(JobWorker):
         started; or else, at an emulator on this machine, with a `world` of 1, and with an own `transport`, a random
         number that the threads of this process share, and the processes that `multiprocessing` starts from it. A job
         of several workers at another switch needs a key.
-    format : {"window64", "fp32", "int32"}
+    format : {"window64", "fp32", "int32", "bf16", "fp16"}
         Arithmetic of the switch. "window64", the default, gives the same bits in any order of arrival; "fp32" is IEEE
-        addition in the order of arrival; "int32" is addition modulo 2^32.
-    fraction : int
-        Fraction bits of "window64": the switch rounds elements to multiples of 2^-fraction, and rejects elements with
-        |x| >= 2^(58 - fraction). Default 44, that is 16384.
+        addition in the order of arrival; "int32" is addition modulo 2^32. "bf16" and "fp16" are "window64" with
+        elements of 2 bytes on the wire: float32 elements are rounded to bfloat16 or binary16, added exactly, and the
+        sum is rounded once to that format.
+    fraction : int, optional
+        Fraction bits of "window64", "bf16" and "fp16": the switch rounds elements to multiples of 2^-fraction, and
+        rejects elements with |x| >= 2^(58 - fraction). Default 44, that is 16384; of "fp16" 42, which rejects no
+        number.
     threshold : int, optional
         Number of workers that complete a sum. Below `world`, a sum lacks the slow workers. Default: `world`.
     mode : {"quarantine", "propagate"}
@@ -156,8 +160,8 @@ class Worker(JobWorker):
         job: int = 0,
         rank: int | None = None,
         key: int | None = None,
-        format: Literal["window64", "fp32", "int32"] = "window64",
-        fraction: int = 44,
+        format: Literal["window64", "fp32", "int32", "bf16", "fp16"] = "window64",
+        fraction: int | None = None,
         threshold: int | None = None,
         mode: Literal["quarantine", "propagate"] = "quarantine",
         on_taint: Literal["raise", "warn", "ignore"] = "raise",
@@ -172,6 +176,7 @@ class Worker(JobWorker):
         transport: Transport | None = None,
         no_offload: bool = False,
     ):
+        fraction = usual_fraction(format) if fraction is None else fraction
         require_settings(
             world=world,
             threshold=threshold,
@@ -206,7 +211,9 @@ class Worker(JobWorker):
         self.on_taint = on_taint
         self.warns_missing = True  # False: the caller reads `Reduction.absent`, and no MissingWarning stands beside it
         self._calls = CallQueue()
-        self._flat_buffer = FlatBuffer(FORMATS[JOB_FORMATS[format]].element)  # of collectives on a list of arrays
+        is_half_width = FORMATS[JOB_FORMATS[format]].is_half_width
+        self._flat_buffer = FlatBuffer(FLOAT if is_half_width else FORMATS[JOB_FORMATS[format]].element)  # of lists
+        self._half_buffer = np.zeros(0, "<u2")  # of collectives whose elements are converted
         self._collectives = 0  # makes the text of each warning new: Python shows the same text once
         self._reported_missing: tuple[int, ...] = ()  # ranks in the last MissingWarning
         self._admitted = False  # the last collective admitted joining workers
@@ -261,7 +268,10 @@ class Worker(JobWorker):
         except RefusedError as refusal:  # segments are shorter in a tree of switches
             if refusal.reason != Reason.ELEMENTS or not self._default_elements:
                 raise
-            return super()._request_join(replace(request, elements=self.switch_info.uplink_elements), **options)
+            elements = self.switch_info.uplink_elements
+            if FORMATS[request.format].is_half_width:
+                elements -= elements % 2
+            return super()._request_join(replace(request, elements=elements), **options)
 
     # Properties of the job
 
@@ -269,6 +279,11 @@ class Worker(JobWorker):
     def world(self) -> int:
         """Number of workers in the job."""
         return self._ring.membership.world
+
+    @property
+    def format(self) -> str:
+        """Number format of the job, as `Worker` takes it."""
+        return self._ring.membership.format.name.lower()
 
     @property
     def threshold(self) -> int:
@@ -311,8 +326,9 @@ class Worker(JobWorker):
         Parameters
         ----------
         array : numpy.ndarray, torch.Tensor, or a list of them
-            float32 of any shape, or int32, which is summed modulo 2^32. The array must be writeable, a tensor must be
-            on the CPU. All workers must pass the same number of elements. 0 elements cause no traffic. An array that
+            float32 of any shape, or int32, which is summed modulo 2^32. A job of format "fp16" also sums float16, and
+            one of format "bf16" tensors in bfloat16, without a conversion. The array must be writeable, a tensor must
+            be on the CPU. All workers must pass the same number of elements. 0 elements cause no traffic. An array that
             is not C-contiguous is copied there and back. The arrays of a list are one collective: they are copied into
             one vector, and each receives its part of the result.
         op : {"sum", "mean"}
@@ -358,13 +374,15 @@ class Worker(JobWorker):
             return self._calls.submit(self.allreduce, array, op)
         self._calls.wait()
         with self._ring.progress.count_call():
+            if (half := self._half_view(array)) is not None:
+                return self._reduce_half(half, op)
             if isinstance(array, (list, tuple)):
                 arrays, array = array, self._flat_buffer.gather(array)
             else:
                 arrays, array = None, as_array(array)
             format, wire_type = wire_type_of(array, op, self._ring.membership.format)
             values = np.ascontiguousarray(array, wire_type).reshape(-1)
-            reduction = self._collect(values, format)
+            reduction = self._collect_float(values) if wire_type == FLOAT else self._collect(values, format)
             if values.size:
                 if op == "mean":
                     reduction.divide(values)
@@ -372,9 +390,53 @@ class Worker(JobWorker):
                     array[...] = values.reshape(array.shape)
                 if arrays is not None:
                     self._flat_buffer.scatter(array, arrays)
-                if reduction.flagged or not reduction.complete or self._reported_missing:
-                    self._report_problems(reduction)
+                self._report_if_flagged(reduction)
         return reduction
+
+    def _collect_float(self, values: np.ndarray) -> Reduction:
+        """Sum float32 elements over the job, in place; in a job with a half-width format by way of its elements."""
+        format = self._ring.membership.format
+        if not FORMATS[format].is_half_width:
+            return self._collect(values, format)
+        wire = self._half_vector(values.size)
+        narrow(values, format, wire)
+        reduction = self._collect(wire, format)
+        widen(wire, format, values)
+        return reduction
+
+    def _half_vector(self, size: int) -> np.ndarray:
+        """Return room for half-width elements: of an odd number, a zero follows."""
+        padded = size + size % 2
+        if self._half_buffer.size != padded:
+            self._half_buffer = np.zeros(padded, "<u2")
+        self._half_buffer[size:] = 0
+        return self._half_buffer
+
+    def _half_view(self, array: Any) -> np.ndarray | None:
+        """Return the memory of an array whose elements are those of the job's half-width format, or None."""
+        format = self._ring.membership.format
+        return half_view(array, format) if FORMATS[format].is_half_width else None
+
+    def _reduce_half(self, array: np.ndarray, op: str) -> Reduction:
+        """Replace half-width elements, uint16, by their sum or mean, which is the rounded sum, divided and rounded."""
+        format = self._ring.membership.format
+        require_reducible(array, op)
+        wire = self._half_vector(array.size)
+        wire[: array.size] = array.reshape(-1)
+        reduction = self._collect(wire, format)
+        if array.size:
+            if op == "mean":
+                values = np.empty(array.size, FLOAT)
+                widen(wire, format, values)
+                reduction.divide(values)
+                narrow(values, format, wire)
+            array[...] = wire[: array.size].reshape(array.shape)
+            self._report_if_flagged(reduction)
+        return reduction
+
+    def _report_if_flagged(self, reduction: Reduction) -> None:
+        if reduction.flagged or not reduction.complete or self._reported_missing:
+            self._report_problems(reduction)
 
     def _report_problems(self, reduction: Reduction) -> None:
         """Raise or warn about a result that is in place. A MissingWarning comes each time that other ranks are
@@ -673,7 +735,7 @@ class Worker(JobWorker):
         Parameters
         ----------
         values : numpy.ndarray
-            1-D, C-contiguous, little-endian, four bytes an element.
+            1-D, C-contiguous, little-endian, elements as on the wire; of a half-width format an even number.
         format : Format
             Number format of the sum.
         kind : CollectiveKind

@@ -19,7 +19,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from sim.bench.compare_systems import ECHO, HOST, OTHER_CALLS, SYSTEMS
+from iswitch.switch.sizing import elements_for
+from iswitch.wire import FRAME_BYTES
+from sim.bench.compare_systems import ECHO, HALF, HOST, OTHER_CALLS, SYSTEMS
 
 __all__ = ["SIZES", "WORLDS", "Timing", "figures", "measure"]
 
@@ -29,7 +31,7 @@ BUDGET_BYTES = 200_000_000
 """Bytes that a worker reduces in one measurement, if the number of repetitions allows."""
 REPETITIONS = (8, 300)
 WARM_UP = 3
-ALL = {**SYSTEMS, **OTHER_CALLS, "echo": ECHO}
+ALL = {**SYSTEMS, **OTHER_CALLS, "bf16": HALF, "echo": ECHO}
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -152,7 +154,22 @@ def figures(quick: bool) -> Iterator[tuple[str, float, str]]:
         else:
             yield f"{key}.ratio", timing.ms / medians[name, world], "x iswitch"
     yield from other_calls(("40KB",) if quick else ("40KB", "157KB", "6.4MB"))
+    yield from half_width(("40KB",) if quick else ("157KB", "6.4MB"), pairs=1 if quick else 5)
     yield from goodput("6.4MB")
+
+
+def half_width(sizes: Iterable[str], *, pairs: int = 5) -> Iterator[tuple[str, float, str]]:
+    """Yield the bytes that a worker sends for a sum of float32 numbers, and its times, with four and with two bytes an
+    element. The two take turns."""
+    most = elements_for(HOST)
+    for name in sizes:
+        numbers = SIZES[name] // 4
+        found = [[measure(system, SIZES[name], 4) for system in ("iswitch", "bf16")] for _ in range(pairs)]
+        for system, element_bytes, column in (("window64", 4, 0), ("bf16", 2, 1)):
+            key, timings = f"compare.half_width.{system}.{name}.4w", [pair[column] for pair in found]
+            yield f"{key}.bytes", -(-numbers // most) * FRAME_BYTES + numbers * element_bytes, "bytes from a worker"
+            yield f"{key}.ms", float(np.median([timing.ms for timing in timings])), "ms"
+            yield f"{key}.cpu_ms", float(np.median([timing.cpu_ms for timing in timings])), "ms of processor time"
 
 
 def other_calls(sizes: Iterable[str]) -> Iterator[tuple[str, float, str]]:
@@ -211,18 +228,22 @@ def draw(found: Iterable[tuple[str, int, str, Timing]], path: Path) -> None:
 def print_figures(console: Console, figures: Iterable[tuple[str, float, str]]) -> None:
     """Print a line for each figure."""
     for key, value, unit in figures:
-        console.print(f"{key} {value:.3g} {unit}", highlight=False)
+        console.print(f"{key} {value:,.0f} {unit}" if value >= 1000 else f"{key} {value:.3g} {unit}", highlight=False)
 
 
 def main(
     out: Annotated[Path, typer.Option(help="The picture.")] = Path("build/compare.png"),
     quick: Annotated[bool, typer.Option(help="Two sizes, four workers.")] = False,
     only_goodput: Annotated[bool, typer.Option(help="One worker beside bare bursts, no table.")] = False,
+    only_half_width: Annotated[bool, typer.Option(help="Two bytes an element beside four, no table.")] = False,
 ) -> None:
     """Measure all systems, print a table, and draw it."""
     console, rows = Console(), []
     if only_goodput:
         print_figures(console, goodput("6.4MB"))
+        return
+    if only_half_width:
+        print_figures(console, half_width(("157KB", "6.4MB")))
         return
     table = Table("size", "workers", "system", "ms", "10 to 90 %", "processor ms", "ns a byte")
     for name, world, system, timing in timings(quick):

@@ -16,12 +16,14 @@ import numpy as np
 
 from iswitch import AsyncWorker, Worker
 from iswitch.config import Config
+from iswitch.driver.half_width import narrow, widen
 from iswitch.switch.server import SwitchServer
 from iswitch.switch.sizing import config_for
 from iswitch.switch.sockets import open_port, open_ports
 from iswitch.switch.software_switch import SoftwareSwitch
+from iswitch.wire import Format
 
-__all__ = ["ECHO", "HOST", "OTHER_CALLS", "SYSTEMS", "Reduce", "System"]
+__all__ = ["ECHO", "HALF", "HOST", "OTHER_CALLS", "SYSTEMS", "Reduce", "System"]
 
 HOST = "127.0.0.1"
 CONNECT_S = 60.0
@@ -62,6 +64,25 @@ def serve_switch(control: Connection, world: int, size_bytes: int) -> None:
 def connect_switch(stack: ExitStack, address: Any, rank: int, world: int) -> Reduce:
     port = address[rank % len(address)]
     return stack.enter_context(Worker(f"{HOST}:{port}", world=world, rank=rank, key=KEY)).allreduce
+
+
+def connect_half(stack: ExitStack, address: Any, rank: int, world: int) -> Reduce:
+    port = address[rank % len(address)]
+    worker = Worker(f"{HOST}:{port}", world=world, rank=rank, key=KEY, format="bf16")
+    return stack.enter_context(worker).allreduce
+
+
+def half_sum(arrays: list[np.ndarray]) -> np.ndarray:
+    """Return the sum of arrays that are rounded to bfloat16, rounded again. It is exact before, as float32."""
+    rounded = [in_bfloat16(array) for array in arrays]
+    return in_bfloat16(np.sum(rounded, axis=0, dtype=np.float32))
+
+
+def in_bfloat16(array: np.ndarray) -> np.ndarray:
+    halves, result = np.empty(array.size, np.uint16), np.empty(array.size, np.float32)
+    narrow(array.astype(np.float32), Format.BF16, halves)
+    widen(halves, Format.BF16, result)
+    return result
 
 
 def connect_broadcast(stack: ExitStack, address: Any, rank: int, world: int) -> Reduce:
@@ -239,3 +260,5 @@ OTHER_CALLS = {
     "push": System(serve_switch, connect_push),
 }
 """Other calls of a worker than `allreduce`, at the software switch."""
+HALF = System(serve_switch, connect_half, half_sum)
+"""`allreduce` of float32 in a job of format `bf16`, at the software switch."""

@@ -77,7 +77,7 @@ class CollectiveCaller:
                 conflict.theirs,
                 job_name=recovery.job_name,
                 rank=ring.membership.member,
-                array=f"{values.size:,} {FORMATS[format].element.name} elements",
+                array=f"{values.size:,} {FORMATS[format].element_name} elements",
             ) from None
         except NoProgressError as error:
             stall = self._current_stall(values.size, format)

@@ -6,9 +6,9 @@ from collections.abc import Collection
 import numpy as np
 
 from iswitch.wire import EVICT_US_MAX, SILENCE_TICK_US
-from iswitch.wire.formats import FRACTION_MAX, FRACTION_MIN, JOB_FORMATS
+from iswitch.wire.formats import FORMATS, JOB_FORMATS
 
-__all__ = ["require_evict", "require_int", "require_one_of", "require_seconds", "require_settings"]
+__all__ = ["require_evict", "require_int", "require_one_of", "require_seconds", "require_settings", "usual_fraction"]
 
 
 def require_int(name: str, value: object, least: int, most: int) -> None:
@@ -40,6 +40,12 @@ def require_one_of(name: str, value: str, known: Collection[str]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, not {value!r}")
 
 
+def usual_fraction(format: str) -> int:
+    """Return the fraction bits of a job whose program names none: 44, or the most that the format can have."""
+    known = JOB_FORMATS.get(format)
+    return 44 if known is None else min(44, FORMATS[known].fractions.stop - 1)
+
+
 def require_settings(
     *,
     world: int,
@@ -63,8 +69,11 @@ def require_settings(
     require_int("rank", 0 if rank is None else rank, 0, world - 1)
     require_int("key", key, 0, 2**64 - 1)
     require_one_of("format", format, JOB_FORMATS)
-    require_int("fraction", fraction, FRACTION_MIN, FRACTION_MAX)
-    require_int("elements", 1 if elements is None else elements, 1, 65535)
+    fractions = FORMATS[JOB_FORMATS[format]].fractions
+    require_int("fraction", fraction, fractions.start, fractions.stop - 1)
+    require_int("elements", 2 if elements is None else elements, 1, 65535)
+    if elements is not None and elements % 2 and FORMATS[JOB_FORMATS[format]].is_half_width:
+        raise ValueError(f"elements must be even in a job of format {format!r}, not {elements!r}")
     require_seconds(timeout_s=timeout_s, switch_timeout_s=switch_timeout_s, join_timeout_s=join_timeout_s)
     require_evict(evict_s)
     require_one_of("on_taint", on_taint, ("raise", "warn", "ignore"))

@@ -73,16 +73,17 @@ class StalledCollective:
     def _describe_difference(self, slot: SlotView) -> str:
         """Return what the other workers sum, as far as the slot shows it; "" if it shows no difference."""
         (index, own_bytes), elements = self.ring.lacked, self.ring.membership.elements
-        dtype = FORMATS[Format(slot.format)].element.name
+        format = FORMATS[Format(slot.format)]
+        dtype, size = format.element_name, format.element.itemsize
         if slot.length == own_bytes:
             return f"{dtype} elements" if slot.format != self.format else ""
-        count = f"{index * elements + slot.length // 4:,}"
-        at_least = "" if slot.length < 4 * elements else "at least "
+        count = f"{index * elements + slot.length // size:,}"
+        at_least = "" if slot.length < size * elements else "at least "
         return f"{at_least}{count} {dtype} elements"
 
     def _mismatch_error(self, slot: SlotView, theirs: str) -> MismatchError:
         verb = "sum" if len(slot.arrived) > 1 else "sums"
-        dtype = FORMATS[self.format].element.name
+        dtype = FORMATS[self.format].element_name
         return MismatchError(
             f"the workers of {self.job_name} do not call the same collective: {format_ranks(slot.arrived)} {verb} "
             f"{theirs}, and this "

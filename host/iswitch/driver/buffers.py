@@ -10,10 +10,19 @@ from iswitch.wire.formats import FORMATS, Arithmetic
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["INT", "Bytes", "require_array", "fill_buffer", "buffer_octets", "wire_type_of"]
+__all__ = [
+    "FLOAT",
+    "INT",
+    "Bytes",
+    "require_array",
+    "require_reducible",
+    "fill_buffer",
+    "buffer_octets",
+    "wire_type_of",
+]
 
 INT = np.dtype("<i4")
-_FLOAT = np.dtype("<f4")
+FLOAT = np.dtype("<f4")
 
 Bytes = TypeVar("Bytes", bytes, bytearray, memoryview, np.ndarray, "Tensor")
 
@@ -42,16 +51,11 @@ def wire_type_of(array: np.ndarray, op: str, own: Format) -> tuple[Format, np.dt
     TypeError, ValueError
         If the switch cannot sum this array; the message says what to pass instead.
     """
-    require_array("array", array, FORMATS[own].element)
-    if op not in ("sum", "mean"):
-        raise ValueError(f'op must be "sum" or "mean", not {op!r}')
-    if not array.flags.writeable:
-        raise ValueError(
-            "array must be writeable, because the result replaces its elements: pass a copy, `array.copy()`"
-        )
+    require_array("array", array, FLOAT if FORMATS[own].is_half_width else FORMATS[own].element)
+    require_reducible(array, op)
     integer = FORMATS[own].arithmetic is Arithmetic.INTEGER
-    if array.dtype == _FLOAT and not integer:
-        return own, _FLOAT
+    if array.dtype == FLOAT and not integer:
+        return own, FLOAT
     plain = array.dtype.newbyteorder("=")
     if plain == np.int32:
         if op == "mean":
@@ -64,10 +68,20 @@ def wire_type_of(array: np.ndarray, op: str, own: Format) -> tuple[Format, np.dt
         raise TypeError(f"array must be float32 or int32, not {array.dtype}: {_instead(array.dtype)}")
     if integer:
         raise TypeError('array must be int32 in a job of format "int32", not float32: join with format="window64"')
-    return own, _FLOAT
+    return own, FLOAT
 
 
-def require_array(name: str, value: object, dtype: np.dtype[Any] = _FLOAT) -> None:
+def require_reducible(array: np.ndarray, op: str) -> None:
+    """Check that an array can receive a sum, and the operation. Raises ValueError."""
+    if op not in ("sum", "mean"):
+        raise ValueError(f'op must be "sum" or "mean", not {op!r}')
+    if not array.flags.writeable:
+        raise ValueError(
+            "array must be writeable, because the result replaces its elements: pass a copy, `array.copy()`"
+        )
+
+
+def require_array(name: str, value: object, dtype: np.dtype[Any] = FLOAT) -> None:
     """Check that a value is a numpy array without a mask.
 
     Parameters

@@ -107,6 +107,7 @@ class Exchange:
         header["collective"], header["digest"] = transfer.collective.word, transfer.digest
         state.result_flags = transfer.format_flags[0] & _FORMAT_MASK
         state.array, state.headers, state.tails = payloads.address, received.header_address, received.tail_address
+        state.segment_bytes = payloads.segment_bytes
         state.last_bytes = payloads.last.size or state.segment_bytes
         state.begin, state.end = transfer.begin, transfer.end
 

@@ -25,6 +25,7 @@ from iswitch.driver.transfer import Transfer
 from iswitch.driver.transport import Transport
 from iswitch.driver.window import SendWindow
 from iswitch.wire import FLAGS_SHIFT, HEADER, ContributionFlag
+from iswitch.wire.formats import FORMATS, HALF_BYTES
 
 __all__ = ["SIGNS_OF_LIFE", "LossRecovery"]
 
@@ -62,10 +63,16 @@ class LossRecovery(Receiver):
 
     def begin(self, membership: Membership, *, reach: int, cap_s: float, window: SendWindow) -> None:
         super().begin(membership, reach=reach, cap_s=cap_s, window=window)
-        self.packer = Packer(membership, self.transport.burst_segments(HEADER.itemsize + 4 * membership.elements))
+        self.packer = self._new_packer(membership, 4)
+        half_width = FORMATS[membership.format].is_half_width
+        self._half_packer = self._new_packer(membership, HALF_BYTES) if half_width else self.packer
         self.transfers = []
         self.acknowledged = 0
         self.expiry = self.transport.now() + self.timer.timeout_s
+
+    def _new_packer(self, membership: Membership, element_bytes: int) -> Packer:
+        segment_bytes = HEADER.itemsize + element_bytes * membership.elements
+        return Packer(membership, self.transport.burst_segments(segment_bytes), element_bytes)
 
     @property
     @abstractmethod
@@ -154,10 +161,11 @@ class LossRecovery(Receiver):
 
     def _contribute(self, transfer: Transfer, positions: slice | np.ndarray, now: float, flags: int = 0) -> None:
         """Send a transfer's contributions to some positions."""
-        packer, low = self.packer, self.low
-        packer.begin_collective(transfer.collective, transfer.digest)
-        begin = transfer.begin
+        low, begin = self.low, transfer.begin
         for payloads, format_flags in zip(transfer.parts, transfer.format_flags):
+            is_half_width = payloads.segment_bytes < 4 * self.membership.elements
+            packer = self._half_packer if is_half_width else self.packer
+            packer.begin_collective(transfer.collective, transfer.digest)
             end, base = begin + payloads.size, self.seq_at(begin)
             if isinstance(positions, slice):
                 bursts = packer.contributions(

@@ -18,9 +18,11 @@ class Payloads:
     Parameters
     ----------
     values : numpy.ndarray
-        1-D, C-contiguous, four bytes an element.
+        1-D, C-contiguous.
     elements : int
         Elements in a segment.
+    element_bytes : int
+        Bytes of an element: 2 in half-width formats. The bytes of `values` are then a multiple of 4.
 
     Attributes
     ----------
@@ -32,10 +34,13 @@ class Payloads:
         Number of segments.
     address : int
         Address of the first element.
+    segment_bytes : int
+        Bytes of a full segment.
     """
 
-    def __init__(self, values: np.ndarray, elements: int):
-        flat, segment_bytes = values.view(np.uint8), 4 * elements
+    def __init__(self, values: np.ndarray, elements: int, element_bytes: int = 4):
+        flat, segment_bytes = values.view(np.uint8), element_bytes * elements
+        self.segment_bytes = segment_bytes
         full = flat.size // segment_bytes
         self.rows = flat[: full * segment_bytes].reshape(full, segment_bytes)
         self.last = flat[full * segment_bytes :]
@@ -76,10 +81,12 @@ class Packer:
         The member, for the headers.
     burst_segments : int
         The most segments in a burst.
+    element_bytes : int
+        Bytes of an element.
     """
 
-    def __init__(self, membership: Membership, burst_segments: int):
-        size = HEADER.itemsize + 4 * membership.elements
+    def __init__(self, membership: Membership, burst_segments: int, element_bytes: int = 4):
+        size = HEADER.itemsize + element_bytes * membership.elements
         self.segment_bytes, self.most = size, burst_segments
         self._buffer = np.zeros(burst_segments * size, np.uint8)
         self._view = self._buffer.data

@@ -79,10 +79,11 @@ class ReceivedSum:
         """
         format, segments = results.format_flags & _FORMAT_MASK, results.segments(base)
         if format != self._format or not self._payloads.put(segments, results.bodies):
+            known = FORMATS[Format(format)]
             raise MismatchError(
-                f"a result has {results.bodies.shape[1] // 4} {FORMATS[Format(format)].element.name} elements, which "
-                "does not fit this worker's array: all workers of a job must call the same collectives, on arrays of "
-                "the same size and dtype, in the same order"
+                f"a result has {results.bodies.shape[1] // known.element.itemsize} {known.element_name} elements, "
+                "which does not fit this worker's array: all workers of a job must call the same collectives, on "
+                "arrays of the same size and dtype, in the same order"
             )
         self._flags |= results.format_flags & ~_FORMAT_MASK & ~_RESENT
         self._header_rows[segments], self._tail_rows[segments] = results.headers, results.tails

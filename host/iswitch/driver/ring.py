@@ -26,6 +26,7 @@ from iswitch.driver.window import SendWindow
 from iswitch.errors import HaltedWarning, MismatchError
 from iswitch.native.records import ExchangeEvent
 from iswitch.wire import FLAGS_SHIFT, Collective, CollectiveKind, ContributionFlag, Format, result_identity
+from iswitch.wire.formats import FORMATS
 
 __all__ = ["Ring"]
 
@@ -128,7 +129,7 @@ class Ring(LossRecovery):
         Parameters
         ----------
         values : numpy.ndarray
-            1-D, C-contiguous, four bytes an element.
+            1-D, C-contiguous, elements as they are on the wire. The bytes are a multiple of 4.
         format : Format
             Number format of the sum.
         timeout_s : float
@@ -164,7 +165,7 @@ class Ring(LossRecovery):
         NoProgressError
             If no result has come for `timeout_s`.
         """
-        payloads = Payloads(values, self.membership.elements)
+        payloads = Payloads(values, self.membership.elements, FORMATS[format].element.itemsize)
         self.collective, digest = self.progress.collective(kind, payloads.size), self.progress.digest(kind, argument)
         transfer = Transfer((payloads,))
         transfer.place(self._base, (int(format) | all_members * _REQUIRES_ALL,), self.collective, digest)

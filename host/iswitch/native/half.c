@@ -88,6 +88,17 @@ static inline uint16_t round_once(struct shape shape, float from_binary32, doubl
 
 static void put(uint8_t *at, uint16_t half) { memcpy(at, &half, sizeof half); }
 
+void narrow_elements(uint32_t format, const uint8_t *restrict wide, uint8_t *restrict elements, size_t count) {
+    struct shape shape = shape_of(format);
+    const float from_binary32 = 1.0f / shape.to_binary32;
+    for (size_t k = 0; k < count; k++) {
+        uint32_t bits;
+        memcpy(&bits, wide + 4 * k, sizeof bits);
+        uint16_t rounded = round_once(shape, from_binary32, (double)as_float(bits));
+        put(elements + 2 * k, (bits & 0x7FFFFFFF) > 0x7F800000 ? (uint16_t)shape.nan : rounded);
+    }
+}
+
 /* Round sums of -2^51 to 2^51 - 1. Returns 0 if one of them is outside; what was written is then of no use. */
 static int round_small(struct shape shape, double scale, const int64_t *restrict sums, uint8_t *restrict elements,
                        size_t count) {

@@ -17,7 +17,12 @@ static inline uint32_t element_bytes(uint32_t format) { return is_half_width(for
 static inline uint32_t added_format(uint32_t format) { return is_half_width(format) ? FORMAT_WINDOW64 : format; }
 
 /* Write elements as binary32. No value is changed. */
-void widen_elements(uint32_t format, const uint8_t *elements, uint8_t *wide, size_t count);
+__attribute__((visibility("default"))) void widen_elements(uint32_t format, const uint8_t *elements, uint8_t *wide,
+                                                           size_t count);
+
+/* Write binary32 numbers as elements, each rounded once to nearest even. Every NaN becomes the quiet one. */
+__attribute__((visibility("default"))) void narrow_elements(uint32_t format, const uint8_t *wide, uint8_t *elements,
+                                                            size_t count);
 
 /* Write the elements of a result, rounded once from sums * 2^-fraction. */
 void round_to_half(uint32_t format, int fraction, const int64_t *sums, const uint8_t *poison, uint8_t *elements,

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from ctypes import POINTER, c_char_p, c_double, c_int, c_uint32, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint32, c_void_p
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -74,6 +74,8 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "server_run": (c_int, [c_void_p, c_int]),
     "server_payload": (c_void_p, [c_void_p, c_char_p, POINTER(c_uint32)]),
     "server_now_us": (c_uint32, []),
+    "widen_elements": (None, [c_uint32, c_void_p, c_void_p, c_size_t]),
+    "narrow_elements": (None, [c_uint32, c_void_p, c_void_p, c_size_t]),
     "exchange_run": (c_int, [POINTER(Exchange), c_double]),
 }
 

@@ -56,6 +56,8 @@ class NumberFormat:
         infinity) for `Arithmetic.FLOAT`. None for integers, which are never tainted.
     fractions : range
         Fraction bits F that a job of this format can have.
+    name : str, optional
+        What elements are called. Default: the name of `element`.
     uplink : Format
         Format of the partial sums that a switch sends to its parent.
     job : bool
@@ -68,6 +70,12 @@ class NumberFormat:
     uplink: Format
     job: bool = True
     fractions: range = range(FRACTION_MIN, FRACTION_MAX + 1)
+    name: str | None = None
+
+    @property
+    def element_name(self) -> str:
+        """What elements are called."""
+        return self.name or self.element.name
 
     @property
     def is_half_width(self) -> bool:
@@ -91,7 +99,11 @@ FORMATS: Mapping[Format, NumberFormat] = MappingProxyType(
         ),
         # numpy has no bfloat16: its elements are the upper halves of binary32 numbers, as integers.
         Format.BF16: NumberFormat(
-            element=np.dtype("<u2"), arithmetic=Arithmetic.WINDOW, exponent=slice(7, 15), uplink=Format.FIXED64
+            element=np.dtype("<u2"),
+            arithmetic=Arithmetic.WINDOW,
+            exponent=slice(7, 15),
+            uplink=Format.FIXED64,
+            name="bfloat16",
         ),
         # With these fractions every finite element is exact, and none is out of range.
         Format.FP16: NumberFormat(

@@ -7,7 +7,7 @@ from sim.bench.compare import Timing, draw, measure
 from sim.bench.compare_systems import OTHER_CALLS, SYSTEMS, System
 
 
-@pytest.mark.parametrize("system", [*SYSTEMS, *OTHER_CALLS])
+@pytest.mark.parametrize("system", [*SYSTEMS, *OTHER_CALLS, "bf16"])
 def test_every_system_gives_the_exact_result(system):
     timing = measure(system, 40_000, 3, repetitions=4)
     assert 0 < timing.low <= timing.ms <= timing.high and timing.cpu_ms > 0

@@ -1,0 +1,102 @@
+"""Arrays of half-width elements: float32 to bfloat16 or binary16 and back, and tensors that are such arrays already."""
+
+import sys
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from iswitch.native.loader import LibraryError, library
+from iswitch.wire import Format
+
+__all__ = ["half_view", "narrow", "widen"]
+
+_FP16 = np.dtype("<f2")
+_NAN = np.uint16(0x7FC0)  # of bfloat16
+
+
+def half_view(value: Any, format: Format) -> np.ndarray | None:
+    """Return the memory of an array whose elements are those of a format, or None for every other value.
+
+    Parameters
+    ----------
+    value : object
+        What the program passes: for `bf16` a torch.bfloat16 tensor on the CPU, for `fp16` a float16 array or tensor.
+    format : Format
+        The number format of the job.
+
+    Returns
+    -------
+    numpy.ndarray or None
+        uint16, of the value's shape.
+    """
+    if isinstance(value, np.ndarray):
+        return value.view("<u2") if format == Format.FP16 and value.dtype == _FP16 and _is_plain(value) else None
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(value, torch.Tensor):
+        return None
+    if value.dtype != (torch.bfloat16 if format == Format.BF16 else torch.float16):
+        return None
+    try:
+        return value.detach().view(torch.int16).numpy().view("<u2")
+    except (TypeError, RuntimeError):  # on another device, or sparse
+        return None
+
+
+def _is_plain(array: np.ndarray) -> bool:
+    return not isinstance(array, np.ma.MaskedArray)
+
+
+@cache
+def _native() -> Any:
+    """Return the compiled library, or None if there is none."""
+    try:
+        return library()
+    except LibraryError:
+        return None
+
+
+def narrow(values: np.ndarray, format: Format, out: np.ndarray) -> None:
+    """Round float32 elements once to a half-width format, ties to even. NaNs stay NaNs.
+
+    Parameters
+    ----------
+    values : numpy.ndarray
+        float32, 1-D, contiguous.
+    format : Format
+        BF16 or FP16.
+    out : numpy.ndarray
+        uint16, 1-D, contiguous: receives the elements, at its beginning.
+    """
+    native, out = _native(), out[: values.size]
+    if native is not None:
+        native.narrow_elements(int(format), values.ctypes.data, out.ctypes.data, values.size)
+        return
+    if format == Format.FP16:
+        with np.errstate(over="ignore", invalid="ignore"):
+            out[:] = values.astype(_FP16).view(np.uint16)
+        return
+    bits = values.view(np.uint32)
+    rounded = (bits + (np.uint32(0x7FFF) + (bits >> 16 & 1))) >> 16
+    out[:] = np.where((bits & 0x7FFFFFFF) > 0x7F800000, _NAN, rounded)
+
+
+def widen(elements: np.ndarray, format: Format, out: np.ndarray) -> None:
+    """Convert half-width elements to float32, which is exact.
+
+    Parameters
+    ----------
+    elements : numpy.ndarray
+        uint16, 1-D, contiguous.
+    format : Format
+        BF16 or FP16.
+    out : numpy.ndarray
+        float32, 1-D, contiguous, as long as `elements` or shorter.
+    """
+    native, elements = _native(), elements[: out.size]
+    if native is not None:
+        native.widen_elements(int(format), elements.ctypes.data, out.ctypes.data, out.size)
+    elif format == Format.FP16:
+        out[:] = elements.view(_FP16)
+    else:
+        out.view(np.uint32)[:] = elements.astype(np.uint32) << 16

@@ -1,0 +1,63 @@
+"""DistributedDataParallel with gradients of two bytes: the same weights at every rank, in every run, under loss."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from iswitch.config import Config
+from iswitch.torch import hook
+from sim.bench.udp_model import Faults, UdpModel
+from tests.host.pytorch.test_page import run
+
+SCRIPT = """
+import functools, hashlib, os, torch, iswitch, iswitch.torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+torch.manual_seed(1)
+model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(9, 31), torch.nn.Tanh(), torch.nn.Linear(31, 1)))
+with iswitch.init() as worker:
+    given = []
+
+    def recording(worker, bucket):
+        before = bucket.buffer().clone()
+        done = compressed(worker, bucket)
+        return done.then(lambda mean: given.append((before, mean.value().clone())) or mean.value())
+
+    compressed = functools.partial(iswitch.torch.hook, compress="bf16")
+    model.register_comm_hook(worker, recording)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(100 + worker.rank)
+    for _ in range(8):
+        optimizer.zero_grad()
+        model(torch.randn(32, 9)).square().mean().backward()
+        optimizer.step()
+    for before, mean in given:
+        all_ranks = [torch.empty_like(before) for _ in range(worker.world)]
+        dist.all_gather(all_ranks, before)
+        total = sum(one.bfloat16().double() for one in all_ranks)  # exact: few bits apart
+        assert torch.equal(mean, total.bfloat16().float() / worker.world)
+    weights = torch.nn.utils.parameters_to_vector(model.parameters()).detach().numpy()
+    print(worker.rank, hashlib.sha256(weights.tobytes()).hexdigest())
+dist.destroy_process_group()
+"""
+
+
+def test_all_ranks_have_the_same_weights_in_every_run_and_under_loss(tmp_path):
+    weights = set()
+    for name, faults in (("sound", Faults()), ("bad", Faults(loss=0.05, duplication=0.05, reordering=0.05))):
+        (tmp_path / name).mkdir()
+        with UdpModel(Config(half_width=True), faults=faults) as model:
+            ranks = run(SCRIPT, tmp_path / name, model, ISWITCH_FORMAT="bf16", ISWITCH_KEY="7")
+        assert sorted(ranks) == ["0", "1"]
+        weights.update(ranks.values())
+    assert len(weights) == 1
+
+
+def test_compress_wrong():
+    worker = SimpleNamespace(format="window64", allreduce=lambda *_, **__: pytest.fail("something was sent"))
+    bucket = SimpleNamespace(buffer=lambda: torch.ones(3))
+    with pytest.raises(ValueError, match=r"make it with `iswitch.init\(format='bf16'\)`"):
+        hook(worker, bucket, compress="bf16")
