@@ -1,36 +1,51 @@
 """The rule of streams on every component: what is offered stays until it is taken, also on streams inside."""
 
+import functools
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
 from amaranth.lib import stream
-from amaranth.lib.wiring import Component, In, Out
+from amaranth.lib.wiring import Component, Flow, In, Out
 
+import hw.aggregate.sequencer
+import hw.decide.gate
+import hw.egress.link_gate
+import hw.egress.waiting_results
+import hw.ingress.arbiter
+import hw.ingress.packet_queue
+import hw.ingress.parser
+import hw.stream.fifo
+from iswitch.config import Config
 from sim.prove.harness import Harness
+from sim.prove.proof import Proof
 
-__all__ = ["keeps_the_rule", "streams"]
+__all__ = ["PROOFS", "keeps_the_rule"]
+
+SMALL = Config(
+    ports=2, bus_bits=64, members=2, jobs=2, window=1, elements=4, queue_bytes=4096, mac_entries=64, staleness=1
+)
 
 
-def streams(part: Component, flow: Any) -> Iterator[stream.Interface]:
+def streams(part: Component, flow: Flow) -> Iterator[Any]:
     """Return the streams of a component that go in or out and may stall."""
     for name, member in part.signature.members.items():
-        if not member.is_signature or not isinstance(member.signature, stream.Signature) or member.flow is not flow:
+        if member.is_port or member.flow is not flow or not isinstance(member.signature, stream.Signature):
             continue
         if member.signature.always_ready or member.signature.always_valid:
             continue
-        stack = [getattr(part, name)]
-        while stack:
-            item = stack.pop()
+        rest = [getattr(part, name)]
+        while rest:
+            item = rest.pop()
             if isinstance(item, list | tuple):
-                stack.extend(item)
+                rest.extend(item)
             else:
                 yield item
 
 
 def keeps_the_rule(make: Callable[[Any], Component], part: Any) -> Harness:
     """Return a component whose inputs keep the rule, with the rule as a property of its outputs and of those of all
-    components inside."""
+    components inside. Each output must be reached with an item that waits."""
     h = Harness(make(part))
     h.free_inputs()
     for item in streams(h.dut, In):
@@ -40,3 +55,78 @@ def keeps_the_rule(make: Callable[[Any], Component], part: Any) -> Harness:
             h.require(h.holds(item))
             h.reach(item.valid & ~item.ready)
     return h
+
+
+def rule_of(name: str, part: ModuleType, make: Callable[[Any], Component], depth: int, *mutants: tuple[str, str]):
+    """Return the proof that a component keeps the rule."""
+    return Proof(
+        law=f"the {name} holds each item that it offers until the item is taken, also on the streams inside",
+        part=part,
+        harness=functools.partial(keeps_the_rule, make),
+        depth=depth,
+        mutants=mutants,
+    )
+
+
+PROOFS = [
+    rule_of(
+        "FIFO",
+        hw.stream.fifo,
+        lambda part: part.Fifo(8, depth=4),
+        12,
+        ("memory.r_en.eq(self.o.ready)", "memory.r_en.eq(1)"),
+    ),
+    rule_of(
+        "ingress queue",
+        hw.ingress.packet_queue,
+        lambda part: part.PacketQueue(bus_bits=64, depth=16, frame_bytes_max=72),
+        36,
+        ("moves.eq(~filled | self.o.ready)", "moves.eq(1)"),
+    ),
+    rule_of(
+        "ports' arbiter",
+        hw.ingress.arbiter,
+        lambda part: part.Arbiter(ports=2, bus_bits=64, cycles_max=64),
+        8,
+        ("frames.valid & scans.valid", "frames.valid & scans.valid & ~shares.deferred.any()"),
+    ),
+    rule_of(
+        "parser",
+        hw.ingress.parser,
+        lambda part: part.Parser(bus_bits=64, depth=4),
+        12,
+        ("leaves.eq(~held | self.o.ready)", "leaves.eq(1)"),
+    ),
+    rule_of(
+        "gate",
+        hw.decide.gate,
+        lambda part: part.Gate(SMALL),
+        12,
+        ("verdict.works & ~handed)", "verdict.works & ~handed & ~self.contributions.ready)"),
+    ),
+    rule_of(
+        "store of waiting results",
+        hw.egress.waiting_results,
+        lambda part: part.WaitingResults(SMALL),
+        8,
+        ("self.works.valid & has_place)", "self.works.valid & has_place & ~self.begins)"),
+    ),
+    rule_of(
+        "aggregator's sequencer",
+        hw.aggregate.sequencer,
+        lambda part: part.Sequencer(SMALL, loop=5),
+        10,
+        (
+            "self.results.valid.eq(self.works.valid & ~ahead_valid & offered.emit)",
+            "self.results.valid.eq(self.works.valid & ~ahead_valid & offered.emit & (self.room != 0))",
+        ),
+    ),
+    rule_of(
+        "link gate",
+        hw.egress.link_gate,
+        lambda part: part.LinkGate(bus_bits=64),
+        10,
+        ("begins = first & ~offered", "begins = first"),
+    ),
+]
+"""The composer of results is not among these: its outputs cannot stall. The output port is too large for the solver."""

@@ -1,0 +1,17 @@
+"""All proofs, and the table that the documentation shows."""
+
+from sim.prove import arbiter, queues, skid_buffer, streams
+
+__all__ = ["PROOFS", "table"]
+
+PROOFS = [*skid_buffer.PROOFS, *arbiter.PROOFS, *queues.PROOFS, *streams.PROOFS]
+
+
+def table() -> str:
+    """Return the proofs as a Markdown table: law, file, extent and number of mutants."""
+    rows = [
+        f"| {proof.law[0].upper()}{proof.law[1:]} | `{proof.part.__name__.replace('.', '/')}.py` | {proof.extent} "
+        f"| {len(proof.mutants)} |"
+        for proof in PROOFS
+    ]
+    return "\n".join(["| law | file | proved for | mutants noticed |", "|---|---|---|---|", *rows])
