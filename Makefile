@@ -55,7 +55,7 @@ LINT     := .venv/.lint-$(SET_UP)-$(TORCH)
 SITE     := .venv/.site-$(SET_UP)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup pins test test-long test-slow test-all wireshark lint packages site demo watch demo-apex demo-atari demo-schedule emulator sim bench cartpole-time timing bitstream clean
+.PHONY: help setup pins test test-long test-slow test-all prove wireshark lint packages site demo watch demo-apex demo-atari demo-schedule emulator sim bench cartpole-time timing bitstream clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r target what; do \
@@ -82,6 +82,9 @@ test-slow: $(TEST)  ## run the tests that are marked slow, for hours; SHARD=1/8
 
 test-all: $(TEST)  ## run all tests; SHARD=1/8; DURATIONS=1 keeps the measured durations in tests/durations.json
 	python -m pytest -n $(JOBS) --dist worksteal --timeout 7200 --tier all --shard $(SHARD) $(if $(DURATIONS),--keep-durations)
+
+prove: $(TEST)  ## prove the laws of gateware components, and that each proof notices its mutants: 4 minutes
+	python -m sim.prove
 
 wireshark: $(TEST)  ## run the dissector in Wireshark's own program, which the machine must have (Debian: tshark)
 	python -m pytest --tier slow tests/host/capture/test_tshark.py

@@ -13,7 +13,9 @@ def main() -> int:
     """Return 0 if every law holds and every mutant is noticed."""
     parser = argparse.ArgumentParser(prog="python -m sim.prove", description=__doc__)
     parser.add_argument("--only", default="", metavar="WORDS", help="laws that contain these words")
-    parser.add_argument("--table", action="store_true", help="print the table of docs/verification.md and prove nothing")
+    parser.add_argument(
+        "--table", action="store_true", help="print the table of docs/verification.md and prove nothing"
+    )
     options = parser.parse_args()
     if options.table:
         print(table())

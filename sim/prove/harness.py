@@ -40,7 +40,9 @@ class Harness:
         self.dut, self.m = dut, Module()
         self._ports: list[Signal] = []
         self.m.submodules.dut, self._locals = elaborated(dut)
-        self._parts = [part for part in (known["self"] for known in self._locals.values()) if isinstance(part, Component)]
+        self._parts = [
+            part for part in (known["self"] for known in self._locals.values()) if isinstance(part, Component)
+        ]
         self.m.domains.sync = self._domain = ClockDomain("sync")
         self._begun = Signal(name=BEGUN, reset_less=True)
         self.m.d.sync += self._begun.eq(1)

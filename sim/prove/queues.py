@@ -83,8 +83,6 @@ class FollowedWord:
         h.reach(here & (self.packet == 1) & (self.index == 1))
 
 
-
-
 def stored_packets_leave(part: Any) -> Harness:
     """Follow a word of a packet through a store-and-forward queue."""
     h = Harness(dut := part.StoreAndForward(bus_bits=64, depth=4, meta=META, packets=2))
@@ -114,17 +112,12 @@ def accepted_packets_leave(part: Any) -> Harness:
         with h.m.If(first):
             h.m.d.sync += [dropped.eq(dut.stat_drop), words.eq(1), length.eq((dut.length + 7) >> 3)]
     at, need = Signal(4), Signal(4)
-    h.m.d.comb += [
-        at.eq(Mux(first, 0, words)),
-        need.eq(Mux(first, (dut.length + 7) >> 3, length)),
-    ]
+    h.m.d.comb += [at.eq(Mux(first, 0, words)), need.eq(Mux(first, (dut.length + 7) >> 3, length))]
     h.assume(i.payload.first == first)
     h.assume((dut.length > 0) & (dut.length <= 32))
     h.assume(~i.valid | (i.payload.last == (at + 1 == need)))
     accepted = Mux(first, ~dut.stat_drop, ~dropped)
-    followed = FollowedWord(
-        h, enters=i.valid & accepted, word=seen(i.payload), last=i.payload.last, kept=1
-    )
+    followed = FollowedWord(h, enters=i.valid & accepted, word=seen(i.payload), last=i.payload.last, kept=1)
     followed.require_at_exit(
         shown=o.valid, word=seen(o.payload), leaves=h.taken(o), last=o.payload.last, repeat=dut.repeat
     )
@@ -141,15 +134,12 @@ def committed_frames_leave(part: Any) -> Harness:
     i, o, scans = dut.i, dut.o, dut.scans
     h.assume(h.holds(i))
     h.assume(Mux(i.payload.last, i.payload.count <= 8, i.payload.count == 8))
-    bytes, too_long = Signal(8), Signal()
-    total = Signal(8)
-    h.m.d.comb += total.eq(bytes + i.payload.count)
+    length, total = Signal(8), Signal(8)
+    h.m.d.comb += total.eq(length + i.payload.count)
     with h.m.If(h.taken(i)):
-        h.m.d.sync += bytes.eq(Mux(i.payload.last, 0, Mux(total < 128, total, 128)))
+        h.m.d.sync += length.eq(Mux(i.payload.last, 0, Mux(total < 128, total, 128)))
     kept = ~i.payload.error & (total >= part.FRAME_BYTES_MIN) & (total <= 72)
-    followed = FollowedWord(
-        h, enters=h.taken(i), word=seen(i.payload), last=i.payload.last, kept=kept
-    )
+    followed = FollowedWord(h, enters=h.taken(i), word=seen(i.payload), last=i.payload.last, kept=kept)
     followed.require_at_exit(shown=o.valid, word=seen(o.payload), leaves=h.taken(o), last=o.payload.last)
     h.require(h.holds(o))
     h.require(h.holds(scans))

@@ -103,9 +103,7 @@ class Model:
             for number, place in self._places["assert"].items()
             if not trace.value(trace.call(f"a {number}", cycle))
         ]
-        inputs = [
-            {name: trace.value(trace.call(f"n {name}", at)) for name in self._inputs} for at in range(cycle + 1)
-        ]
+        inputs = [{name: trace.value(trace.call(f"n {name}", at)) for name in self._inputs} for at in range(cycle + 1)]
         return Counterexample(property=" and ".join(broken), inputs=inputs)
 
 

@@ -45,7 +45,7 @@ def streams(part: Component, flow: Flow) -> Iterator[Any]:
 
 def keeps_the_rule(make: Callable[[Any], Component], part: Any) -> Harness:
     """Return a component whose inputs keep the rule, with the rule as a property of its outputs and of those of all
-    components inside. Each output must be reached with an item that waits."""
+    components inside. Each output of the component itself must be reached with an item that waits."""
     h = Harness(make(part))
     h.free_inputs()
     for item in streams(h.dut, In):
@@ -53,7 +53,8 @@ def keeps_the_rule(make: Callable[[Any], Component], part: Any) -> Harness:
     for inside in h.parts():
         for item in streams(inside, Out):
             h.require(h.holds(item))
-            h.reach(item.valid & ~item.ready)
+            if inside is h.dut:
+                h.reach(item.valid & ~item.ready)
     return h
 
 
@@ -80,7 +81,7 @@ PROOFS = [
         "ingress queue",
         hw.ingress.packet_queue,
         lambda part: part.PacketQueue(bus_bits=64, depth=16, frame_bytes_max=72),
-        36,
+        20,
         ("moves.eq(~filled | self.o.ready)", "moves.eq(1)"),
     ),
     rule_of(
