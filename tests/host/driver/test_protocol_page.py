@@ -14,6 +14,7 @@ import pytest
 from iswitch import AsyncWorker, SwitchUnreachableError, Worker
 from iswitch.config import Config
 from iswitch.control.exchange import Exchange
+from iswitch.control.settings import usual_fraction
 from iswitch.control.state_transfer import TRANSFER_NOTE, pack_arrays, transfer_key
 from iswitch.driver.collective_result import NoProgressError
 from iswitch.driver.membership import Membership
@@ -251,12 +252,13 @@ def test_the_job_of_a_transfer_of_weights_has_the_settings_of_the_page():
     default = {name: parameter.default for name, parameter in inspect.signature(Worker).parameters.items()}
     assert [default[name] for name in ("threshold", "fraction", "mode", "deadline_s", "evict_s", "elements")] == [
         None,
-        44,
+        None,
         "quarantine",
         0.0,
         5.0,
         None,
     ]
+    assert usual_fraction("int32") == 44
 
 
 def test_control_messages_are_repeated_as_the_page_says():
