@@ -24,7 +24,7 @@ from iswitch.control.inspection import read_slot
 from iswitch.control.job_key import job_key
 from iswitch.control.job_worker import JobWorker, brings_network, switch_address
 from iswitch.control.lost_membership import lost_membership_error
-from iswitch.control.settings import require_int, require_settings
+from iswitch.control.settings import require_int, require_one_of, require_settings
 from iswitch.control.state_transfer import TRANSFER_NOTE, copy_state, free_job, transfer_key
 from iswitch.control.update_reader import UpdateReader
 from iswitch.driver.buffers import require_array
@@ -163,6 +163,12 @@ class AsyncWorker(JobWorker):
         transport: Transport | None = None,
         no_offload: bool = False,
     ):
+        require_one_of("format", format, JOB_FORMATS)
+        if FORMATS[JOB_FORMATS[format]].is_half_width:
+            raise ValueError(
+                f"format of an AsyncWorker must be 'window64', 'fp32' or 'int32', not {format!r}: only a `Worker` sums "
+                "half-width elements"
+            )
         require_settings(
             world=world,
             threshold=threshold,
@@ -178,11 +184,6 @@ class AsyncWorker(JobWorker):
             evict_s=evict_s,
             on_taint=on_taint,
         )
-        if FORMATS[JOB_FORMATS[format]].is_half_width:
-            raise ValueError(
-                f"format of an AsyncWorker must be 'window64', 'fp32' or 'int32', not {format!r}: only a `Worker` sums "
-                "half-width elements"
-            )
         key = job_key(
             key, world=world, address=switch_address(address, transport), own_transport=brings_network(transport)
         )
