@@ -1,11 +1,13 @@
 """What a collective of the process group returns: a `Work` that is done when the collective is."""
 
+from collections import deque
 from concurrent.futures import Future
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 __all__ = ["CollectiveWork", "to_torch_future"]
 
@@ -34,6 +36,10 @@ def to_torch_future(done: "Future[Any]", value: Any) -> "torch.futures.Future[An
 class CollectiveWork(dist._Work):  # the base class of Work objects in Python; torch exports no other name for it
     """A collective that runs, or has run.
 
+    torch can hold the C++ half alone, which knows no end of the collective: `wait` would never return.
+    `DistributedDataParallel.join` does so from the forward to the backward pass, with a count of one element. Such a
+    work is kept when the program drops it before anything waits for it.
+
     Parameters
     ----------
     done : concurrent.futures.Future
@@ -42,14 +48,25 @@ class CollectiveWork(dist._Work):  # the base class of Work objects in Python; t
         The tensors that hold its result.
     """
 
+    _kept: ClassVar["deque[CollectiveWork]"] = deque(maxlen=64)
+    """The last works of one element that were dropped before anything waited for them."""
+
     def __init__(self, done: "Future[Any]", outputs: list[Any]) -> None:
         super().__init__()
         self._done, self._future = done, to_torch_future(done, outputs)
+        self._may_be_kept = [isinstance(output, Tensor) and output.numel() for output in outputs] == [1]
+
+    def __del__(self) -> None:
+        """Keep a work that C++ may still hold. Python calls this once for each object."""
+        if getattr(self, "_may_be_kept", False):
+            self._kept.append(self)
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Wait for the collective. Raises its error, or TimeoutError after `timeout`."""
+        self._may_be_kept = False
         seconds = timeout.total_seconds() if timeout else 0
         self._done.result(seconds or None)
+        self._future.wait()  # C++ reads its value next. It is set after `_done` has woken this thread
         return True
 
     def is_completed(self) -> bool:
