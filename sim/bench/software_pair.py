@@ -18,7 +18,7 @@ from iswitch.wire import SILENCE_TICK_US, Format, Mode, Outcome
 from sim.bench.traffic import Traffic, adverse_elements
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client
 
-__all__ = ["AdverseTraffic", "SoftwarePair", "run_random_frames"]
+__all__ = ["AdverseTraffic", "SoftwarePair", "run_poisoned_sums", "run_random_frames"]
 
 SETTINGS: tuple[dict[str, int], ...] = (
     {},
@@ -171,6 +171,33 @@ def run_random_frames(frames: int, *, seed: int) -> Compared:
         handled, by_data_path = handled + pair.frames, by_data_path + pair.by_data_path
         outcomes += pair.model.outcomes
     return Compared(handled, by_data_path, {kind.name: int(outcomes[kind]) for kind in Outcome})
+
+
+def run_poisoned_sums(workers: int) -> None:
+    """Use all slots several times, with a NaN in some, all or none of the contributions, and ask for each result again.
+
+    Segments are longer than a block of the data path, and the NaN is behind the first block.
+
+    Raises
+    ------
+    AssertionError
+        If the two switches differ.
+    """
+    config = Config(ports=2, bus_bits=64, members=4, jobs=2, window=1, elements=1104)
+    for poisoned in ((0,), (1,), (0, 1), ()):
+        pair = SoftwarePair(config)
+        traffic = Traffic(config, seed=1, workers=workers, exchange=pair.exchange)
+        traffic.form(0, mode=Mode.PROPAGATE)
+        for position in range(4 * config.slots):
+            for k, client in enumerate(traffic.clients):
+                values = np.resize(np.array([1.5, -0.0, 1e-30, -(2.0**-40)], np.float32), 1000)
+                values[700] = np.nan if k in poisoned and position // config.slots != 1 else -3.25
+                traffic.send(client, client.contribution(client.first_seq + position, values.view(np.uint32)))
+                pair.compare()
+            for client in traffic.clients:
+                traffic.send(client, client.receipt(client.first_seq + position, want=True))
+            pair.compare()
+        assert pair.model.outcomes[Outcome.ADDED] == 4 * workers * config.slots
 
 
 def main(

@@ -5,9 +5,9 @@
 
 #include <string.h>
 
+#include "accumulator.h"
 #include "bytes.h"
 #include "half.h"
-#include "lanes.h"
 
 static int32_t ahead(uint32_t newer, uint32_t older) { return (int32_t)(newer - older); }
 
@@ -297,21 +297,6 @@ static void record_claim(struct message *message, const struct step *step, uint3
 
 /* Results and answers */
 
-/* Return the one's complement sum of the 16-bit words of a payload, whose length is even. */
-static uint32_t ones_complement_sum(const uint8_t *bytes, uint32_t length) {
-    uint64_t even = 0, odd = 0; /* sums of 32-bit words, which have the same one's complement sum */
-    size_t at = 0;
-    for (; at + 8 <= length; at += 8) {
-        uint64_t pair;
-        memcpy(&pair, bytes + at, sizeof pair);
-        even += pair & 0xFFFFFFFF;
-        odd += pair >> 32;
-    }
-    for (; at < length; at += 2) even += u16_at(bytes + at);
-    for (even += odd; even >> 16;) even = (even & 0xFFFF) + (even >> 16);
-    return (uint32_t)even;
-}
-
 /* Begin a payload with a header. What is not written later is 0. */
 static uint8_t *begin_payload(struct output *output, uint32_t type, uint32_t job, uint32_t epoch, uint32_t seq,
                               uint32_t member, uint32_t token) {
@@ -326,12 +311,17 @@ static uint8_t *begin_payload(struct output *output, uint32_t type, uint32_t job
     return payload;
 }
 
-/* Send the payload, with the word at `complement_at` that makes it sum to zero. */
-static struct sent *end_payload(struct output *output, uint32_t length, uint32_t complement_at) {
+/* Send the payload, with the word at `complement_at` that makes it sum to zero. `total` is the sum of what stands between
+   header and tail. */
+static struct sent *end_payload(struct output *output, uint32_t length, uint32_t complement_at, uint32_t total) {
     uint8_t *payload = output->payloads + output->bytes;
     struct sent *sent = &output->sent[output->count++];
     put_u16(payload + complement_at, 0);
-    put_u16(payload + complement_at, 0xFFFF - ones_complement_sum(payload, length));
+    for (uint32_t at = 0; at < HEADER_BYTES; at += 2) total += u16_at(payload + at);
+    if (length > HEADER_BYTES)
+        for (uint32_t at = length - TAIL_BYTES; at < length; at += 2) total += u16_at(payload + at);
+    while (total >> 16) total = (total & 0xFFFF) + (total >> 16);
+    put_u16(payload + complement_at, 0xFFFF - total);
     *sent = (struct sent){.offset = output->bytes, .length = length};
     output->bytes += length;
     return sent;
@@ -343,8 +333,9 @@ static uint8_t *begin_answer(const struct message *message, uint32_t type, uint3
     return begin_payload(&message->state->output, type, message->number, message->job->epoch, seq, member, token);
 }
 
-static void end_answer(const struct message *message, uint32_t length, uint32_t complement_at, uint32_t receivers) {
-    struct sent *sent = end_payload(&message->state->output, length, complement_at);
+static void end_answer(const struct message *message, uint32_t length, uint32_t complement_at, uint32_t total,
+                       uint32_t receivers) {
+    struct sent *sent = end_payload(&message->state->output, length, complement_at, total);
     sent->job = (uint8_t)message->number;
     sent->members = receivers;
 }
@@ -356,20 +347,22 @@ static void send_answer(struct message *message, const struct step *step, uint32
         payload = begin_answer(message, TYPE_REFUSE, k, (uint32_t)(message->member - job->member),
                                 message->member->token);
         put_u32(payload + MEMBERS_AT, job->base);
-        end_answer(message, HEADER_BYTES, BEHIND_AT, message->bit);
+        end_answer(message, HEADER_BYTES, BEHIND_AT, 0, message->bit);
     } else {
         payload = begin_answer(message, TYPE_GRANT, step->grant.base, BROADCAST_MEMBER, job->token);
         put_u16(payload + COUNT_AT, (uint32_t)__builtin_popcount(step->grant.members));
         put_u32(payload + MEMBERS_AT, step->grant.members);
-        end_answer(message, HEADER_BYTES, BEHIND_AT, step->answer == GRANT ? job->live : message->bit);
+        end_answer(message, HEADER_BYTES, BEHIND_AT, 0, step->answer == GRANT ? job->live : message->bit);
     }
 }
 
-static void send_result(struct message *message, const struct slot *slot, uint32_t receivers, uint32_t flags) {
-    struct switch_state *state = message->state;
+/* Send a slot's result. With `adds`, the message's elements are added first. */
+static void send_result(struct message *message, const struct step *step, struct accumulator sums, uint32_t receivers,
+                        uint32_t flags) {
     const struct job *job = message->job;
-    size_t place = (size_t)message->number * state->slots + message->index;
-    struct terms terms = {slot->format, job->fraction, 0, 0};
+    const struct slot *slot = &step->slot;
+    size_t count = slot->length / element_bytes(slot->format);
+    struct terms terms = {slot->format, job->fraction, message->survey.exponent, job->limit};
     uint32_t ranks = is_asynchronous(job) ? slot->members : slot->ranks;
     uint32_t tainted = is_asynchronous(job) ? slot->tainted : slot->tainted_ranks;
     uint32_t length = HEADER_BYTES + slot->length + TAIL_BYTES;
@@ -382,42 +375,34 @@ static void send_result(struct message *message, const struct slot *slot, uint32
     payload[FORMAT_FLAGS_AT] = (uint8_t)(flags << FLAGS_SHIFT | slot->format);
     put_u32(payload + TAINTED_AT, tainted);
     put_u32(payload + MEMBERS_AT, ranks);
-    const int64_t *sums = state->sums + place * state->elements;
-    const uint8_t *poison = state->poison + place * state->elements;
-    size_t count = slot->length / element_bytes(slot->format);
-    if (is_half_width(slot->format))
-        round_to_half(slot->format, job->fraction, sums, poison, payload + HEADER_BYTES, count);
-    else
-        round_sums(terms, sums, poison, payload + HEADER_BYTES, count);
+    uint8_t *elements = payload + HEADER_BYTES;
+    uint32_t total = step->adds ? add_and_round(terms, sums, message->elements, count, step->first, elements)
+                                : round_accumulator(terms, sums, elements, count);
     put_u16(payload + length - 4, identity);
-    end_answer(message, length, length - 2, receivers);
+    end_answer(message, length, length - 2, total, receivers);
 }
 
 static void execute(struct message *message, struct step *step) {
     struct switch_state *state = message->state;
     struct job *job = message->job;
-    size_t place = (size_t)message->number * state->slots + message->index;
-    int64_t *sums = state->sums + place * state->elements;
-    uint8_t *poison = state->poison + place * state->elements;
+    size_t place = (size_t)message->number * state->slots + message->index, at = place * state->elements;
+    struct accumulator sums = {state->stored + place, state->sums + at, state->poison + at, state->kept + 4 * at};
     if (step->adds) {
-        int format = (int)added_format(message->format);
-        struct terms terms = {format, job->fraction, message->survey.exponent, job->limit};
-        add_elements(terms, sums, poison, message->elements, message->count, step->first);
         state->stats[STAT_TERMS_FLUSHED] += message->survey.flushed;
+        if (!step->emits) {
+            struct terms terms = {(int)message->format, job->fraction, message->survey.exponent, job->limit};
+            add(terms, sums, message->elements, message->count, step->first);
+        }
     } else if (step->forces) {
         state->stats[STAT_FORCED]++;
-        if (step->first) {
-            size_t count = step->slot.length / element_bytes(step->slot.format);
-            memset(sums, 0, count * sizeof *sums);
-            memset(poison, 0, count);
-        }
+        if (step->first) clear(sums, step->slot.length / element_bytes(step->slot.format));
     }
     if (step->emits) {
         state->stats[STAT_RESULTS]++;
-        send_result(message, &step->slot, job->live, 0);
+        send_result(message, step, sums, job->live, 0);
     } else if (step->resends) {
         state->stats[STAT_RESENT]++;
-        send_result(message, &step->slot, message->bit, RESULT_RESENT);
+        send_result(message, step, sums, message->bit, RESULT_RESENT);
     }
 }
 
@@ -458,7 +443,7 @@ static int refuse_unknown_host(struct switch_state *state, const struct source *
     uint8_t *notice = begin_payload(&state->output, TYPE_NOTICE, number, job ? job->epoch : 0,
                                     u32_at(payload + SEQ_AT), m, token);
     put_u16(notice + COUNT_AT, (uint32_t)reason);
-    end_payload(&state->output, HEADER_BYTES, BEHIND_AT)->to = *source;
+    end_payload(&state->output, HEADER_BYTES, BEHIND_AT, 0)->to = *source;
     return outcome;
 }
 

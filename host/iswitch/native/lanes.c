@@ -106,7 +106,6 @@ static void add_integers(int64_t *restrict sums, const uint8_t *restrict element
 }
 
 void add_elements(struct terms terms, int64_t *sums, uint8_t *poison, const uint8_t *elements, size_t count, int first) {
-    if (first) memset(poison, 0, count);
     if (terms.format == FORMAT_FP32) {
         (first ? copy_floats : add_floats)(sums, elements, count);
         return;
@@ -116,7 +115,7 @@ void add_elements(struct terms terms, int64_t *sums, uint8_t *poison, const uint
         return;
     }
     double scale = ldexp(1.0, terms.fraction);
-    if (terms.exponent >= terms.limit)
+    if (rejects(terms))
         add_rejecting(terms, scale, sums, poison, elements, count, first);
     else if ((int)terms.exponent - 126 + terms.fraction <= 51)
         add_small(scale, sums, elements, count, first);
@@ -124,46 +123,79 @@ void add_elements(struct terms terms, int64_t *sums, uint8_t *poison, const uint
         add_large(scale, sums, elements, count, first);
 }
 
+/* A word's two halves, as terms of a checksum. */
+static uint32_t halves(uint32_t word) { return (word & 0xFFFF) + (word >> 16); }
+
 /* Round sums of -2^51 to 2^51 - 1. Returns 0 if one of them is outside; what was written is then of no use. */
-static int round_small(double scale, const int64_t *restrict sums, uint8_t *restrict elements, size_t count) {
+static int round_small(double scale, const int64_t *restrict sums, uint8_t *restrict elements, size_t count,
+                       uint32_t *checksum) {
     int64_t outside = 0;
+    uint32_t total = 0;
     for (size_t k = 0; k < count; k++) {
         int64_t biased = (int64_t)((uint64_t)sums[k] + ROUNDER_BITS);
         outside |= biased ^ ROUNDER_BITS;
-        store(elements + 4 * k, float_bits((float)((as_double(biased) - ROUNDER) * scale)));
+        uint32_t bits = float_bits((float)((as_double(biased) - ROUNDER) * scale));
+        store(elements + 4 * k, bits);
+        total += halves(bits);
     }
+    *checksum = total;
     return outside >> 52 == 0;
 }
 
-static int any(const uint8_t *flags, size_t count) {
-    uint8_t all = 0;
-    for (size_t k = 0; k < count; k++) all |= flags[k];
-    return all;
+static uint32_t low_halves(const int64_t *restrict sums, uint8_t *restrict elements, size_t count) {
+    uint32_t total = 0;
+    for (size_t k = 0; k < count; k++) {
+        store(elements + 4 * k, (uint32_t)sums[k]);
+        total += halves((uint32_t)sums[k]);
+    }
+    return total;
 }
 
-static void low_halves(const int64_t *restrict sums, uint8_t *restrict elements, size_t count) {
-    for (size_t k = 0; k < count; k++) store(elements + 4 * k, (uint32_t)sums[k]);
-}
-
-static void round_any(double scale, const int64_t *restrict sums, const uint8_t *restrict poison,
-                      uint8_t *restrict elements, size_t count) {
+static uint32_t round_any(double scale, const int64_t *restrict sums, const uint8_t *restrict poison,
+                          uint8_t *restrict elements, size_t count) {
     const int64_t exact = (int64_t)1 << 53;
+    uint32_t total = 0;
     for (size_t k = 0; k < count; k++) {
         int64_t sum = sums[k];
         /* A sum too long for a double is cut to its upper 53 bits, the last of them set if anything was lost. That bit
            is far below a float's last, so the one rounding, double to float, sees on which side of a tie the sum is. */
         double wide = sum >= -exact && sum <= exact ? (double)sum
                                                     : (double)(sum >> 11 | ((sum & 0x7FF) != 0)) * 2048.0;
-        store(elements + 4 * k, poison[k] ? NAN_BITS : float_bits((float)(wide * scale)));
+        uint32_t bits = (poison && poison[k]) ? NAN_BITS : float_bits((float)(wide * scale));
+        store(elements + 4 * k, bits);
+        total += halves(bits);
     }
+    return total;
 }
 
-void round_sums(struct terms terms, const int64_t *sums, const uint8_t *poison, uint8_t *elements, size_t count) {
-    if (terms.format != FORMAT_WINDOW64) {
-        low_halves(sums, elements, count);
-        return;
-    }
+uint32_t round_sums(struct terms terms, const int64_t *sums, const uint8_t *poison, uint8_t *elements, size_t count) {
+    uint32_t checksum;
+    if (terms.format != FORMAT_WINDOW64) return low_halves(sums, elements, count);
     double scale = ldexp(1.0, -terms.fraction);
-    if (any(poison, count) || !round_small(scale, sums, elements, count))
-        round_any(scale, sums, poison, elements, count);
+    if (!poison && round_small(scale, sums, elements, count, &checksum)) return checksum;
+    return round_any(scale, sums, poison, elements, count);
+}
+
+/* 2^(23 - F) must be a float. */
+int rounds_alone(struct terms terms) {
+    return terms.format == FORMAT_WINDOW64 && !rejects(terms) && terms.fraction >= 23 - 127;
+}
+
+/* An element smaller than `least`, 2^(23 - F), is rounded when that is added to it, because the last bit of such a float
+   is 2^-F. Every other one is a multiple of 2^-F. The addition of 0 makes +0 of -0. */
+uint32_t round_alone(struct terms terms, const uint8_t *restrict elements, uint8_t *restrict kept,
+                     uint8_t *restrict result, size_t count) {
+    const float least = ldexpf(1.0f, 23 - terms.fraction);
+    const int32_t least_bits = (int32_t)float_bits(least);
+    uint32_t total = 0;
+    for (size_t k = 0; k < count; k++) {
+        uint32_t bits = load(elements + 4 * k), magnitude = bits & 0x7FFFFFFF;
+        uint32_t rounded = float_bits((as_float(magnitude) + least) - least) | (bits & 0x80000000);
+        uint32_t is_small = (uint32_t)-((int32_t)magnitude < least_bits);
+        bits = (float_bits(as_float(rounded) + 0.0f) & is_small) | (bits & ~is_small);
+        store(kept + 4 * k, bits);
+        store(result + 4 * k, bits);
+        total += halves(bits);
+    }
+    return total;
 }

@@ -27,10 +27,22 @@ struct survey {
 
 struct survey survey_elements(int format, int fraction, const uint8_t *elements, size_t count);
 
-/* Add elements to the sums, or, with `first`, replace the sums. */
+/* Return whether an element is rejected. */
+static inline int rejects(struct terms terms) {
+    return terms.format == FORMAT_WINDOW64 && terms.exponent >= terms.limit;
+}
+
+/* Add elements to the sums, or, with `first`, replace the sums. `poison` is used if an element is rejected. */
 void add_elements(struct terms terms, int64_t *sums, uint8_t *poison, const uint8_t *elements, size_t count, int first);
 
-/* Write the elements of a result, rounded once. */
-void round_sums(struct terms terms, const int64_t *sums, const uint8_t *poison, uint8_t *elements, size_t count);
+/* Write the elements of a result, rounded once. `poison` is NULL if none is poisoned. Returns the sum of the 16-bit words
+   of the result. */
+uint32_t round_sums(struct terms terms, const int64_t *sums, const uint8_t *poison, uint8_t *elements, size_t count);
+
+/* Return whether `round_alone` can make the result of these terms, if they are the only ones. */
+int rounds_alone(struct terms terms);
+
+/* Write that result twice, with the same bits as `add_elements` and `round_sums`. Returns the same as `round_sums`. */
+uint32_t round_alone(struct terms terms, const uint8_t *elements, uint8_t *kept, uint8_t *result, size_t count);
 
 #endif

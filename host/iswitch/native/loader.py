@@ -24,7 +24,7 @@ from typing import Any
 from iswitch.errors import IswitchError
 from iswitch.native.records import Exchange, header
 
-__all__ = ["LEVELS", "LibraryError", "Output", "State", "best_level", "build", "library", "load"]
+__all__ = ["FLAGS", "LEVELS", "SOURCES", "LibraryError", "Output", "State", "best_level", "build", "library", "load"]
 
 SOURCES = Path(str(files("iswitch.native")))
 FLAGS = ["-std=gnu11", "-O3", "-ffp-contract=off", "-fvisibility=hidden", "-fPIC", "-shared", "-Wall", "-Wextra"]
@@ -59,6 +59,8 @@ class State(ctypes.Structure):
         ("slot", c_void_p),
         ("sums", c_void_p),
         ("poison", c_void_p),
+        ("kept", c_void_p),
+        ("stored", c_void_p),
         ("stats", c_void_p),
         ("ages", c_void_p),
         ("noticed_us", c_void_p),

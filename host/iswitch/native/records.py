@@ -47,15 +47,28 @@ __all__ = [
     "SENT",
     "SLOT",
     "SOURCE",
+    "STORED",
     "Exchange",
     "ExchangeEvent",
     "ServerEvent",
+    "SumsForm",
     "header",
 ]
 
 GRANTS_MAX = STALENESS_MAX + 1
 RESULTS_MAX = 1024
 """Payloads that the data path can make before they are sent."""
+
+
+class SumsForm(IntEnum):
+    """What a slot's accumulators are."""
+
+    CLEAN = 0
+    """64-bit sums. No element is poisoned."""
+    POISONED = 1
+    """64-bit sums and poison bits."""
+    RESULT = 2
+    """The elements of a result of `window64` with only one contribution, which are its terms times 2^-F exactly."""
 
 
 class ServerEvent(IntEnum):
@@ -203,11 +216,14 @@ JOB = _record(
 )
 """A job."""
 
+STORED = _record(("form", _U8), ("fraction", _I16))
+"""The form of a slot's accumulators, and the fraction bits F of those of `SumsForm.RESULT`."""
+
 SENT = _record(("offset", _U32), ("length", _U32), ("members", _U32), ("job", _U8), ("to", SOURCE))
 """A payload that is sent: where it stands in the payloads, and the set of its receivers among the members of a job. If
 that is empty, it goes to the address `to`."""
 
-RECORDS = {"slot": SLOT, "source": SOURCE, "member": MEMBER, "grant": GRANT, "job": JOB, "sent": SENT}
+RECORDS = {"slot": SLOT, "source": SOURCE, "member": MEMBER, "grant": GRANT, "job": JOB, "stored": STORED, "sent": SENT}
 C_TYPES = {"u1": "uint8_t", "u2": "uint16_t", "u4": "uint32_t", "i2": "int16_t"}
 
 
@@ -261,6 +277,7 @@ def header() -> str:
         ("ELEMENT_BYTES_MAX", ELEMENT_BYTES_MAX),
         ("JOBS_MAX", JOBS_MAX),
         ("RESULTS_MAX", RESULTS_MAX),
+        *_enumerators("SUMS_", SumsForm),
         *_enumerators("EVENT_", ServerEvent),
         *_enumerators("EXCHANGE_", ExchangeEvent),
         *(

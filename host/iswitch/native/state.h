@@ -24,6 +24,8 @@ struct switch_state {
     struct slot *slot; /* [jobs][slots] */
     int64_t *sums;     /* [jobs][slots][elements] */
     uint8_t *poison;   /* [jobs][slots][elements] */
+    uint8_t *kept;     /* [jobs][slots][elements] of 4 bytes */
+    struct stored *stored; /* [jobs][slots]: which of the three arrays count */
     uint64_t *stats;   /* [Stat] */
     uint64_t *ages;    /* [staleness + 1]: accepted claims by age */
     uint32_t *noticed_us; /* [ports]: when a host of the port that is no member last got a NOTICE */

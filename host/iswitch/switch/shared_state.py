@@ -14,9 +14,9 @@ from iswitch.golden.decide.claims import Claimant, Grant
 from iswitch.golden.decide.job import EntryState, Job
 from iswitch.golden.decide.slot import Contributors, Ring, Slot
 from iswitch.golden.interface.message import Source
-from iswitch.golden.numeric.lane import Stored, exponent_limit, patterns
-from iswitch.native.records import JOB, SLOT
-from iswitch.wire import SILENCE_TICK_US, JobState
+from iswitch.golden.numeric.lane import Stored, accumulate, exponent_limit, patterns
+from iswitch.native.records import JOB, SLOT, STORED, SumsForm
+from iswitch.wire import SILENCE_TICK_US, Format, JobState
 
 __all__ = ["SharedJobs", "SharedNotices", "SharedSums"]
 
@@ -146,17 +146,31 @@ class SharedSums:
         What the switch is built for.
     slots : numpy.ndarray
         `SLOT`, shape (jobs, slots): how many elements each slot has.
+
+    Attributes
+    ----------
+    stored : numpy.ndarray
+        `STORED`, shape (jobs, slots): the form of each slot's accumulators, which says which other arrays count.
+    sums, poison, kept : numpy.ndarray
+        int64, bool and uint32, shape (jobs, slots, elements): 64-bit sums, poison bits, and the elements of a result.
     """
 
     def __init__(self, config: Config, slots: np.ndarray) -> None:
         shape = (config.jobs, config.slots, config.elements)
-        self.sums, self.poison, self._slots = np.zeros(shape, np.int64), np.zeros(shape, bool), slots
+        self.sums, self.poison, self.kept = np.zeros(shape, np.int64), np.zeros(shape, bool), np.zeros(shape, np.uint32)
+        self.stored, self._slots = np.zeros(shape[:2], STORED), slots
 
     def __getitem__(self, place: tuple[int, int]) -> Stored:
         slot = self._slots[place]
         size = patterns(slot["format"]).itemsize if slot["length"] else 1
         elements = int(slot["length"]) // size
-        return Stored(self.sums[place][:elements].copy(), self.poison[place][:elements].copy())
+        form, fraction = self.stored[place].item()
+        if form == SumsForm.RESULT:
+            kept, limit = self.kept[place][:elements], exponent_limit(fraction)
+            terms, _ = accumulate(Format.WINDOW64, None, kept, fraction=fraction, limit=limit, include=True, first=True)
+            return terms
+        poison = self.poison[place][:elements].copy() if form == SumsForm.POISONED else np.zeros(elements, bool)
+        return Stored(self.sums[place][:elements].copy(), poison)
 
     def get(self, place: tuple[int, int]) -> Stored:
         return self[place]
@@ -164,6 +178,7 @@ class SharedSums:
     def __setitem__(self, place: tuple[int, int], stored: Stored) -> None:
         elements = len(stored.accumulator)
         self.sums[place][:elements], self.poison[place][:elements] = stored
+        self.stored[place]["form"] = SumsForm.POISONED if stored.poison.any() else SumsForm.CLEAN
 
 
 class SharedNotices:

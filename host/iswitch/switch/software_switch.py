@@ -74,6 +74,8 @@ class SoftwareSwitch(TreeSwitch):
             slot=self._shared.slots.ctypes.data,
             sums=self._shared_sums.sums.ctypes.data,
             poison=self._shared_sums.poison.ctypes.data,
+            kept=self._shared_sums.kept.ctypes.data,
+            stored=self._shared_sums.stored.ctypes.data,
             ages=np.asarray(self.ages).ctypes.data,
             stats=np.asarray(self.stats).ctypes.data,
             noticed_us=notices.times.ctypes.data,

@@ -1,29 +1,20 @@
 """The conversions of half-width elements in C, at each level of vector instructions, beside the golden model."""
 
 import ctypes
-import subprocess
 
 import numpy as np
 import pytest
 
 from iswitch.golden.numeric import half, lane
-from iswitch.native.loader import FLAGS, LEVELS, SOURCES, best_level
-from iswitch.native.records import header
 from iswitch.wire import Format
+from sim.bench.native_part import USABLE_LEVELS, compile_part
 
 ALL = np.arange(1 << 16, dtype=np.uint16)
 
 
-@pytest.fixture(scope="module", params=list(LEVELS)[list(LEVELS).index(best_level()) :])
+@pytest.fixture(scope="module", params=USABLE_LEVELS)
 def compiled(request, tmp_path_factory):
-    """half.c alone, whose functions can be called from outside."""
-    folder = tmp_path_factory.mktemp("half")
-    (folder / "records.h").write_text(header())
-    flags = [flag for flag in FLAGS if flag != "-fvisibility=hidden"]
-    level = [f"-m{feature}" for feature in LEVELS[request.param]]
-    command = ["cc", *flags, *level, f"-I{folder}", str(SOURCES / "half.c"), "-lm", "-o", str(folder / "half.so")]
-    subprocess.run(command, check=True)
-    return ctypes.CDLL(str(folder / "half.so"))
+    return compile_part(tmp_path_factory.mktemp("half"), "half.c", request.param)
 
 
 def rounded(compiled, format, fraction, sums, poison=None):

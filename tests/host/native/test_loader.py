@@ -7,7 +7,7 @@ import pytest
 from iswitch.native import loader as module
 from iswitch.native.loader import LEVELS, SOURCES, LibraryError, best_level, build, library, load
 from iswitch.switch import software_switch
-from sim.bench.software_pair import run_random_frames
+from sim.bench.software_pair import run_poisoned_sums, run_random_frames
 
 FRAMES = 20_000
 MUTANTS = [
@@ -19,11 +19,18 @@ MUTANTS = [
     ("datapath.c", "step->age > (int)job->staleness", "step->age >= (int)job->staleness"),
     ("datapath.c", "job->admitted_seq = step.slot.seq + 1", "job->admitted_seq = step.slot.seq"),
     ("datapath.c", "if (boundary && job->joining) return UNUSUAL;", ""),
-    ("datapath.c", "0xFFFF - ones_complement_sum", "0xFFFE - ones_complement_sum"),
+    ("datapath.c", "0xFFFF - total", "0xFFFE - total"),
     ("datapath.c", "slot->length / element_bytes(slot->format)", "slot->length / 4"),
     ("half.c", "poison[k] ? (uint16_t)shape.nan : ", ""),
     ("half.c", "ldexp(1.5, 52 - 7)", "ldexp(1.5, 52 - 8)"),
-    ("lanes.c", "poison[k] ? NAN_BITS : ", ""),
+    ("lanes.c", "(poison && poison[k]) ? NAN_BITS : ", ""),
+    ("lanes.c", "as_float(rounded) + 0.0f", "as_float(rounded)"),
+    ("lanes.c", "ldexpf(1.0f, 23 - terms.fraction)", "ldexpf(1.0f, 22 - terms.fraction)"),
+    ("lanes.c", "!rejects(terms) && terms.fraction", "terms.fraction"),
+    ("accumulator.c", "memset(to.poison, 0, count);", ";"),
+    ("accumulator.c", "had_poison || rejects(added(terms))", "rejects(added(terms))"),
+    ("accumulator.c", "poison ? poison + at : NULL", "poison"),
+    ("accumulator.c", ".fraction = (int16_t)terms.fraction", ".fraction = 0"),
     ("lanes.c", "llrint(", "(int64_t)("),
 ]
 
@@ -39,6 +46,8 @@ def test_a_mutant_of_the_data_path_is_noticed(tmp_path, monkeypatch, name, right
     mutated = load(build(tmp_path, ["cc", "-w"], best_level(), sources=sources))
     monkeypatch.setattr(software_switch, "library", lambda: mutated)
     with pytest.raises(AssertionError):
+        run_poisoned_sums(workers=1)
+        run_poisoned_sums(workers=2)
         run_random_frames(FRAMES, seed=7)
 
 
@@ -46,6 +55,7 @@ def test_a_mutant_of_the_data_path_is_noticed(tmp_path, monkeypatch, name, right
 def test_each_level_of_vector_instructions_gives_the_golden_switch_s_frames(tmp_path, monkeypatch, level):
     compiled = load(build(tmp_path, ["cc"], level))
     monkeypatch.setattr(software_switch, "library", lambda: compiled)
+    run_poisoned_sums(workers=2)
     run_random_frames(FRAMES // 4, seed=7)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from iswitch.config import Config
 from iswitch.wire import SILENCE_TICK_US, Format, Mode, Outcome
-from sim.bench.software_pair import SoftwarePair, run_random_frames
+from sim.bench.software_pair import SoftwarePair, run_poisoned_sums, run_random_frames
 from sim.bench.traffic import Traffic
 
 SMALL = Config(ports=2, bus_bits=64, members=4, jobs=2, window=4, elements=16)
@@ -53,3 +53,8 @@ def test_adverse_traffic_over_a_bad_network_gives_the_same_frames_counters_and_j
     rare = {"ADDRESS", "CORRUPT", "FLOOD_LIMITED", "REPLAY"}
     assert {name for name, count in found.outcomes.items() if not count} <= rare
     assert found.by_data_path > 0.4 * found.frames
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_result_and_what_is_sent_again_are_the_same_whichever_contribution_is_poisoned(workers):
+    run_poisoned_sums(workers)
