@@ -153,6 +153,7 @@ class Switch(wiring.Component):
                 depth=config.queue_words,
                 frame_bytes_max=config.frame_bytes_max,
                 uplinks=config.uplinks,
+                half_width=config.half_width,
             )
             name = f"output_{port}"
             m.submodules[name] = output = self._gated(name, OutputPort(config, port=port))

@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw.aggregate.sequencer import Beat
+from hw.interface.elements import ElementForm
 from hw.numeric.lane import POISON, STORED_BITS, Lane
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
 from hw.stream.reduction import popcount
@@ -47,6 +48,8 @@ class Accumulator(wiring.Component):
 
     A bus word of 8-byte elements belongs to one half of the lanes. If the beat is `wide`, its elements are added to the
     sums of that half; if it is `raw`, the unrounded sums of that half are emitted.
+
+    `form`: that of the beat whose sums appear. The sums of half-width formats are not narrowed yet (`Lane.result`).
     """
 
     def __init__(self, config: Config):
@@ -58,6 +61,7 @@ class Accumulator(wiring.Component):
                 "flushed": Out(range(config.lanes + 1)),
                 "corrupted": Out(1),
                 "busy": Out(1),
+                **({"form": Out(ElementForm)} if config.half_width else {}),
             }
         )
 
@@ -108,7 +112,7 @@ class Accumulator(wiring.Component):
         damaged = delayed(beat.valid & beat.corrupt, Lane.READ_AT)
         flushed, raw, corrupt = [], [], []
         for k in range(config.lanes):
-            m.submodules[f"lane_{k}"] = lane = Lane()
+            m.submodules[f"lane_{k}"] = lane = Lane(half_width=config.half_width)
             sum_read, wrong = stored.word_select(k, SUM_BITS), Signal(name=f"wrong_{k}", reset_less=True)
             m.d.sync += wrong.eq(sum_read.xor() & added | damaged)
             corrupt.append(delayed(wrong, Lane.WRITE_AT - Lane.READ_AT - 1))
@@ -135,6 +139,8 @@ class Accumulator(wiring.Component):
                 m.d.comb += self.o.payload.data.eq(
                     Mux(uppers[Lane.RESULT_AT], Cat(*raw[per_half:]), Cat(*raw[:per_half]))
                 )
+        if config.half_width:
+            m.d.comb += self.form.eq(delayed(beat.form, Lane.RESULT_AT))
         m.d.comb += [
             self.o.valid.eq(emits[Lane.RESULT_AT]),
             self.o.payload.last.eq(triple(lasts[Lane.RESULT_AT])),

@@ -5,21 +5,30 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
 from hw.aggregate.accumulator import LOOP, Accumulator, SumWord
+from hw.aggregate.narrower import Narrower
 from hw.aggregate.result import ResultComposer
 from hw.aggregate.sequencer import Sequencer, sums_depth
+from hw.aggregate.widener import Widener
+from hw.interface.elements import ElementForm
 from hw.interface.result import ResultHeader, ResultMeta
 from hw.interface.verdict import Work
 from hw.stream.fifo import Fifo
 from hw.stream.packet import Packet
+from hw.stream.stored_word import majority
 from iswitch.config import Config
 
 __all__ = ["Aggregator"]
 
 
 class Aggregator(wiring.Component):
-    """One pipeline for every operation (`iswitch.wire.Operation`) on every format. Sums leave while they are added.
+    r"""One pipeline for every operation (`iswitch.wire.Operation`) on every format. Sums leave while they are added.
 
         works, contributions -> Sequencer -> Accumulator -> FIFO of sums -> ResultComposer -> results
+                             \- Widener                \- Narrower
+
+    In a switch with half-width formats, payloads pass the Widener and sums the Narrower. Elements of two bytes are
+    added as fast as those of four: one word of the slot per cycle, so they enter and leave at half a bus word per
+    cycle. A result of such elements waits until it can leave without a gap.
 
     One word per cycle. The first word of a result leaves `Lane.RESULT_AT` + `ResultComposer.LATENCY` + 4 cycles after
     the operation that completes it. `results` must never stall. `works` and `contributions` stall while the FIFO has no
@@ -35,7 +44,9 @@ class Aggregator(wiring.Component):
         super().__init__(
             {
                 "works": In(stream.Signature(Work(config))),
-                "contributions": In(stream.Signature(Packet(config.bus_bits))),
+                "contributions": In(
+                    stream.Signature(Packet(config.bus_bits, meta=ElementForm if config.half_width else None))
+                ),
                 "results": Out(
                     stream.Signature(Packet(config.bus_bits, meta=ResultMeta(config), first=True), always_ready=True)
                 ),
@@ -56,7 +67,16 @@ class Aggregator(wiring.Component):
         m.submodules.headers = headers = Fifo(ResultHeader(config), depth=8)
         m.submodules.sums = sums = Fifo(SumWord(config), depth=depth)
         connect(m, wiring.flipped(self.works), sequencer.works)
-        connect(m, wiring.flipped(self.contributions), sequencer.contributions)
+        if config.half_width:
+            m.submodules.widener = widener = Widener(bus_bits=config.bus_bits)
+            m.submodules.narrower = narrower = Narrower(config)
+            connect(m, wiring.flipped(self.contributions), widener.i)
+            connect(m, widener.o, sequencer.contributions)
+            rounded = narrower.i
+            m.d.comb += [sums.i.valid.eq(narrower.o.valid), sums.i.payload.eq(narrower.o.payload)]
+        else:
+            connect(m, wiring.flipped(self.contributions), sequencer.contributions)
+            rounded = sums.i
         connect(m, sequencer.results, headers.i)
         connect(m, headers.o, composer.headers)
         connect(m, sums.o, composer.sums)
@@ -66,15 +86,28 @@ class Aggregator(wiring.Component):
         room = Signal(range(depth + 1), init=depth)
         popped = Signal()
         m.d.sync += room.eq(room - sequencer.claimed + popped)
+        is_busy = sequencer.busy | accumulator.busy | composer.busy | (sums.level != 0)
         m.d.comb += [
             accumulator.beat.eq(sequencer.beat),
             sequencer.room.eq(room),
             popped.eq(sums.o.valid & sums.o.ready),
-            sums.i.valid.eq(accumulator.o.valid),
-            sums.i.payload.eq(accumulator.o.payload),
+            rounded.valid.eq(accumulator.o.valid),
+            rounded.payload.eq(accumulator.o.payload),
             self.flushed.eq(accumulator.flushed),
             self.corrupted.eq(accumulator.corrupted | composer.corrupted),
             self.operates.eq(sequencer.busy),
-            self.busy.eq(sequencer.busy | accumulator.busy | composer.busy | (sums.level != 0)),
+            self.busy.eq(is_busy),
         ]
+        if config.half_width:
+            # How many results have their last word in the FIFO.
+            complete = Signal(range(depth + 1))
+            enters = sums.i.valid & sums.i.payload.last.any()
+            m.d.sync += complete.eq(complete + enters - (popped & majority(sums.o.payload.last)))
+            m.d.comb += [
+                narrower.form.eq(accumulator.form),
+                composer.level.eq(sums.level),
+                composer.complete.eq(complete != 0),
+                self.operates.eq(sequencer.busy | widener.busy),
+                self.busy.eq(is_busy | widener.busy | narrower.busy),
+            ]
         return m

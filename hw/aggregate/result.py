@@ -7,9 +7,10 @@ from amaranth.utils import exact_log2
 
 from hw.aggregate.accumulator import SumWord
 from hw.aggregate.checksum_inserter import ChecksumInserter
+from hw.aggregate.sequencer import sums_depth
 from hw.interface.layout import layout
 from hw.interface.result import ResultHeader, ResultMeta, header_parity, result_words
-from hw.numeric.formats import is_wide
+from hw.numeric.formats import is_half, is_wide
 from hw.stream.checksum import fold_carries, sum_halves
 from hw.stream.packet import Packet
 from hw.stream.reduction import popcount
@@ -38,6 +39,9 @@ class ResultComposer(wiring.Component):
     it, and so does a result with a word that is `corrupt`. `corrupted` is 1 for one cycle for each bit error that is
     found here. No bit error gives sums to another frame.
 
+    A result of two-byte elements, whose words come every other cycle, starts when so many of its words wait that it
+    leaves without a gap: half of them (`level`), or its last (`complete`).
+
     A GRANT has length 0 and consists of header words only, with the complement in the header. It appears `LATENCY` + 3
     cycles after its header. A switch without asynchronous jobs has no GRANTs, and no logic for them.
     """
@@ -55,6 +59,7 @@ class ResultComposer(wiring.Component):
                 ),
                 "corrupted": Out(1),
                 "busy": Out(1),
+                **({"level": In(range(sums_depth(config) + 1)), "complete": In(1)} if config.half_width else {}),
             }
         )
 
@@ -76,6 +81,11 @@ class ResultComposer(wiring.Component):
 
         # `index` counts the header words, `tail_word` the words after the last word of the payload. `ended`: this is
         # the last word of the payload, or one after it.
+        starts = self.sums.valid
+        if config.half_width:
+            enough = Signal()
+            m.d.sync += enough.eq(~self.headers.ready & (self.complete | (self.level >= known.enough)))
+            starts = Mux(known.half, enough, starts)
         index = Signal(range(header_words + 1))
         tail_word = Signal.like(known.extra, name="tail_word")
         valid, in_header, in_payload, ended, closes = (
@@ -108,7 +118,7 @@ class ResultComposer(wiring.Component):
                 m.d.sync += tail_word.eq(1)
         with m.Else():
             m.d.comb += [
-                valid.eq(held & Mux(known.grants, grant_is_summed, self.sums.valid)),
+                valid.eq(held & Mux(known.grants, grant_is_summed, starts)),
                 closes.eq(known.grants & (index == header_words - 1)),
                 packet.data.eq(head.word_select(index, config.bus_bits)),
             ]
@@ -149,7 +159,7 @@ class ResultComposer(wiring.Component):
         a GRANT. `extra`: words after the last payload word. `keep`: the lanes of the last payload word that hold
         payload. `at`: the lane of the last word that holds the complement. `bytes`: those of the last word. `ranks`,
         `tainted`: the places of these sets in an uplink, as the number of words after the last payload word and the
-        lane."""
+        lane. `half`: elements have two bytes, and `enough` words of them must wait before the frame starts."""
         lanes, payload = self.config.lanes, self.results.payload
         place = data.StructLayout({"word": range(TAIL_WORDS + 1), "lane": lanes})
         return data.StructLayout(
@@ -163,6 +173,7 @@ class ResultComposer(wiring.Component):
                 "grants": 1,
                 "corrupt": 1,
                 **({"ranks": place, "tainted": place} if self.config.uplinks else {}),
+                **({"half": 1, "enough": len(self.level)} if self.config.half_width else {}),
             }
         )
 
@@ -174,8 +185,13 @@ class ResultComposer(wiring.Component):
         uplink = coming.up if trees else Const(0)
         elements = Signal(len(coming.length) - 1 if trees else len(coming.length) - 2)
         rest, first, last = Signal(range(lanes)), Signal(range(lanes + 1)), Signal(range(lanes + UPLINK_LANES))
+        # `elements` counts four bytes each.
+        length, half = coming.length, is_half(coming.numeric)
+        if config.half_width:
+            length = length >> half
+            m.d.sync += [known.half.eq(half), known.enough.eq((length >> exact_log2(2 * config.bus_bytes)) + 1)]
         m.d.comb += [
-            elements.eq((coming.length << (coming.up & is_wide(coming.numeric)) if trees else coming.length) >> 2),
+            elements.eq((length << (coming.up & is_wide(coming.numeric)) if trees else length) >> 2),
             rest.eq(elements),
             first.eq(Mux(rest == 0, lanes, rest)),  # lane of the tail, counted from the last payload word
             last.eq(first + Mux(uplink, UPLINK_LANES - 1, 0)),

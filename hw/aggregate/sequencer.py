@@ -5,9 +5,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
 
+from hw.interface.elements import ElementForm
 from hw.interface.result import ResultHeader
 from hw.interface.verdict import Work
-from hw.numeric.formats import format_of_job, is_wide
+from hw.numeric.formats import is_binary16, is_half, is_wide, lane_format
 from hw.stream.packet import Packet
 from hw.stream.stored_word import triple
 from iswitch.config import Config
@@ -28,6 +29,8 @@ class Beat(data.StructLayout):
 
     In trees, `spared` are the halves of the sums that the beat leaves as they are. `wide`: the data are elements of 8
     bytes, which are added to the other half. `raw`: the other half is emitted without rounding.
+
+    `form`: how the rounded sums are narrowed, in a switch with half-width formats.
     """
 
     def __init__(self, config: Config):
@@ -47,6 +50,7 @@ class Beat(data.StructLayout):
                 "last": 1,
                 "corrupt": 1,
                 **({"spared": 2, "wide": 1, "raw": 1} if config.uplinks else {}),
+                **({"form": ElementForm} if config.half_width else {}),
             }
         )
 
@@ -123,6 +127,7 @@ class Sequencer(wiring.Component):
             "write": 1,
             "emit": 1,
             **({"half": 1, "raw": 1, "wide": 1, "tailed": 1} if trees else {}),
+            **({"form": ElementForm} if config.half_width else {}),
         }
 
         # The next operation or pass. `halves`: its elements in half words, less one. `half`: a beat is half a word.
@@ -190,6 +195,12 @@ class Sequencer(wiring.Component):
                 ahead.write.eq(offered.write),
                 ahead.emit.eq(offered.emit),
             ]
+            if config.half_width:
+                m.d.sync += [
+                    ahead.form.half.eq(is_half(offered.result.numeric)),
+                    ahead.form.binary16.eq(is_binary16(offered.result.numeric)),
+                    ahead.form.as_is.eq(offered.as_is if trees else 0),
+                ]
             if trees:
                 above = is_wide(offered.result.numeric)
                 sends, doubled = offered.operation == Operation.SEND_UP, offered.result.up & above
@@ -206,7 +217,7 @@ class Sequencer(wiring.Component):
                     ahead.first.eq(offered.first & ~sends),
                     ahead.write.eq(offered.write & ~sends),
                     # A result from the parent is stored as it is, as integers.
-                    ahead.numeric.eq(Mux(offered.as_is, Format.INT32, format_of_job(offered.result.numeric))),
+                    ahead.numeric.eq(Mux(offered.as_is, Format.INT32, lane_format(offered.result.numeric))),
                 ]
         with m.Elif(loads):
             m.d.sync += ahead_valid.eq(0)
@@ -243,7 +254,11 @@ class Sequencer(wiring.Component):
             ]
             with m.If(marks):
                 m.d.sync += unmarked.eq(0)
-        m.d.sync += self.claimed.eq(Mux(loads & ahead.emit, ahead_left + 1, 0))
+        claims = ahead_left + 1
+        if config.half_width:
+            # Two words of sums are packed into one.
+            claims = Mux(ahead.form.half, (ahead_left >> 1) + 1, claims)
+        m.d.sync += self.claimed.eq(Mux(loads & ahead.emit, claims, 0))
 
         # Slots that are being written, by age. A slot enters with the beat after which another operation's beats may
         # follow at a distance of `loop`: with the first beat, or, where a word takes two, late enough that no upper
@@ -276,6 +291,8 @@ class Sequencer(wiring.Component):
             ),
             self.busy.eq(ahead_valid | running | word_valid | drains),
         ]
+        if config.half_width:
+            m.d.comb += beat.form.eq(work.form)
         if trees:
             with m.If(go & work.takes & last):
                 m.d.sync += drains.eq(work.tailed & ~word.last)

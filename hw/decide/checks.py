@@ -10,7 +10,7 @@ from hw.interface.address import Parent
 from hw.interface.headers import Headers, format_of, type_of, version_of
 from hw.interface.layout import from_big_endian
 from hw.interface.rows import job_row, member_row
-from hw.numeric.formats import is_wide, uplink_format
+from hw.numeric.formats import is_half, is_wide, uplink_format
 from hw.stream.reduction import reaches
 from iswitch.config import Config
 from iswitch.wire import (
@@ -60,7 +60,8 @@ class Checks(wiring.Component):
 
     `kind` is combinational. `fault`, `outcome`, `payload` and `from_member` follow the inputs by 1 cycle; one frame per
     cycle, without stalls. With `fault`, `outcome` names the first check that fails. A valid control message goes on to
-    membership. `payload` is the length of the elements in bytes, at four an element. `from_member`: the frame carries
+    membership. `payload` is the length of the elements in bytes, at four an element, whatever they have on the wire.
+    `from_member`: the frame carries
     the token of a member, present or evicted, and comes from its port and address. `spoofed`: the frame's source is the
     switch itself or a group. `corrupt`, which comes 1 cycle after the rows: one of them has a bit error. No check that
     needs a row counts then.
@@ -110,6 +111,10 @@ class Checks(wiring.Component):
         m.d.comb += body.eq(scan.length - FRAME_BYTES)
         has_no_payload = kind.receipt | kind.claim
         types, above = kind.control | has_no_payload | kind.contribution | kind.replay_request, Const(0)
+        half_width, half, wide = self.config.half_width, is_half(format), Const(0)
+        if half_width:
+            with m.If(kind.contribution):
+                m.d.comb += [payload.eq(body << half), ends_well.eq(~(body[-1] & half))]
         if self.config.replay:
             m.d.comb += kind.replay_request.eq(type == Type.REQUEST)
         format_good = has_no_payload | (format == job.numeric) | (format == Format.INT32)
@@ -141,13 +146,23 @@ class Checks(wiring.Component):
                         payload.eq(element_bytes >> halves),
                         ends_well.eq((body > tail) & ~(element_bytes[0] & halves)),
                     ]
-            format_good = Mux(
-                kind.uplink, (format == Format.INT32) | (format == uplink_format(job.numeric)), format_good
-            )
+                    if half_width and tailed is kind.parent_result:
+                        m.d.comb += [
+                            payload.eq(element_bytes << half),
+                            ends_well.eq((body > tail) & ~(element_bytes[-1] & half)),
+                        ]
+            job_uplink = uplink_format(job.numeric, half_width=self.config.half_width)
+            format_good = Mux(kind.uplink, (format == Format.INT32) | (format == job_uplink), format_good)
         with m.If(has_no_payload):
             m.d.comb += payload_good.eq(payload == 0)
         with m.Else():
             m.d.comb += payload_good.eq(ends_well & (payload != 0) & (payload[:2] == 0) & (payload[2:] <= job.elements))
+            if half_width:
+                # The sums of a half-width job have an even number of elements, but for integers.
+                odd = payload[2] & (half | wide & is_half(job.numeric))
+                m.d.comb += payload_good.eq(
+                    ends_well & (payload != 0) & (payload[:2] == 0) & ~odd & (payload[2:] <= job.elements)
+                )
         port_good, address_good = matches_sender(self.headers, member)
         token_good = frame.token == member.token
         m.d.sync += self.from_member.eq(

@@ -21,10 +21,11 @@ from hw.decide.work import build_work
 from hw.decide.xorshift import DEFAULT_SEED, Xorshift64
 from hw.interface.address import Binding, Parent
 from hw.interface.expense import DECISION_CYCLES, PROCEDURE_COST, RESEND_COST, Expense
-from hw.interface.headers import Headers
+from hw.interface.headers import Headers, format_of
 from hw.interface.reply import Reply
 from hw.interface.rows import TICK_BITS, slot_number
 from hw.interface.verdict import Verdict
+from hw.numeric.formats import is_binary16, is_half
 from hw.stream.reduction import lowest_set, reaches
 from iswitch.config import Config
 from iswitch.wire import (
@@ -72,10 +73,11 @@ class Core(wiring.Component):
     wiped. Wiping takes a cycle for each member or slot of a job, whichever are more, and 5. If a procedure finds the
     error, its answer and the slots that it completes do not leave.
 
-    `expense`: what the frame costs of the pipeline's time. That is its words, the cycles of a decision on a frame with
-    fewer words (those on a longer frame pass beside its words), for each cycle of a procedure `PROCEDURE_COST`, and for
-    each word of a stored sum that is sent again `RESEND_COST`. Cycles in which the frame waits for an older one are not
-    its own. `decided` with `trace`, `claimed` with `age`, and `stats` describe the previous cycle. Golden model:
+    `expense`: what the frame costs of the pipeline's time. That is its words (twice as many for a contribution of
+    two-byte elements, which pass as words of four-byte ones), the cycles of a decision on a frame with fewer words
+    (those on a longer frame pass beside its words), for each cycle of a procedure `PROCEDURE_COST`, and for each word
+    of a stored sum that is sent again `RESEND_COST`. Cycles in which the frame waits for an older one are not its own.
+    `decided` with `trace`, `claimed` with `age`, and `stats` describe the previous cycle. Golden model:
     `host/iswitch/golden/tree_switch.py`. Rules: docs/protocol.md, section 3.
     """
 
@@ -187,6 +189,13 @@ class Core(wiring.Component):
         work = build_work(m, held, rows=rows, membership=membership, admitted=admitted, lowest=ring.lowest)
         with m.If(~ordinary):  # beside an ordinary frame's verdict the rows are already those of the next
             m.d.comb += verdict.work.eq(work)
+        if config.half_width:
+            format = format_of(frame)
+            m.d.comb += [
+                verdict.form.half.eq((kind.contribution | kind.parent_result) & is_half(format)),
+                verdict.form.binary16.eq(is_binary16(format)),
+                verdict.form.as_is.eq(kind.parent_result),
+            ]
         m.d.comb += [
             rows.job.eq(frame.job),
             rows.member.eq(frame.member),
@@ -305,7 +314,10 @@ class Core(wiring.Component):
                     m.d.sync += ordinary.eq(1)
                     m.next = "IDLE"
             with m.State("COMPARE"):
-                m.d.comb += self.expense.cycles.eq(Mux(is_short, DECISION_CYCLES, 0))
+                # A payload that is widened takes twice the cycles of its words.
+                widened = held.headers.arrival.scan.length >> word_shift if config.half_width else 0
+                beside = Mux(kind.contribution & is_half(format), widened, 0) if config.half_width else 0
+                m.d.comb += self.expense.cycles.eq(Mux(is_short, DECISION_CYCLES, beside))
                 m.d.sync += [fault.eq(checks.fault), outcome.eq(checks.outcome)]
                 m.next = "CLASSIFY"
                 with m.If((kind.control | kind.parent_reply) & ~checks.fault):

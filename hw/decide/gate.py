@@ -4,6 +4,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.interface.elements import ElementForm
 from hw.interface.forwarded import Forwarding
 from hw.interface.replay_request import RequestOrigin
 from hw.interface.verdict import Verdict, Work
@@ -17,22 +18,23 @@ __all__ = ["Gate"]
 class Gate(wiring.Component):
     """Carries out verdicts, one for each frame, in order.
 
-    A frame's words go to `forwarded` or to `requests`, its payload to `contributions`, or the frame is dropped. An
-    operation goes to `works` before its payload. Latency 0 (combinational), one word per cycle. `forwarded` and
-    `requests`, which comes with `arrived`, cannot stall: a full queue behind them drops the frame and counts it.
-    `works` and `contributions` stall the shared pipeline. After an operation was handed over, only `include` of its
-    verdict's `work` is read.
+    A frame's words go to `forwarded` or to `requests`, its payload to `contributions` (with the form of its elements),
+    or the frame is dropped. An operation goes to `works` before its payload. Latency 0 (combinational), one word per
+    cycle. `forwarded` and `requests`, which comes with `arrived`, cannot stall: a full queue behind them drops the
+    frame and counts it. `works` and `contributions` stall the shared pipeline. After an operation was handed over, only
+    `include` of its verdict's `work` is read.
     """
 
     def __init__(self, config: Config):
         self.config = config
         word = Packet(config.bus_bits)
+        payload = Packet(config.bus_bits, meta=ElementForm if config.half_width else None)
         super().__init__(
             {
                 "verdicts": In(stream.Signature(Verdict(config))),
                 "words": In(stream.Signature(word)),
                 "works": Out(stream.Signature(Work(config))),
-                "contributions": Out(stream.Signature(word)),
+                "contributions": Out(stream.Signature(payload)),
                 "forwarded": Out(
                     stream.Signature(Packet(config.bus_bits, meta=Forwarding(config), first=True), always_ready=True)
                 ),
@@ -56,13 +58,15 @@ class Gate(wiring.Component):
             self.works.payload.eq(verdict.work),
             self.works.valid.eq(self.verdicts.valid & verdict.works & ~handed),
             settled.eq(~verdict.works | handed | self.works.ready),
-            self.contributions.payload.eq(self.words.payload),
+            word_of(self.contributions.payload).eq(self.words.payload),
             word_of(self.forwarded.payload).eq(self.words.payload),
             self.forwarded.payload.first.eq(index == 0),
             self.forwarded.payload.meta.ports.eq(verdict.ports),
             self.forwarded.payload.meta.length.eq(verdict.length),
             self.forwarded.payload.meta.own_arp.eq(verdict.host_reply.valid & verdict.host_reply.is_arp),
         ]
+        if self.config.half_width:
+            m.d.comb += self.contributions.payload.meta.eq(verdict.form)
         if self.config.replay:
             m.d.comb += [
                 self.requests.payload.eq(self.words.payload),

@@ -8,6 +8,7 @@ from amaranth.utils import exact_log2
 from hw.decide.lowest_missing import LowestMissing
 from hw.decide.rules.completion import has_enough, is_complete
 from hw.interface.rows import COLLECTIVE_BITS, DIGEST_BITS, SEQ_BITS, TICK_BITS, job_row, slot_row
+from hw.numeric.formats import is_half
 from hw.stream.reduction import popcount, reaches
 from iswitch.config import Config
 from iswitch.wire import SILENCE_TICK_US, SILENCE_TICKS_MAX, Operation, Outcome, SlotState
@@ -389,7 +390,7 @@ class Ring(wiring.Component):
                         after.members.eq(0),
                         after.tainted.eq(0),
                         after.numeric.eq(job.numeric),
-                        after.length.eq(4),
+                        after.length.eq(Mux(is_half(job.numeric), 8, 4) if self.config.half_width else 4),
                         after.opened_us.eq(0),
                         after.collective.eq(0),
                         after.digest.eq(0),

@@ -74,7 +74,7 @@ def _build_sum(m, held: HeldFrame, work, rows, membership, admitted, lowest):
         installs = ~forces & (operation == Operation.INSTALL_DOWN)
         up = Mux(forces, leaf, decision.up)
         m.d.comb += [
-            work.wide.eq(adds & kind.uplink & has_wide_uplink(slot.numeric)),
+            work.wide.eq(adds & kind.uplink & has_wide_uplink(slot.numeric, half_width=config.half_width)),
             work.tailed.eq(adds & kind.uplink | installs),
             work.as_is.eq(leaf & (installs | (operation == Operation.RESEND))),
             work.result.up.eq(up),
@@ -91,7 +91,7 @@ def _build_sum(m, held: HeldFrame, work, rows, membership, admitted, lowest):
                     | Mux(slot.boundary, ContributionFlag.BOUNDARY, 0)
                     | Mux(slot.requires_all, ContributionFlag.REQUIRES_ALL, 0)
                 ),
-                work.result.numeric.eq(uplink_format(slot.numeric)),
+                work.result.numeric.eq(uplink_format(slot.numeric, half_width=config.half_width)),
                 work.result.identity.eq(slot.digest),
                 work.result.recipients.eq(1 << config.members),
             ]

@@ -11,7 +11,7 @@ from hw.egress.stamp import Departure, addresses_of, stamped
 from hw.interface.address import BINDINGS_BITS, Address, Binding
 from hw.interface.forwarded import Forwarding
 from hw.interface.result import ResultMeta
-from hw.numeric.formats import is_wide
+from hw.numeric.formats import is_half, is_wide
 from hw.stream.cut_through_queue import CutThroughQueue
 from hw.stream.packet import LENGTH_BITS, Packet, word_of
 from iswitch.config import Config
@@ -33,9 +33,10 @@ PACKET_BYTES = 512
 
 def body_bytes(config: Config, header: data.View) -> Value:
     """Return the bytes behind a result's or an uplink's header: elements and tail."""
+    length = header.length >> is_half(header.numeric) if config.half_width else header.length
     if not config.uplinks:
-        return header.length + TAIL_BYTES
-    elements = header.length << (header.up & is_wide(header.numeric))
+        return length + TAIL_BYTES
+    elements = length << (header.up & is_wide(header.numeric))
     return elements + Mux(header.up, UPLINK_TAIL.itemsize, TAIL_BYTES)
 
 

@@ -47,6 +47,8 @@ class PacketQueue(wiring.Component):
         Scans that wait at most.
     uplinks : bool
         Whether scans have the fields of an uplink's tail.
+    half_width : bool
+        Whether scans read elements of two bytes.
 
     Members
     -------
@@ -56,7 +58,16 @@ class PacketQueue(wiring.Component):
         A frame is committed, or dropped: for a bad FCS, because the port had no room for it, or for its length.
     """
 
-    def __init__(self, *, bus_bits: int, depth: int, frame_bytes_max: int, scans_depth: int = 32, uplinks: bool = True):
+    def __init__(
+        self,
+        *,
+        bus_bits: int,
+        depth: int,
+        frame_bytes_max: int,
+        scans_depth: int = 32,
+        uplinks: bool = True,
+        half_width: bool = False,
+    ):
         require_bus("PacketQueue", bus_bits)
         # One word stays free, and the first word beyond the longest frame must enter to show that the frame is too
         # long.
@@ -70,7 +81,7 @@ class PacketQueue(wiring.Component):
         self.depth = depth
         self.frame_bytes_max = frame_bytes_max
         self.scans_depth = scans_depth
-        self.uplinks = uplinks
+        self.uplinks, self.half_width = uplinks, half_width
         super().__init__(
             {
                 "i": In(stream.Signature(Packet(bus_bits))),
@@ -99,7 +110,9 @@ class PacketQueue(wiring.Component):
         start, write, committed, read = (
             Signal(pointer_bits, name=name) for name in ("start", "write", "committed", "read")
         )
-        m.submodules.scanner = scanner = Scanner(bus_bits=bus_bits, tag_bits=pointer_bits, uplinks=self.uplinks)
+        m.submodules.scanner = scanner = Scanner(
+            bus_bits=bus_bits, tag_bits=pointer_bits, uplinks=self.uplinks, half_width=self.half_width
+        )
         # In the FIFO, `corrupt` is the parity of the scan's other bits.
         m.submodules.fifo = fifo = Fifo(Scan, depth=self.scans_depth, buffered=False)
         # The skid buffer keeps `scans.ready` away from the level of the FIFO.

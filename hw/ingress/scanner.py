@@ -8,12 +8,12 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from hw.interface.headers import Scan
-from hw.numeric.formats import element_exponents
+from hw.numeric.formats import element_exponents, half_exponents
 from hw.stream.checksum import sum_halves
 from hw.stream.packet import LENGTH_BITS, Packet, require_bus
 from hw.stream.reduction import combine_pairs
 from hw.stream.stages import Stages, record
-from iswitch.wire import FRAME, FRAME_BYTES, IP_PROTOCOL_UDP
+from iswitch.wire import FLAGS_SHIFT, FRAME, FRAME_BYTES, IP_PROTOCOL_UDP
 
 __all__ = ["Scanner"]
 
@@ -21,6 +21,7 @@ AT = {name: FRAME.fields[name][1] for name in FRAME.names}
 """Byte in a frame at which each field begins."""
 IP_AT, ADDRESSES_AT, UDP_AT = AT["ip_version_ihl"], AT["ip_src"], AT["udp_src"]
 """The IPv4 header ends where the UDP header begins. Its addresses belong to both checksums (RFC 768)."""
+EXPONENT_BITS = 8
 
 
 def larger(a: Value, b: Value) -> Value:
@@ -52,6 +53,8 @@ class Scanner(wiring.Component):
         Width of `tag`.
     uplinks : bool
         Whether the scan has the fields of an uplink's tail.
+    half_width : bool
+        Whether the elements of a frame that names a half-width format are read as such. Otherwise all are binary32.
 
     Members
     -------
@@ -63,9 +66,9 @@ class Scanner(wiring.Component):
 
     LATENCY = 5
 
-    def __init__(self, *, bus_bits: int, tag_bits: int, uplinks: bool = True):
+    def __init__(self, *, bus_bits: int, tag_bits: int, uplinks: bool = True, half_width: bool = False):
         require_bus("Scanner", bus_bits)
-        self.bus_bytes, self.tag_bits, self.uplinks = bus_bits // 8, tag_bits, uplinks
+        self.bus_bytes, self.tag_bits, self.uplinks, self.half_width = bus_bits // 8, tag_bits, uplinks, half_width
         super().__init__(
             {
                 "word": In(Packet(bus_bits)),
@@ -94,8 +97,11 @@ class Scanner(wiring.Component):
         beside = {"first": 1, "last": 1, "good": 1, **at_end}
         pieces = {at: len(piece) for at, piece in self._pieces(self.word.data).items()}
         exponents = range(len(largest_of_fours(element_exponents(self.word.data))))
+        pairs = self._largest_of_pairs(m, index) if self.half_width else {}
 
-        Masked = record("Masked", data=8 * self.bus_bytes, index=index.shape(), **beside)
+        Masked = record(
+            "Masked", data=8 * self.bus_bytes, index=index.shape(), **beside, **dict.fromkeys(pairs, EXPONENT_BITS)
+        )
         Parted = record(
             "Parted",
             index=index.shape(),
@@ -121,19 +127,21 @@ class Scanner(wiring.Component):
             good=self.good,
             length=self.length,
             tag=self.tag,
+            **pairs,
         )
 
         # A word is summed in pieces, each of which belongs to the IPv4 checksum, to the UDP checksum or to both.
         field = lambda name: masked.data[8 * (AT[name] % self.bus_bytes) :][:16]
         is_word = lambda name: masked.index == AT[name] // self.bus_bytes
         in_payload = masked.index == header_words
+        element_exponent = [getattr(masked, name) for name in pairs] or element_exponents(masked.data)
         parted = pipe.then(
             Parted,
             when=masked_valid,
             **{f"piece_{at}": piece for at, piece in self._pieces(masked.data).items()},
             **{
                 f"exponent_{k}": Mux(in_payload, exponent, 0)
-                for k, exponent in enumerate(largest_of_fours(element_exponents(masked.data)))
+                for k, exponent in enumerate(largest_of_fours(element_exponent))
             },
             # The pseudo header of UDP has the length once more (RFC 768). Its addresses are summed where they stand,
             # and the total begins with its protocol.
@@ -180,6 +188,17 @@ class Scanner(wiring.Component):
             *(self.scan[name].eq(getattr(folded, name)) for name in tail),
         ]
         return m
+
+    def _largest_of_pairs(self, m, index) -> dict[str, Value]:
+        """Return the larger exponent of each two elements of the word, as far as they are there."""
+        format = Signal(FLAGS_SHIFT)
+        at_word, at_byte = divmod(AT["format_flags"], self.bus_bytes)
+        with m.If(self.valid & (index == at_word)):
+            m.d.sync += format.eq(self.word.data[8 * at_byte :][:FLAGS_SHIFT])
+        return {
+            f"pair_{k}": Mux(self.word.count > 4 * k, larger(*exponents), 0)
+            for k, exponents in enumerate(half_exponents(self.word.data, format))
+        }
 
     def _masked(self, index) -> Value:
         """Return the word with zeros behind the last valid byte and before the IPv4 header."""

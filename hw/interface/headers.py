@@ -34,9 +34,10 @@ class Scan(data.Struct):
     """Properties that the ingress queue measured of a complete frame.
 
     `length` in bytes. `ip_good`, `udp_good`: the checksum is right (or absent, for UDP). `exponent`: the largest biased
-    exponent of the payload's elements, as float32. `tainted`, `partial`: from an uplink's tail, valid if the payload
-    consists of complete elements. `ranks`: those of an uplink's tail. `identity`: that of a result's tail. `corrupt`: a
-    bit error was found in the scan while it waited.
+    exponent of the payload's elements, as binary32; of binary16 elements, 255 if one is not finite, or below all
+    limits. `tainted`, `partial`: from an uplink's tail, valid if the payload consists of complete elements. `ranks`:
+    those of an uplink's tail. `identity`: that of a result's tail. `corrupt`: a bit error was found in the scan while
+    it waited.
     """
 
     length: LENGTH_BITS

@@ -4,6 +4,7 @@ from amaranth.hdl import signed
 from amaranth.lib import data
 
 from hw.interface.address import BINDINGS_BITS
+from hw.interface.elements import ElementForm
 from hw.interface.host_reply import HostReply
 from hw.interface.result import ResultHeader
 from hw.stream.packet import LENGTH_BITS
@@ -45,7 +46,7 @@ class Verdict(data.StructLayout):
 
     `ports`: ports that send an ordinary frame; if `host_reply` is valid, the frame leaves as that reply. `works`:
     `work` is an operation for the aggregator. `replay`: the frame is a replay request received at `port`.
-    `length`: bytes of the frame.
+    `length`: bytes of the frame. `form`: what the elements of its payload are.
     """
 
     def __init__(self, config: Config):
@@ -58,5 +59,6 @@ class Verdict(data.StructLayout):
                 "works": 1,
                 "work": Work(config),
                 **({"replay": 1, "port": 4} if config.replay else {}),
+                **({"form": ElementForm} if config.half_width else {}),
             }
         )

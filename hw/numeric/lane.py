@@ -1,11 +1,12 @@
 """The arithmetic of one element: all formats in one pipeline."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.numeric.formats import adds_as
+from hw.numeric.formats import adds_as, is_binary16, is_half
 from hw.numeric.fp32 import Fitter
+from hw.numeric.half import BIAS_DIFFERENCE
 from hw.numeric.window64 import BOTTOM, MANTISSA_BITS, ROOM_BITS, Aligner, Locator, Normaliser, Rounder
 from hw.stream.stages import Stages, once
 from iswitch.wire.formats import Arithmetic
@@ -34,9 +35,17 @@ class Lane(wiring.Component):
     otherwise; -2^63 sets the poison bit. `fp32` and `int32` use the low 32 bits of the accumulator; the other bits and
     the poison bit are stored as 0. Numbers that are no format of a job give results without meaning.
 
+    The half-width formats add as `window64`: an operand is a binary32 number, and the sum is rounded once to an element
+    of the format, which `hw.numeric.half.narrowed` takes from `result`.
+
     Stages: | 2 locate | fit | align | sum | 3 normalise | round |. Rounding a term and its sign need no adder:
     sum = base + (magnitude xor sign) + (round up xor sign). The adder's steps are those of Muller et al., Handbook of
     Floating-Point Arithmetic, 2nd ed., chapter 8. The accumulator is Kulisch's, restricted to the job's window.
+
+    Parameters
+    ----------
+    half_width : bool
+        Whether the lane knows the half-width formats.
     """
 
     class Entered(data.Struct):
@@ -89,6 +98,10 @@ class Lane(wiring.Component):
         poison: 1
         result: 32
 
+    class Form(data.Struct):
+        half: 1
+        binary16: 1
+
     STAGES = (
         (Entered,) * Locator.LATENCY
         + (Fitted,) * Fitter.LATENCY
@@ -101,31 +114,37 @@ class Lane(wiring.Component):
     FLUSHED_AT = STAGES.index(Summed) + 1
     WRITE_AT = RESULT_AT = STAGES.index(Rounded) + 1
 
-    format: In(4)
-    fraction: In(signed(9))
-    limit: In(8)
-    operand: In(32)
-    include: In(1)
-    first: In(1)
-    valid: In(1)
-    stored: In(STORED_BITS)
-    wide: In(64)
-    flushed: Out(1)
-    sum: Out(STORED_BITS)
-    result: Out(32)
+    def __init__(self, *, half_width: bool = False):
+        self.half_width = half_width
+        super().__init__(
+            {
+                "format": In(4),
+                "fraction": In(signed(9)),
+                "limit": In(8),
+                "operand": In(32),
+                "include": In(1),
+                "first": In(1),
+                "valid": In(1),
+                "stored": In(STORED_BITS),
+                "wide": In(64),
+                "flushed": Out(1),
+                "sum": Out(STORED_BITS),
+                "result": Out(32),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.locator = locator = Locator()
         m.submodules.fitter = fitter = Fitter()
         m.submodules.aligner = aligner = Aligner()
-        m.submodules.normaliser = normaliser = Normaliser()
-        m.submodules.rounder = rounder = Rounder()
+        m.submodules.normaliser = normaliser = Normaliser(half_width=self.half_width)
+        m.submodules.rounder = rounder = Rounder(half_width=self.half_width)
         pipe = Stages(m, self.STAGES)
 
-        window = once(m, "window", adds_as(self.format, Arithmetic.WINDOW))
-        fit = once(m, "fit", adds_as(self.format, Arithmetic.FLOAT))
-        whole = once(m, "whole", adds_as(self.format, Arithmetic.INTEGER))
+        window = once(m, "window", adds_as(self.format, Arithmetic.WINDOW, half_width=self.half_width))
+        fit = once(m, "fit", adds_as(self.format, Arithmetic.FLOAT, half_width=self.half_width))
+        whole = once(m, "whole", adds_as(self.format, Arithmetic.INTEGER, half_width=self.half_width))
         m.d.comb += [
             locator.window.eq(window),
             locator.fit.eq(fit),
@@ -158,13 +177,18 @@ class Lane(wiring.Component):
         m.d.comb += [aligner.term.eq(fitter.term), aligner.distance.eq(fitter.distance_fitted)]
         infinite = once(m, "infinite", fitted.fit & fitter.origin_fitted[:8].all())
         is_fraction_zero = ~fitter.base[BOTTOM : BOTTOM + MANTISSA_BITS - 1].any()
+        # The exponents of binary16 have another bias.
+        forms = self._forms(m) if self.half_width else []
+        room = ROOM_BITS
+        if forms:
+            room = Mux(forms[self.STAGES.index(self.Aligned)].binary16, ROOM_BITS - BIAS_DIFFERENCE, ROOM_BITS)
         aligned = pipe.then(
             self.Aligned,
             wide=fitted.wide,
             base=fitter.base,
             subtract=fitter.subtract,
             negative=fitter.negative,
-            ceiling=(fitter.origin_fitted + ROOM_BITS)[:9],
+            ceiling=(fitter.origin_fitted + room)[:9],
             infinite=infinite,
             nan=fitted.poison | infinite & (~is_fraction_zero | fitter.cancels),
         )
@@ -185,6 +209,10 @@ class Lane(wiring.Component):
         for _ in range(Normaliser.LATENCY):
             normalised = pipe.then(self.Normalised)
 
+        if forms:
+            last = self.STAGES.index(self.Rounded)
+            for part, form in ((normaliser, forms[last - 1]), (rounder, forms[last])):
+                m.d.comb += [part.half.eq(form.half), part.binary16.eq(form.binary16)]
         for name in ("top", "rest", "sign", "exponent"):
             m.d.comb += getattr(rounder, name).eq(getattr(normaliser, name))
         for name in ("negative", "nan", "infinite"):
@@ -199,3 +227,13 @@ class Lane(wiring.Component):
         )
         m.d.comb += [self.sum.eq(Cat(rounded.low, rounded.high, rounded.poison)), self.result.eq(rounded.result)]
         return m
+
+    def _forms(self, m) -> list:
+        """Return the form of the elements to which the sum is rounded, now and after each step."""
+        now = Signal(self.Form, name="form")
+        m.d.comb += [now.half.eq(is_half(self.format)), now.binary16.eq(is_binary16(self.format))]
+        forms = [now]
+        for step in range(len(self.STAGES)):
+            forms.append(Signal(self.Form, name=f"form_{step}", reset_less=True))
+            m.d.sync += forms[-1].eq(forms[-2])
+        return forms

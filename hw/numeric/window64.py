@@ -13,12 +13,14 @@ Bit 0 is worth 2^(origin - 184). In `window64` that is 2^-F, so the origin is 18
 
 import itertools
 
-from amaranth.hdl import Cat, Const, Module, Mux, signed
+from amaranth.hdl import Array, Cat, Const, Module, Mux, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from hw.stream.stages import Stages, once
+from iswitch.wire import Format
+from iswitch.wire.formats import FORMATS
 
 __all__ = [
     "BOTTOM",
@@ -43,6 +45,17 @@ BOTTOM = MAGNITUDE_BITS - MANTISSA_BITS
 """Distance at which a mantissa's last bit is bit 0 of the window."""
 ORIGIN = 127 + MANTISSA_BITS - 1 + BOTTOM
 """Origin of the window whose bit 0 is worth 1 (F = 0)."""
+TOP_BITS = 28
+"""Bits of a normalised sum of which each counts."""
+GUARD_AT = {
+    None: TOP_BITS - MANTISSA_BITS - 1,
+    **{
+        number: TOP_BITS - (8 * known.element.itemsize - known.exponent.stop + known.exponent.start) - 1
+        for number, known in FORMATS.items()
+        if known.is_half_width
+    },
+}
+"""Place of the guard bit in a normalised sum that is rounded to a binary32 number (None), or to a half-width one."""
 INFINITY = 0xFF << 23
 NAN = 0x7FC00000
 
@@ -198,7 +211,13 @@ class Normaliser(wiring.Component):
         |63|62|61|60                      s s x                 skip 2
 
     Only bits that can still reach the top are shifted: 31 in the last step, 43 in the step before. `rest` is the or of
-    the others.
+    the others. With `half`, where the sum is rounded to a bfloat16 or, with `binary16`, to a binary16 number, `rest` is
+    the or of all bits below the guard bit, which `Rounder` shows. Both are read LATENCY - 1 cycles after `total`.
+
+    Parameters
+    ----------
+    half_width : bool
+        Whether there are `half` and `binary16`.
     """
 
     class Coarse(data.Struct):
@@ -224,21 +243,27 @@ class Normaliser(wiring.Component):
     STAGES = (Coarse, Middle, Normalised)
     LATENCY = len(STAGES)
 
-    total: In(64)
-    ceiling: In(9)
-    """origin + ROOM_BITS"""
-    top: Out(28)
-    rest: Out(1)
-    sign: Out(1)
-    exponent: Out(9)
+    def __init__(self, *, half_width: bool = False):
+        self.half_width = half_width
+        super().__init__(
+            {
+                "total": In(64),
+                "ceiling": In(9),  # origin + ROOM_BITS
+                **({"half": In(1), "binary16": In(1)} if half_width else {}),
+                "top": Out(28),
+                "rest": Out(1),
+                "sign": Out(1),
+                "exponent": Out(9),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
         pipe = Stages(m, self.STAGES)
 
         def step(value, sign, exponent, room, group, kept):
-            """Return the upper `kept` bits of the value, the exponent and the room after groups are skipped, and the or
-            of the bits below. `room`: how many more bits may be skipped."""
+            """Return how many groups are skipped, and the upper `kept` bits of the value, the exponent and the room
+            after that, and the or of the bits below. `room`: how many more bits may be skipped."""
             width = len(value)
             unlike = once(m, f"unlike{group}", Mux(sign, ~value, value))
             found = [unlike[width - group * (k + 1) : width - group * k].any() for k in range(3)]
@@ -252,7 +277,7 @@ class Normaliser(wiring.Component):
                 value[below:end].any() & (skip <= k) for k, (end, below) in enumerate(itertools.pairwise(ends))
             ).any()
             places = Cat(Const(0, ceil_log2(group)), skip)
-            return {
+            return skip, {
                 "value": left[width - kept :],
                 "rest": rest,
                 "exponent": (exponent - places)[:9],
@@ -261,14 +286,28 @@ class Normaliser(wiring.Component):
 
         sign = self.total[63]
         room = once(m, "room", Mux(self.ceiling[6:].any(), 63, self.ceiling[:6]))
-        coarse = pipe.then(self.Coarse, sign=sign, **step(self.total, sign, self.ceiling, room, 16, 43))
-        after = step(coarse.value, coarse.sign, coarse.exponent, coarse.room, 4, 31)
+        coarse = pipe.then(self.Coarse, sign=sign, **step(self.total, sign, self.ceiling, room, 16, 43)[1])
+        _, after = step(coarse.value, coarse.sign, coarse.exponent, coarse.room, 4, 31)
         middle = pipe.then(self.Middle, **after | {"rest": coarse.rest | after["rest"]})
-        fine = step(middle.value, middle.sign, middle.exponent, middle.room, 1, 28)
+        skip, fine = step(middle.value, middle.sign, middle.exponent, middle.room, 1, 28)
         # The three lowest bits are sticky bits wherever they end.
-        normalised = pipe.then(
-            self.Normalised, top=fine["value"], rest=middle.rest | middle.value[:3].any(), exponent=fine["exponent"]
-        )
+        rest = middle.rest | middle.value[:3].any()
+        if self.half_width:
+            # Bits of `top` before they are shifted, for each number of places by which they may be.
+            skipped = Array(
+                Cat(
+                    *(
+                        applies & middle.value[low + 3 - places : guard + 3 - places].any()
+                        for applies, low, guard in (
+                            (self.half, 3, GUARD_AT[Format.FP16]),
+                            (self.half & ~self.binary16, GUARD_AT[Format.FP16], GUARD_AT[Format.BF16]),
+                        )
+                    )
+                ).any()
+                for places in range(4)
+            )
+            rest = rest | skipped[skip]
+        normalised = pipe.then(self.Normalised, top=fine["value"], rest=rest, exponent=fine["exponent"])
         for name in ("top", "rest", "sign", "exponent"):
             m.d.comb += getattr(self, name).eq(getattr(normalised, name))
         return m
@@ -285,34 +324,64 @@ class Rounder(wiring.Component):
 
     The magnitude of a negative sum is its complement plus 1. That 1 carries into the guard bit only if all bits below
     are 0. `negative` inverts the sign, and turns zero into -0. `nan` overrides `infinite`, which overrides the number.
+
+    With `half` the sum is rounded to a bfloat16 number, with `binary16` as well to a binary16 one. The number has the
+    place of the upper bits of a binary32 number: sign and exponent stand above the hidden bit, and the bits below the
+    mantissa have any value. Of a binary16 exponent count the lower 5 bits (`hw.numeric.half.narrowed`).
+
+    Parameters
+    ----------
+    half_width : bool
+        Whether there are `half` and `binary16`.
     """
 
-    top: In(28)
-    rest: In(1)
-    sign: In(1)
-    exponent: In(9)
-    negative: In(1)
-    nan: In(1)
-    infinite: In(1)
-    value: Out(32)
+    def __init__(self, *, half_width: bool = False):
+        self.half_width = half_width
+        super().__init__(
+            {
+                "top": In(TOP_BITS),
+                "rest": In(1),
+                "sign": In(1),
+                "exponent": In(9),
+                "negative": In(1),
+                "nan": In(1),
+                "infinite": In(1),
+                **({"half": In(1), "binary16": In(1)} if half_width else {}),
+                "value": Out(32),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
         mantissa = once(m, "mantissa", Mux(self.sign, ~self.top[4:], self.top[4:]))
-        guard = once(m, "guard", self.top[3] ^ self.sign)
+        if self.half_width:
+            is_binary16, is_bfloat16 = self.half & self.binary16, self.half & ~self.binary16
+            chosen = lambda above: Mux(
+                self.half,
+                Mux(self.binary16, self.top[GUARD_AT[Format.FP16] + above], self.top[GUARD_AT[Format.BF16] + above]),
+                self.top[GUARD_AT[None] + above],
+            )
+            guard, odd = once(m, "guard", chosen(0) ^ self.sign), once(m, "odd", chosen(1) ^ self.sign)
+        else:
+            guard, odd = once(m, "guard", self.top[GUARD_AT[None]] ^ self.sign), mantissa[0]
         sticky = once(m, "sticky", self.top[:3].any() | self.rest)
         carry = self.sign & ~sticky
-        round_up = Mux(carry, guard | mantissa[0], guard & (sticky | mantissa[0]))
+        round_up = Mux(carry, guard | odd, guard & (sticky | odd))
         # Without a hidden bit the sum is a zero, a subnormal (whose exponent is 0 already), or -1 before the carry.
-        # From exponent 254 on, before the hidden bit is added, the number is an infinity.
+        # From exponent 254 on, before the hidden bit is added, the number is an infinity, or from 30 on in binary16.
         exponent = once(m, "kept", Mux(mantissa[-1] | self.sign, self.exponent, 0))
-        rounded = (Cat(Const(0, 23), exponent[:8]) + mantissa + round_up)[:31]
+        addend, infinite = Cat(Const(0, 23), exponent[:8]), self.infinite | exponent[8] | exponent[1:8].all()
+        if self.half_width:
+            # The last bit of a shorter mantissa is raised where the exponent has zeros.
+            ups = {Format.FP16: is_binary16, Format.BF16: is_bfloat16}
+            ups = {number: once(m, f"ups_{number.name.lower()}", round_up & holds) for number, holds in ups.items()}
+            for number, up in ups.items():
+                addend |= up << GUARD_AT[number] - GUARD_AT[None]
+            round_up &= ~self.half
+            infinite = Mux(is_binary16, self.infinite | exponent[5:].any() | exponent[1:5].all(), infinite)
+        rounded = (addend + mantissa + round_up)[:31]
         with m.If(self.nan):
             m.d.comb += self.value.eq(NAN)
         with m.Else():
-            m.d.comb += self.value.eq(
-                Cat(
-                    Mux(self.infinite | exponent[8] | exponent[1:8].all(), INFINITY, rounded), self.sign ^ self.negative
-                )
-            )
+            m.d.comb += self.value.eq(Cat(Mux(infinite, INFINITY, rounded), self.sign ^ self.negative))
         return m

@@ -55,9 +55,10 @@ CONFIG = Config(
     mac_entries=64,
     staleness=0,
     uplinks=False,
+    half_width=False,
 )
-"""A small switch with 46 block RAMs, without asynchronous jobs, which take some 3,000 LUTs in the core, and without
-trees."""
+"""A small switch with 46 block RAMs, without asynchronous jobs, which take some 3,000 LUTs in the core, without trees,
+and without half-width formats."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,9 @@ ELSEWHERE = {"accumulator8": "85f"}
 ASKED_MHZ = 125.0
 """Target of a 64-bit bus at 8 Gbit/s. Nothing depends on meeting it."""
 PARTS = {
-    "queue": lambda c: PacketQueue(bus_bits=c.bus_bits, depth=c.queue_words, frame_bytes_max=c.frame_bytes_max),
+    "queue": lambda c: PacketQueue(
+        bus_bits=c.bus_bits, depth=c.queue_words, frame_bytes_max=c.frame_bytes_max, half_width=c.half_width
+    ),
     "arbiter": lambda c: Arbiter(ports=c.ports, bus_bits=c.bus_bits, cycles_max=expense_max(c)),
     "parser": lambda c: Parser(bus_bits=c.bus_bits),
     "core": Core,
@@ -87,7 +90,7 @@ PARTS = {
     "claims": lambda c: Claims(replace(c, staleness=STALENESS_MAX)),
     "forwarder": Forwarder,
     "sequencer": lambda c: Sequencer(c, loop=LOOP),
-    "lane": lambda c: Lane(),
+    "lane": lambda c: Lane(half_width=c.half_width),
     "accumulator": Accumulator,
     "accumulator8": lambda c: Accumulator(replace(c, bus_bits=256)),
     "composer": ResultComposer,

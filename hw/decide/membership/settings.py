@@ -3,7 +3,7 @@
 from amaranth.hdl import Mux, Value
 
 from hw.decide.membership.procedure import job_exists
-from hw.numeric.formats import can_be_job_format
+from hw.numeric.formats import can_be_job_format, fraction_is_good
 from hw.stream.reduction import reaches
 from iswitch.config import Config
 from iswitch.wire import (
@@ -38,12 +38,15 @@ def limits(config: Config, request) -> list[tuple[Value, Reason]]:
     """Return the rules for every job: conditions with the reason of a refusal, in the order of docs/protocol.md
     section 4."""
     settings, evict_us = request.headers.body, request.headers.body.evict_us
+    fraction_good = (settings.fraction >= FRACTION_MIN) & (settings.fraction <= FRACTION_MAX)
+    if config.half_width:
+        fraction_good &= fraction_is_good(settings["format"], settings.fraction)
     return [
         (request.job_in_range, Reason.JOB),
         ((settings.world != 0) & ~reaches(settings.world, config.members + 1), Reason.WORLD),
         ((settings.threshold != 0) & (settings.threshold <= settings.world), Reason.THRESHOLD),
-        (can_be_job_format(settings["format"]), Reason.FORMAT),
-        ((settings.fraction >= FRACTION_MIN) & (settings.fraction <= FRACTION_MAX), Reason.FRACTION),
+        (can_be_job_format(settings["format"], half_width=config.half_width), Reason.FORMAT),
+        (fraction_good, Reason.FRACTION),
         ((settings.elements != 0) & ~reaches(settings.elements, config.elements + 1), Reason.ELEMENTS),
         (~reaches(settings.mode, max(Mode) + 1), Reason.MODE),
         (~reaches(settings.deadline_us, DEADLINE_US_MAX), Reason.DEADLINE),

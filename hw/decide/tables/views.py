@@ -10,6 +10,7 @@ from amaranth.utils import ceil_log2, exact_log2
 
 from hw.interface.layout import layout
 from hw.interface.rows import SEQ_BITS, TICK_BITS, job_row, member_row, slot_number, slot_row
+from hw.numeric.formats import is_half
 from hw.stream.reduction import reaches
 from iswitch.config import Config
 from iswitch.wire import (
@@ -161,7 +162,7 @@ class Views(wiring.Component):
             shown.seq.eq(Mux(row.state == SlotState.EMPTY, empty_seq, row.seq)),
             shown.state.eq(row.state),
             shown["format"].eq(row.numeric),
-            shown.length.eq(row.length),
+            shown.length.eq(row.length >> is_half(row.numeric) if self.config.half_width else row.length),
             shown.arrived.eq(row.arrived),
             shown.members.eq(row.members),
             shown.expected.eq(row.expected),

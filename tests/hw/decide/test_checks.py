@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 from amaranth.hdl import Value
 
+import hw.decide.checks
 from hw.decide.checks import Checks
 from hw.interface.headers import Headers
 from hw.interface.rows import job_row, member_row
 from iswitch.config import Config
 from iswitch.wire import FRAME, Format, JobState, Outcome, Type
+from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, pack
 from sim.frames.client import Client
 
@@ -279,3 +281,77 @@ def test_only_a_switch_in_a_tree_sends_uplinks(tree, named, outcome):
         payload=8 + 12,
     )
     assert verdicts([case], TREE) == [(outcome, 0, 0)]
+
+
+HALVES = pytest.mark.parametrize("numeric", [Format.BF16, Format.FP16])
+
+
+def half_width(numeric, format, size, **options):
+    """A case in a job of a half-width format whose contributions have at most 20 elements."""
+    return spoilt(spoil("job", numeric=numeric), spoil("frame", format_flags=format), payload=size, **options)
+
+
+@HALVES
+def test_a_half_width_contribution_has_an_even_number_of_elements_and_integers_have_four_bytes(numeric):
+    sizes = {2: 0, 4: 1, 6: 0, 8: 1, 36: 1, 38: 0, 40: 1, 42: 0, 44: 0, 0: 0, 5: 0, 8192: 0, 8196: 0, 8232: 0}
+    found = [outcome for outcome, *_ in verdicts([half_width(numeric, numeric, size) for size in sizes])]
+    assert found == [None if good else Outcome.LENGTH for good in sizes.values()]
+    integers = [half_width(numeric, Format.INT32, size) for size in (4, 44, 80, 84)]
+    assert [outcome for outcome, *_ in verdicts(integers)] == [None, None, None, Outcome.LENGTH]
+
+
+def test_a_half_width_format_belongs_to_jobs_of_it_alone():
+    cases = [
+        half_width(Format.WINDOW64, Format.BF16, 8),
+        half_width(Format.BF16, Format.FP16, 8),
+        half_width(Format.FP16, Format.WINDOW64, 8),
+        half_width(Format.BF16, Format.FIXED64, 8),
+    ]
+    assert [outcome for outcome, *_ in verdicts(cases)] == [Outcome.FORMAT] * 4
+
+
+@HALVES
+def test_a_receipt_carries_nothing_whatever_its_format(numeric):
+    sizes = (0, 4, 8192)
+    found = [outcome for outcome, *_ in verdicts([half_width(numeric, numeric, n, type=Type.RECEIPT) for n in sizes])]
+    assert found == [None, Outcome.LENGTH, Outcome.LENGTH]
+
+
+@HALVES
+def test_an_uplink_of_a_half_width_job_has_an_even_number_of_elements_but_for_integers(numeric):
+    def uplink(format, size):
+        case = half_width(numeric, format, size, type=Type.UPLINK)
+        for part, values in (
+            ("job", {"tree": 1}),
+            ("member", {"ranks": 6, "sends_uplinks": 1}),
+            ("scan", {"ranks": 2}),
+        ):
+            spoil(part, **values)(case)
+        return case
+
+    wide = [uplink(Format.FIXED64, 8 * count + 12) for count in (1, 2, 3, 20, 21, 22)]
+    assert [outcome is None for outcome, *_ in verdicts(wide, TREE)] == [False, True, False, True, False, False]
+    integers = [uplink(Format.INT32, 4 * count + 12) for count in (1, 2, 19, 20, 21)]
+    assert [outcome is None for outcome, *_ in verdicts(integers, TREE)] == [True, True, True, True, False]
+    assert verdicts([uplink(numeric, 2 * 4 + 12)], TREE)[0][0] == Outcome.FORMAT
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("ends_well.eq(~(body[-1] & half))", "ends_well.eq(1)"),
+        ("payload.eq(body << half), ends_well", "payload.eq(body), ends_well"),
+        ("with m.If(kind.contribution):", "if True:"),
+        ("payload[2] & (half | wide & is_half(job.numeric))", "payload[2] & half"),
+        ("payload[2] & (half | wide & is_half(job.numeric))", "payload[2] & wide & is_half(job.numeric)"),
+    ],
+)
+def test_a_mutant_of_the_lengths_is_noticed(sound, wrong, monkeypatch):
+    module = mutant(hw.decide.checks, sound, wrong)
+    monkeypatch.setitem(globals(), "Checks", module.Checks)
+    with pytest.raises(AssertionError):
+        for numeric in (Format.BF16, Format.FP16):
+            test_a_half_width_contribution_has_an_even_number_of_elements_and_integers_have_four_bytes(numeric)
+            test_a_receipt_carries_nothing_whatever_its_format(numeric)
+            test_an_uplink_of_a_half_width_job_has_an_even_number_of_elements_but_for_integers(numeric)

@@ -3,6 +3,7 @@
 
 import random
 import struct
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,9 @@ from scapy.utils import checksum
 
 import hw.ingress.scanner
 from hw.ingress.scanner import Scanner
+from iswitch.golden.numeric.lane import exponent_limit
+from iswitch.wire import Format
+from iswitch.wire.formats import FORMATS
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, to_words
 
@@ -44,6 +48,67 @@ def expected(frame):
         "identity": int.from_bytes(frame[-4:-2], "little"),
         "partial": frame[-4] & 1,
     }
+
+
+def half_frames_of(seed):
+    """Frames of every format, one after the other, that name theirs; the exponents of the patterns vary."""
+    rng, frames = random.Random(seed), []
+    for k in range(24):
+        format = (Format.BF16, Format.FP16, Format.WINDOW64, 15)[k % 4]
+        limit = rng.choice((0x3C00, 0x7800, 0x7BFF, 0x7C00, 0x7FFF))
+        halves = np.frombuffer(rng.randbytes(4 * rng.randrange(1, 40)), "<u2")
+        halves = halves & 0x83FF
+        halves[rng.randrange(halves.size)] |= np.uint16(limit)
+        packet = Ether(dst="02:57:49:00:00:01", src="02:00:00:00:00:07") / IP(src="10.0.0.107", dst="10.0.0.1")
+        header = bytearray(rng.randbytes(22))
+        header[9] = rng.randrange(16) << 4 | format
+        frames.append(bytes(packet / UDP(sport=40007, dport=0x6953) / (bytes(header) + halves.tobytes())))
+    return frames
+
+
+def exponent_expected(frame):
+    """The largest exponent of the elements as binary32; of binary16, 255 or whatever no limit reaches."""
+    format = frame[51] & 15
+    if format == Format.BF16:
+        return int((np.frombuffer(frame[64:], "<u2") >> 7 & 0xFF).max())
+    if format == Format.FP16:
+        return 0 if np.isfinite(np.frombuffer(frame[64:], "<f2")).all() else 255
+    return expected(frame)["exponent"]
+
+
+def check_half_width(bus_bits, gap, scanner=Scanner):
+    frames = half_frames_of(bus_bits)
+    found = scans(bus_bits, frames, gap=gap, scanner=partial(scanner, half_width=True))
+    assert len(found) == len(frames)
+    for (scan, _, latency), frame in zip(found, frames, strict=True):
+        exponent = scan.pop("exponent")
+        if frame[51] & 15 == Format.FP16 and exponent < exponent_limit(max(FORMATS[Format.FP16].fractions)):
+            exponent = 0
+        wanted = expected(frame)
+        del wanted["exponent"]
+        assert (scan, latency, exponent) == (wanted, Scanner.LATENCY, exponent_expected(frame))
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.5])
+@pytest.mark.parametrize("bus_bits", [64, 256, 512])
+def test_exponents_of_two_byte_elements_are_those_that_the_frames_format_has(bus_bits, gap):
+    check_half_width(bus_bits, gap)
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize("bus_bits", [64, 512])
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("self.valid & (index == at_word)", "self.valid"),
+        ("[:FLAGS_SHIFT]", "[4:8]"),
+        ("larger(*exponents)", "exponents[0]"),
+        ("Mux(self.word.count > 4 * k, larger(*exponents), 0)", "larger(*exponents)"),
+    ],
+)
+def test_a_mutant_that_reads_other_exponents_is_noticed(sound, wrong, bus_bits):
+    with pytest.raises(AssertionError):
+        check_half_width(bus_bits, 0.5, mutant(hw.ingress.scanner, sound, wrong).Scanner)
 
 
 def scans(bus_bits, frames, *, gap=0.0, bad=(), scanner=Scanner):
