@@ -6,21 +6,24 @@ short tier needs. Set-up does so while pip installs; a test whose switch is not 
 """
 
 import sys
+from dataclasses import replace
 
 from iswitch.config import Config
 from sim.bench.replay_traffic import NARROW
 from sim.emulator.compile import CompileError, library
 from sim.emulator.defaults import EMULATED
 
-__all__ = ["MANY_MEMBERS", "TREE", "TWO_PORTS"]
+__all__ = ["HALF_WIDTH", "MANY_MEMBERS", "TREE", "TWO_PORTS"]
 
 TWO_PORTS = Config(ports=2, bus_bits=64, members=4, window=4, elements=64, queue_bytes=4096, mac_entries=64)
-"""The smallest switch with all features except replay."""
+"""The smallest switch with all features except replay and half-width formats."""
+HALF_WIDTH = replace(TWO_PORTS, half_width=True)
+"""The smallest switch with half-width formats."""
 MANY_MEMBERS = Config(ports=4, bus_bits=64, members=32, window=4, elements=64, queue_bytes=8192)
 """The most members of a job, and eight jobs."""
 TREE = Config(ports=8, bus_bits=64, members=8, window=2, elements=16, queue_bytes=4096, mac_entries=64)
 """Enough ports for a leaf with all its workers."""
-NEEDED = {"demo": [EMULATED], "test": [EMULATED, Config(), TWO_PORTS, MANY_MEMBERS, TREE, NARROW]}
+NEEDED = {"demo": [EMULATED], "test": [EMULATED, Config(), TWO_PORTS, HALF_WIDTH, MANY_MEMBERS, TREE, NARROW]}
 
 
 def main() -> None:

@@ -9,10 +9,10 @@ from iswitch.config import Config
 from iswitch.golden.decide.random import seed_for_first_seq
 from iswitch.wire import SILENCE_TICK_US, Format, Mode, Outcome, Stat
 from sim.bench.cosimulation import DivergenceError, Pair
-from sim.bench.designs import TWO_PORTS
+from sim.bench.designs import HALF_WIDTH, TWO_PORTS
 from sim.bench.hosts import Hosts
 from sim.bench.throughput import joined, stations
-from sim.bench.traffic import Traffic, adverse_numbers
+from sim.bench.traffic import Traffic, adverse_elements
 from sim.frames.client import Client, ordinary, parse
 
 SMALL = TWO_PORTS
@@ -23,6 +23,11 @@ DESIGNS = [
     pytest.param(SMALL, "cxxrtl", id="64-bit-2-ports-cxxrtl", marks=pytest.mark.slow),
     pytest.param(WIDE, "verilator", id="512-bit-3-ports-32-members", marks=pytest.mark.slow),
     pytest.param(replace(SMALL, uplinks=False), "verilator", id="64-bit-2-ports-no-trees", marks=pytest.mark.slow),
+]
+HALVES = [
+    pytest.param(HALF_WIDTH, "verilator", id="64-bit-2-ports"),
+    pytest.param(replace(Config(), half_width=True), "verilator", id="256-bit-4-ports", marks=pytest.mark.slow),
+    pytest.param(replace(WIDE, half_width=True), "verilator", id="512-bit-3-ports-32-members", marks=pytest.mark.slow),
 ]
 
 
@@ -46,6 +51,22 @@ def test_random_traffic_gives_the_same_frames_and_counters(config, engine, chanc
     assert all(
         pair.model.outcomes[kind] for kind in (Outcome.FILTERED, Outcome.RESERVED, Outcome.ANSWERED, Outcome.UNANSWERED)
     )
+    pair.counters_agree()
+    pair.close()
+
+
+@pytest.mark.parametrize(("config", "engine"), HALVES)
+@pytest.mark.parametrize("chance", [0.0, 0.3], ids=["flowing", "stalled"])
+def test_random_traffic_of_half_width_jobs_gives_the_same_frames_and_counters(config, engine, chance):
+    pair = stalled(Pair(config, engine=engine, seed=5), chance)
+    traffic = Traffic(config, seed=int(10 * chance) + 12, workers=3, jobs=2, exchange=pair.exchange)
+    traffic.form(0, format=Format.BF16)
+    traffic.form(1, mode=Mode.PROPAGATE, format=Format.FP16, fraction=30)
+    for us in (0, 40_000_000, 3_000_000_000):
+        pair.wait(us)
+        traffic.steps(300)
+    kinds = (Outcome.ADDED, Outcome.QUARANTINED, Outcome.LENGTH, Outcome.FORMAT, Outcome.DUPLICATE)
+    assert all(pair.model.outcomes[kind] for kind in kinds)
     pair.counters_agree()
     pair.close()
 
@@ -189,7 +210,7 @@ def rounds(
             for seq in rng.permutation(np.arange(begin, begin + window)).tolist():
                 size = elements[seq % len(elements)]
                 frame = worker.contribution(
-                    (base + seq) % 2**32, adverse_numbers(rng, size, 0.001), behind=seq - begin, format=fmt
+                    (base + seq) % 2**32, adverse_elements(rng, fmt, size, 0.001), behind=seq - begin, format=fmt
                 )
                 frames += [(worker.port, frame)] * (2 if rng.random() < 0.05 else 1)
         answers = pair.burst(frames)
@@ -203,13 +224,26 @@ def rounds(
 @pytest.mark.parametrize("chance", [0.0, 0.2], ids=["flowing", "stalled"])
 @pytest.mark.parametrize("fmt", [Format.WINDOW64, Format.FP32, Format.INT32], ids=lambda f: f.name.lower())
 def test_racing_ports_sum_as_the_model_in_the_order_of_the_trace(config, engine, chance, fmt):
+    race(config, engine, chance, fmt, format=Format.WINDOW64 if fmt == Format.INT32 else fmt)
+
+
+@pytest.mark.parametrize(("config", "engine"), HALVES)
+@pytest.mark.parametrize("chance", [0.0, 0.2], ids=["flowing", "stalled"])
+@pytest.mark.parametrize("fmt", [Format.BF16, Format.FP16], ids=lambda f: f.name.lower())
+def test_racing_ports_sum_half_width_elements_as_the_model_and_integers_beside_them(config, engine, chance, fmt):
+    race(config, engine, chance, fmt, format=fmt, fraction=30)
+    race(config, engine, chance, Format.INT32, format=fmt, fraction=30)
+
+
+def race(config: Config, engine: str, chance: float, fmt: Format, **settings: int) -> None:
+    """Sum elements of `fmt` in a job with these settings."""
     first = -6 * config.window % 2**32
     pair = stalled(Pair(config, engine=engine, seed=seed_for_first_seq(first)), chance)
     workers = [Client.numbered(k, port=k % config.ports) for k in range(config.ports + 1)]
     for turn in range(3):
         for worker in workers:
-            settings = {"world": len(workers), "elements": config.elements, "format": fmt if fmt != Format.INT32 else 1}
-            for answer in pair.exchange(worker.port, worker.join(**({} if turn else settings))):
+            asked = settings | {"world": len(workers), "elements": config.elements}
+            for answer in pair.exchange(worker.port, worker.join(**({} if turn else asked))):
                 worker.take(answer)
     assert workers[0].first_seq == first
     most = config.elements
