@@ -295,7 +295,7 @@ MUTANTS = {
     "what goes up goes to the members": (work, "recipients.eq(1 << config.members)", "recipients.eq(job.live)"),
     "an uplink is of a rounded format": (
         work,
-        "work.result.numeric.eq(uplink_format(slot.numeric))",
+        "work.result.numeric.eq(uplink_format(slot.numeric, half_width=config.half_width))",
         "work.result.numeric.eq(slot.numeric)",
     ),
     "results name members by index": (

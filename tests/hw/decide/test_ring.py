@@ -422,7 +422,7 @@ MUTANTS = [
     ("after.members.eq(0), ", ""),
     ("after.tainted.eq(0), ", ""),
     ("after.numeric.eq(job.numeric), ", ""),
-    ("after.length.eq(4),", ""),
+    ("after.length.eq(Mux(is_half(job.numeric), 8, 4) if self.config.half_width else 4),", ""),
     ("after.opened_us.eq(0), ", ""),
     ("Mux(rejects, 0, bit)", "bit"),
     ("request.tainted & ~job.mode", "request.tainted"),
