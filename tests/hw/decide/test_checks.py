@@ -18,15 +18,7 @@ from sim.bench.stream import Bench, pack
 from sim.frames.client import Client
 
 CONFIG = Config(
-    ports=4,
-    bus_bits=64,
-    members=5,
-    jobs=2,
-    window=4,
-    elements=32,
-    queue_bytes=4096,
-    uplinks=False,
-    half_width=True,
+    ports=4, bus_bits=64, members=5, jobs=2, window=4, elements=32, queue_bytes=4096, uplinks=False, half_width=True
 )
 CLIENT = Client.numbered(7, port=3, job=1)
 
