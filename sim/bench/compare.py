@@ -22,6 +22,7 @@ from rich.table import Table
 from iswitch.switch.sizing import elements_for
 from iswitch.wire import FRAME_BYTES
 from sim.bench.compare_systems import ECHO, HALF, HOST, OTHER_CALLS, SYSTEMS
+from sim.cluster.realtime import run_before_others
 
 __all__ = ["SIZES", "WORLDS", "Timing", "figures", "measure"]
 
@@ -45,8 +46,21 @@ class Timing(NamedTuple):
     cpu_ms: float
 
 
-def measure(system: str, size_bytes: int, world: int, *, repetitions: int | None = None) -> Timing:
+def measure(
+    system: str, size_bytes: int, world: int, *, repetitions: int | None = None, realtime: bool = False
+) -> Timing:
     """Measure one system.
+
+    Parameters
+    ----------
+    system : str
+        Name of the system.
+    size_bytes, world : int
+        Size of each worker's array, and the number of workers.
+    repetitions : int, optional
+        Calls that are measured.
+    realtime : bool
+        If True, no other program runs on a core that the system needs.
 
     Raises
     ------
@@ -60,11 +74,13 @@ def measure(system: str, size_bytes: int, world: int, *, repetitions: int | None
     if server:
         server.start()
         address = here.recv()
+        if realtime:
+            run_before_others(server.pid)
     else:
         address = free_ports(world)
     results: Any = SPAWN.Queue()
     workers = [
-        SPAWN.Process(target=work, args=(system, address, rank, world, size_bytes, count, results))
+        SPAWN.Process(target=work, args=(system, address, rank, world, size_bytes, count, results, realtime))
         for rank in range(world)
     ]
     before = cpu_seconds(server.pid) if server else 0.0
@@ -86,7 +102,9 @@ def measure(system: str, size_bytes: int, world: int, *, repetitions: int | None
     return Timing(float(np.median(times)), float(low), float(high), cpu * 1e3)
 
 
-def work(system: str, address: Any, rank: int, world: int, size_bytes: int, count: int, results: Any) -> None:
+def work(
+    system: str, address: Any, rank: int, world: int, size_bytes: int, count: int, results: Any, realtime: bool
+) -> None:
     """Run one worker, and put its times, its processor time and an error into `results`."""
     try:
         gradients = [
@@ -95,6 +113,8 @@ def work(system: str, address: Any, rank: int, world: int, size_bytes: int, coun
         total, array, spans = (ALL[system].expected(gradients), np.empty(size_bytes // 4, "<f4"), np.empty(count))
         with ExitStack() as stack:
             reduce = ALL[system].connect(stack, address, rank, world)
+            if realtime:
+                run_before_others()
             for repetition in range(-WARM_UP, count):
                 np.copyto(array, gradients[rank])
                 if repetition == 0:

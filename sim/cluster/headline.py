@@ -1,8 +1,8 @@
 """`python -m sim.cluster.headline`: the iSwitch paper's comparison with parameter server and AllReduce, on our switch.
 
 All systems have the same hosts, cables and times of computing. Servers, rings and trees of workers are models over
-TCP without loss, slow start or a framework. `python -m sim.bench.cluster_agreement` sets them beside real ones, which
-are slower. The switch is a model, too; `--rtl` sums the same vectors with the real driver at the
+TCP without loss, slow start or a framework. `python -m sim.bench.cluster_agreement` sets them beside real ones. The
+switch is a model, too; `--rtl` sums the same vectors with the real driver at the
 compiled RTL, and prints the difference.
 
 The paper's time of computing is known for DQN only, and derived: 31.72 h for 1.4 million iterations with the server, of
@@ -13,7 +13,7 @@ paper's. Figures of the paper beside "up to 3.66", "up to 3.71" and "up to 83.2 
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -22,24 +22,17 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from iswitch.estimate.collectives import ring, tree
+from iswitch.estimate.collectives import ring
 from iswitch.estimate.costs import Costs, describe_costs
-from iswitch.estimate.server import asynchronous_server, parameter_server, sharded_server, streaming_server
+from iswitch.estimate.server import asynchronous_server, parameter_server
 from iswitch.estimate.setting import Phases, Setting
 from iswitch.estimate.switch import asynchronous_switch, switch
+from iswitch.estimate.systems import SYSTEMS
 from sim.cluster.rtl_sum import rtl_sum_s
 
-__all__ = ["ALGORITHMS", "SYSTEMS", "Algorithm", "compute_s", "figures", "setting_of"]
+__all__ = ["ALGORITHMS", "Algorithm", "compute_s", "figures", "setting_of"]
 
 OUT = Path(__file__).parents[2] / "build" / "headline.json"
-SYSTEMS: dict[str, Callable[[Setting], Phases]] = {
-    "parameter server": parameter_server,
-    "streaming server": streaming_server,
-    "sharded server": sharded_server,
-    "ring": ring,
-    "tree of workers": tree,
-    "iswitch": switch,
-}
 RACK = 3
 WORLDS = (4, 6, 9, 12)
 

@@ -13,7 +13,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,18 +25,20 @@ from rich.table import Table
 from iswitch import Worker
 from iswitch.config import Config
 from iswitch.estimate.costs import Costs, describe_costs
+from iswitch.estimate.network import Connection
 from iswitch.switch.server import SwitchServer
 from iswitch.switch.sizing import config_for
 from iswitch.switch.sockets import open_ports
 from iswitch.switch.software_switch import SoftwareSwitch
+from sim.cluster.realtime import before_others
 
 __all__ = ["OUT", "measure", "read"]
 
 OUT = Path(__file__).parents[2] / "build" / "host_costs.json"
 HOST = "127.0.0.1"
 SPAWN = multiprocessing.get_context("spawn")
-MESSAGE_BYTES, BURST_BYTES = 64, (8192, 65536)
-ROUNDS, BURSTS = 2000, 2000
+MESSAGE_BYTES = 64
+ROUNDS, ROUND_BYTES, WARM_UP = 500, 60_000_000, 3
 VECTOR_BYTES = 3_310_000
 SEGMENTS = 2000
 WINDOWS = (1, 32)
@@ -47,60 +49,77 @@ def _exact(peer: socket.socket, into: memoryview) -> None:
         into = into[peer.recv_into(into, 0, socket.MSG_WAITALL) :]
 
 
-def _tcp_peer(control: Connection) -> None:
-    """Echo `ROUNDS` messages, then take the bursts of each size; report the processor time of each size."""
-    with socket.create_server((HOST, 0)) as listener:
-        control.send(listener.getsockname()[1])
-        peer = listener.accept()[0]
+def _timed(function: Callable[[], Any], times: list[float]) -> None:
+    """Call a function, and keep its processor time in seconds."""
+    begun_s = time.process_time()
+    function()
+    times.append(time.process_time() - begun_s)
+
+
+def _converse(peer: socket.socket, size: int, rounds: int, *, first: bool) -> tuple[float, float, float]:
+    """Send and receive a vector in turns. Return the medians of: processor time of a send, of a receive, time of a
+    turn, all in seconds."""
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    message = bytearray(MESSAGE_BYTES)
-    for _ in range(ROUNDS):
-        _exact(peer, memoryview(message))
-        peer.sendall(message)
-    for size in BURST_BYTES:
-        burst = memoryview(bytearray(size))
-        begun_s = time.process_time()
-        for _ in range(BURSTS):
-            _exact(peer, burst)
-        control.send(time.process_time() - begun_s)
+    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        peer.setsockopt(socket.SOL_SOCKET, option, Connection.BUFFER_BYTES)
+    vector, turns = memoryview(bytearray(size)), []
+    sending: list[float] = []
+    receiving: list[float] = []
+    for _ in range(rounds + WARM_UP):
+        begun_s = time.perf_counter()
+        if first:
+            _timed(lambda: peer.sendall(vector), sending)
+        _timed(lambda: _exact(peer, vector), receiving)
+        if not first:
+            _timed(lambda: peer.sendall(vector), sending)
+        turns.append(time.perf_counter() - begun_s)
+    send_s, receive_s, turn_s = (statistics.median(times[WARM_UP:]) for times in (sending, receiving, turns))
+    return send_s, receive_s, turn_s
 
 
-def measure_tcp() -> dict[str, float]:
-    """Return the costs of a TCP socket: bursts of two sizes give those of a call and of a byte."""
+def _tcp_peer(control: Pipe, sizes: tuple[int, ...], realtime: bool) -> None:
+    with socket.create_server((HOST, 0)) as listener, before_others(realtime):
+        control.send(listener.getsockname()[1])
+        for size in sizes:
+            with listener.accept()[0] as peer:
+                control.send(_converse(peer, size, _rounds(size), first=False))
+
+
+def _rounds(size: int) -> int:
+    return max(9, min(ROUNDS, ROUND_BYTES // size))
+
+
+def measure_tcp(size_bytes: int = VECTOR_BYTES, *, realtime: bool = False) -> dict[str, float]:
+    """Return the costs of a TCP socket by two processes that send each other short messages, and then vectors.
+
+    What a short message takes is the call and the wake of the process that waits for it. A vector takes its bytes
+    beyond that. They include that it does not stay in a cache, if it is large, and that the two ends compete for the
+    memory.
+    """
     here, there = SPAWN.Pipe()
-    process = SPAWN.Process(target=_tcp_peer, args=(there,), daemon=True)
+    sizes = (MESSAGE_BYTES, size_bytes)
+    process = SPAWN.Process(target=_tcp_peer, args=(there, sizes, realtime), daemon=True)
     process.start()
-    with socket.create_connection((HOST, here.recv())) as peer:
-        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        message, trips = bytearray(MESSAGE_BYTES), []
-        for _ in range(ROUNDS):
-            begun_s = time.perf_counter()
-            peer.sendall(message)
-            _exact(peer, memoryview(message))
-            trips.append(time.perf_counter() - begun_s)
-        sending_us, receiving_us = [], []
-        for size in BURST_BYTES:
-            burst = bytes(size)
-            begun_s = time.process_time()
-            for _ in range(BURSTS):
-                peer.sendall(burst)
-            sending_us.append(1e6 * (time.process_time() - begun_s) / BURSTS)
-            receiving_us.append(1e6 * here.recv() / BURSTS)
+    port, found = here.recv(), []
+    with before_others(realtime):
+        for size in sizes:
+            with socket.create_connection((HOST, port)) as peer:
+                ours = _converse(peer, size, _rounds(size), first=True)
+            found.append(tuple(statistics.mean(both) for both in zip(ours, here.recv(), strict=True)))
     process.join()
-    small, large = BURST_BYTES
-    send_us, receive_us = ((us[1] - us[0]) / (large - small) for us in (sending_us, receiving_us))
-    call_us = max(0.0, (sending_us[0] - send_us * small + receiving_us[0] - receive_us * small) / 2)
+    (short_send_s, short_receive_s, short_turn_s), (send_s, receive_s, _) = found
+    call_us = 1e6 * min(short_send_s, short_receive_s) / 2
     return {
         "tcp_call_us": call_us,
-        "wake_us": max(0.0, 1e6 * statistics.median(trips) / 2 - 2 * call_us),
-        "tcp_send_byte_ns": max(0.0, 1e3 * send_us),
-        "tcp_receive_byte_ns": max(0.0, 1e3 * receive_us),
+        "wake_us": max(0.0, 1e6 * short_turn_s / 2 - 2 * call_us),
+        "tcp_send_byte_ns": max(0.0, 1e9 * (send_s - short_send_s) / size_bytes),
+        "tcp_receive_byte_ns": max(0.0, 1e9 * (receive_s - short_receive_s) / size_bytes),
     }
 
 
-def measure_sums() -> dict[str, float]:
+def measure_sums(size_bytes: int = VECTOR_BYTES, *, realtime: bool = False) -> dict[str, float]:
     """Return the costs of adding a vector to another, and of a step of gradient descent, with numpy."""
-    vectors = [np.full(VECTOR_BYTES // 4, number, np.float32) for number in range(4)]
+    vectors = [np.full(size_bytes // 4, number, np.float32) for number in range(4)]
     scaled = np.empty_like(vectors[0])
 
     def add() -> None:
@@ -112,22 +131,28 @@ def measure_sums() -> dict[str, float]:
             np.multiply(vector, np.float32(1e-3), out=scaled)
             vectors[0] -= scaled
 
-    return {
-        name: 1e9 * _median_cpu_s(function) / (3 * VECTOR_BYTES)
-        for name, function in (("sum_byte_ns", add), ("update_byte_ns", update))
-    }
+    with before_others(realtime):
+        return {
+            name: 1e9 * _median_cpu_s(function) / (3 * size_bytes)
+            for name, function in (("sum_byte_ns", add), ("update_byte_ns", update))
+        }
+
+
+def measure_copy_s(size_bytes: int, *, realtime: bool = False) -> float:
+    """Return the processor time of a copy of a vector."""
+    source, target = (np.full(size_bytes // 4, number, np.float32) for number in range(2))
+    with before_others(realtime):
+        return _median_cpu_s(lambda: np.copyto(target, source))
 
 
 def _median_cpu_s(function: Callable[[], Any], repetitions: int = 9) -> float:
-    times = []
+    times: list[float] = []
     for _ in range(repetitions):
-        begun_s = time.process_time()
-        function()
-        times.append(time.process_time() - begun_s)
+        _timed(function, times)
     return statistics.median(times)
 
 
-def _serve(control: Connection, window: int) -> None:
+def _serve(control: Pipe, window: int) -> None:
     sockets = open_ports(HOST, [0])
     config = config_for(sockets, window=window, elements=Config.elements)
     with SwitchServer(SoftwareSwitch(config, mac=bytes(6), ip=bytes(4), seed=1), sockets) as server:

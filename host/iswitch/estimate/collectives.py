@@ -37,7 +37,7 @@ def ring(setting: Setting, *, piece_bytes: int | None = PIECE_BYTES, update: boo
         out, before, host = following[rank], following[rank - 1], network.hosts[rank]
         for _ in range(ITERATIONS):
             begun_s = simulation.now_s
-            yield setting.compute_s
+            yield from host.compute(setting.compute_s)
             ready_s = simulation.now_s
             for size in cut(rank):
                 yield from out.send(size)
@@ -78,7 +78,7 @@ def tree(setting: Setting) -> Phases:
         extra = rank + power if rank + power < setting.workers else None
         for _ in range(ITERATIONS):
             begun_s = simulation.now_s
-            yield setting.compute_s
+            yield from host.compute(setting.compute_s)
             ready_s = sent_s = added_s = simulation.now_s
             if rank >= power:
                 yield from send(rank, rank - power, size)

@@ -140,25 +140,31 @@ class Connection:
     def send(self, size: int) -> Process:
         """Send: return when the last byte is in the socket."""
         costs = self._sender.costs
+        call_us = costs.tcp_call_us
         while size:
             burst = min(size, BURST_BYTES)
             while self._outstanding + burst > self.BUFFER_BYTES:
                 yield self._taken
             self._outstanding += burst
             size -= burst
-            yield from self._sender.compute(1e-6 * costs.tcp_call_us + 1e-9 * costs.tcp_send_byte_ns * burst)
+            yield from self._sender.compute(1e-6 * call_us + 1e-9 * costs.tcp_send_byte_ns * burst)
+            call_us = 0.0
             now_s = self.left_s = self._simulation.now_s
             self._hop(0, Span(now_s, now_s), burst)
 
     def receive(self, size: int) -> Process:
-        """Receive so many bytes."""
+        """Receive so many bytes by one call. A process is woken once: bytes of a vector include the later wakes."""
         costs = self._receiver.costs
+        yield from self.wait()
+        call_us = costs.tcp_call_us
         while size:
-            yield from self.wait()
+            while not self._here:
+                yield self._came
             taken = min(size, self._here, BURST_BYTES)
             self._here -= taken
             size -= taken
-            yield from self._receiver.compute(1e-6 * costs.tcp_call_us + 1e-9 * costs.tcp_receive_byte_ns * taken)
+            yield from self._receiver.compute(1e-6 * call_us + 1e-9 * costs.tcp_receive_byte_ns * taken)
+            call_us = 0.0
             self._outstanding -= taken
             self._simulation.fire(self._taken)
 
@@ -168,7 +174,7 @@ class Connection:
         while not self._here:
             yield self._came
         if waited:
-            yield 1e-6 * self._receiver.costs.wake_us
+            yield from self._receiver.compute(1e-6 * self._receiver.costs.wake_us)
 
     def _hop(self, number: int, span: Span, burst: int) -> None:
         if number == len(self._route):

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from iswitch.estimate.network import Connection
+from iswitch.estimate.network import Connection, Network
 from iswitch.estimate.setting import ITERATIONS, Phases, Setting, Stopwatch
 from iswitch.estimate.simulation import Process, Processor, Signal, Simulation
 
@@ -43,7 +43,7 @@ def parameter_server(setting: Setting, *, eager: bool = True, update: bool = Tru
                 yield from connection.send(setting.size_bytes)
 
     for rank in range(setting.workers):
-        simulation.start(_worker(simulation, setting, watch, rank, [up[rank]], [down[rank]], [setting.size_bytes]))
+        simulation.start(_worker(network, setting, watch, rank, [up[rank]], [down[rank]], [setting.size_bytes]))
     simulation.start(serve())
     simulation.run()
     return watch.phases()
@@ -78,7 +78,7 @@ def streaming_server(setting: Setting) -> Phases:
                 yield from connection.send(chunk)
 
     for rank in range(setting.workers):
-        simulation.start(_worker(simulation, setting, watch, rank, [up[rank]], [down[rank]], [setting.size_bytes]))
+        simulation.start(_worker(network, setting, watch, rank, [up[rank]], [down[rank]], [setting.size_bytes]))
     simulation.start(add())
     simulation.start(give())
     simulation.run()
@@ -109,7 +109,7 @@ def sharded_server(setting: Setting) -> Phases:
         others = [(rank + step) % setting.workers for step in range(1, setting.workers)]
         simulation.start(
             _worker(
-                simulation,
+                network,
                 setting,
                 watch,
                 rank,
@@ -172,7 +172,7 @@ def asynchronous_server(setting: Setting, *, overlapped: bool = False) -> float:
 
 
 def _worker(
-    simulation: Simulation,
+    network: Network,
     setting: Setting,
     watch: Stopwatch,
     rank: int,
@@ -181,9 +181,10 @@ def _worker(
     sizes: list[int],
 ) -> Process:
     """Compute, send the parts, receive the parts, in every iteration. The server has updated the weights."""
+    simulation, host = network.simulation, network.hosts[rank]
     for _ in range(ITERATIONS):
         begun_s = simulation.now_s
-        yield setting.compute_s
+        yield from host.compute(setting.compute_s)
         ready_s = simulation.now_s
         for connection, size in zip(up, sizes, strict=True):
             yield from connection.send(size)

@@ -26,6 +26,7 @@ from iswitch.control.job_key import default_key
 from iswitch.control.settings import require_int
 from iswitch.driver.udp import UdpTransport
 from iswitch.errors import IswitchError, RefusedError
+from iswitch.estimate.command import estimate_cluster
 from iswitch.metrics.endpoint import exposition, serve_families
 from iswitch.replay.rebuild import rebuild_table
 from iswitch.replay.session import Session
@@ -384,6 +385,7 @@ def rebuild_replay(
 
 
 app.command()(software_switch)
+app.command("estimate")(estimate_cluster)
 
 
 if missing := missing_from("plan"):

@@ -1,0 +1,67 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from iswitch.estimate.command import costs_of, parse_size
+from iswitch.estimate.costs import Costs
+from iswitch.estimate.setting import Setting
+from iswitch.estimate.systems import ISWITCH, SYSTEMS, estimate, verdict
+from iswitch.tools.cli import app
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, ["estimate", *arguments])
+
+
+def test_the_command_prints_what_the_models_give():
+    done = call("--size", "40.02KB", "--compute-ms", "0.25", "--rate", "25", "--workers", "3", "--json")
+    rows = json.loads(done.output)["systems"]
+    setting = Setting(size_bytes=40_020, workers=3, compute_s=0.25e-3, rate_bps=25e9)
+    assert {name: row["total_s"] for name, row in rows.items()} == pytest.approx(
+        {name: run(setting).total_s for name, run in SYSTEMS.items()}
+    )
+
+
+def test_costs_of_the_command_line_go_before_those_of_a_file(tmp_path):
+    file = tmp_path / "costs.json"
+    file.write_text('{"card_us": 7, "cable_us": 8}')
+    found = costs_of(["card_us=9"], file, Costs())
+    assert (found.card_us, found.cable_us, found.wake_us) == (9, 8, Costs().wake_us)
+
+
+def test_the_verdict_names_the_best_system_even_if_it_is_not_the_switch():
+    found = estimate(Setting(size_bytes=40_020))
+    assert verdict(found).startswith("The switch is ")
+    slow = estimate(Setting(size_bytes=40_020, costs=Costs(clock_hz=1e6)))
+    assert " times as fast as the switch" in verdict(slow) and slow.ratio("ring") < 1
+    assert slow.ratio(ISWITCH) == 1
+
+
+@pytest.mark.parametrize(
+    "text, size", [("6.41MB", 6_410_000), ("40.02 KB", 40_020), ("1MiB", 1 << 20), ("5", 8), ("1e", None), ("0", None)]
+)
+def test_sizes_have_units(text, size):
+    if size is None:
+        with pytest.raises(ValueError, match="--size must be"):
+            parse_size(text)
+    else:
+        assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (("--size", "big"), "--size must be a number"),
+        (("--size", "1MB", "--workers", "1"), "workers must be at least 2"),
+        (("--size", "1MB", "--rate", "0"), "rate_bps must be at least 1"),
+        (("--size", "1MB", "--compute-ms", "-1"), "compute_s must be at least 0"),
+        (("--size", "1MB", "--cost", "card_us"), "--cost must be NAME=NUMBER"),
+        (("--size", "1MB", "--cost", "speed=1"), "no costs are called speed"),
+        (("--size", "1MB", "--costs", "/nonexistent"), "cannot be read as JSON"),
+        (("--size", "3GB"), "bytes together at most"),
+    ],
+)
+def test_wrong_options_are_one_sentence(arguments, words):
+    done = call(*arguments)
+    assert done.exit_code == 1 and words in done.stderr and "Traceback" not in done.stderr
