@@ -32,7 +32,7 @@ from iswitch.switch.sockets import open_ports
 from iswitch.switch.software_switch import SoftwareSwitch
 from sim.cluster.realtime import before_others
 
-__all__ = ["OUT", "measure", "read"]
+__all__ = ["OUT", "measure", "measure_copy_s", "measure_sums", "measure_tcp", "read"]
 
 OUT = Path(__file__).parents[2] / "build" / "host_costs.json"
 HOST = "127.0.0.1"
