@@ -146,7 +146,7 @@ class Checks(wiring.Component):
                         payload.eq(element_bytes >> halves),
                         ends_well.eq((body > tail) & ~(element_bytes[0] & halves)),
                     ]
-                    if half_width and tailed is kind.parent_result:
+                    if half_width and tail == TAIL_BYTES:
                         m.d.comb += [
                             payload.eq(element_bytes << half),
                             ends_well.eq((body > tail) & ~(element_bytes[-1] & half)),
