@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from iswitch.golden.decide.random import seed_for_first_seq
 from iswitch.wire import FRAME_BYTES, SILENCE_TICK_US, Action, Format, JobState, Mode, Outcome, Reason, Stat, Type
 from sim.bench.cosimulation import Pair, registers_of
 from sim.bench.designs import TREE
-from sim.bench.traffic import adverse_numbers
+from sim.bench.traffic import adverse_elements, adverse_numbers
 from sim.bench.tree import BAD, FLAT, OPERATOR_KEY, TREES, Tree, address, facts, frames_as_leaf, spoilt
 from sim.emulator.endpoint import FrameEnd
 from sim.emulator.engine import Board
@@ -65,6 +66,20 @@ def test_every_format_and_both_modes(format, mode):
         tree.join(format=format, mode=mode).reduce(numbers)
         tree.reduce(numbers[:, :2], start=8, format=Format.INT32)
         tree.agree()
+
+
+@pytest.mark.parametrize("rates", [{}, BAD], ids=["perfect", "bad"])
+@pytest.mark.parametrize("format", [Format.BF16, Format.FP16])
+def test_half_width_sums_go_up_unrounded_and_come_down_as_the_root_rounded_them(format, rates):
+    """Beside integers, which have four bytes, and with a worker at the root."""
+    config = replace(SMALL, half_width=True)
+    halves = adverse_elements(np.random.default_rng(6), format, 8 * 8 * 16, 0.01).reshape(8, 8, 16)
+    with compiled(TREES["uneven, a worker at the root"], config, **rates) as tree:
+        found = tree.join(format=format, fraction=30).reduce(halves)
+        tree.reduce(payloads(8, seed=2)[:, :2], start=8, format=Format.INT32)
+        tree.agree()
+    flat = Tree(FLAT, config=config).join(format=format, fraction=30).reduce(halves)
+    assert facts(found) == facts(flat)
 
 
 @pytest.mark.parametrize("rates", [{}, BAD], ids=["perfect", "bad"])
