@@ -6,7 +6,7 @@ that it sums. Capacities of switches and of the ps are constraints, links are no
 random, with its parts as probabilities. Such a rounding keeps the rate and exceeds capacities, so the rate is lowered
 here until everything fits, links included. How much a rounding exceeds a switch's capacity is bounded: with high
 probability by the factor ln |S| / v + 3 for S switches, where v is the least capacity as a part of what all workers
-could send (the paper's theorem, as the authors prove it with Chernoff's bound).
+could send (unverified: inferred from two factors that follow from the paper's figures).
 """
 
 import math
