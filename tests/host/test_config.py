@@ -35,6 +35,7 @@ WRONG = [
     ("staleness", -1, "0 to 7"),
     ("staleness", 8, "0 to 7"),
     ("uplinks", 2, "True or False"),
+    ("half_width", 2, "True or False"),
     ("replay", 1, "a Replay or None"),
 ]
 

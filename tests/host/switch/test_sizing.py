@@ -54,7 +54,7 @@ def test_the_window_fits_half_of_a_port_s_buffer(ports, buffer_bytes):
         assert 2 * config.window * datagram_bytes <= granted or config.window == 1
         assert 4 * config.window * datagram_bytes > granted or config.window == Config.window
         given = config_for(sockets, members=2, jobs=4, window=32, elements=16)
-        assert given == Config(ports=ports, members=2, jobs=4, window=32, elements=16)
+        assert given == Config(ports=ports, members=2, jobs=4, window=32, elements=16, half_width=True)
     finally:
         for opened in sockets:
             opened.close()
