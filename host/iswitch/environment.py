@@ -62,6 +62,7 @@ def init(
         rank=read_number("RANK", rank, parameter="rank"),
         job=read_number("ISWITCH_JOB", job, parameter="job", default=0),
         key=key,
+        # `Worker` checks the name and raises the error; the type of a variable of the environment is only str.
         format=format or os.environ.get("ISWITCH_FORMAT", "").strip() or "window64",  # type: ignore[arg-type]
         **settings,
     )

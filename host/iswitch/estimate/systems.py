@@ -67,7 +67,7 @@ def estimate(setting: Setting) -> Estimate:
 
 
 def verdict(found: Estimate) -> str:
-    """Return a sentence on who is fastest."""
+    """Return a sentence that names the fastest system."""
     others = [name for name in found.phases if name != ISWITCH]
     best = min(others, key=lambda name: found.phases[name].total_s)
     ratio, ours = found.ratio(best), found.phases[ISWITCH]

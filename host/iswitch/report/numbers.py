@@ -24,7 +24,7 @@ def nice_ticks(low: float, high: float, most: int = 6, *, whole: bool = False) -
     most : int
         About the most numbers.
     whole : bool
-        Only whole numbers, for what is counted.
+        Only whole numbers, for counts.
 
     Returns
     -------
