@@ -72,7 +72,8 @@ def test_random_traffic_of_half_width_jobs_gives_the_same_frames_and_counters(co
 
 
 def members_come_and_go(pair: Pair, traffic: Traffic) -> None:
-    """In a job that begins anew: one is let in at a boundary, others are evicted because a claim waits for them."""
+    """In a job that begins anew: one is let in at a boundary, others are evicted because a claim waits for them, and a
+    claim is older than the last one."""
     members = [client for client in traffic.clients if client.job == 0]
     traffic.send(members[0], members[0].end_job())
     for client in members:
@@ -85,6 +86,9 @@ def members_come_and_go(pair: Pair, traffic: Traffic) -> None:
     pair.wait(9 * SILENCE_TICK_US)
     for _ in range(20):
         traffic.claim(members[0])
+    last = traffic.vectors[members[0].mac]
+    for vector in (last, last - 1):  # the second one is stale
+        traffic.send(members[0], members[0].claim(vector, traffic.low(members[0])))
 
 
 @pytest.mark.parametrize(("config", "engine"), DESIGNS)
