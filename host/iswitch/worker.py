@@ -7,7 +7,7 @@ returns to it after an error.
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Literal, overload
@@ -25,7 +25,7 @@ from iswitch.control.state_transfer import pack_arrays, unpack_arrays
 from iswitch.driver.arrays import Arrays, FlatBuffer, as_array
 from iswitch.driver.buffers import FLOAT, INT, Bytes, buffer_octets, fill_buffer, require_reducible, wire_type_of
 from iswitch.driver.exchange import open_exchange
-from iswitch.driver.half_width import half_view, narrow, widen
+from iswitch.driver.half_width import half_views, narrow, widen
 from iswitch.driver.membership import Membership
 from iswitch.driver.notices import CollectiveConflictError, MembershipRejectedError
 from iswitch.driver.progress import STATELESS
@@ -329,8 +329,8 @@ class Worker(JobWorker):
             float32 of any shape, or int32, which is summed modulo 2^32. A job of format "fp16" also sums float16, and
             one of format "bf16" tensors in bfloat16, without a conversion. The array must be writeable, a tensor must
             be on the CPU. All workers must pass the same number of elements. 0 elements cause no traffic. An array that
-            is not C-contiguous is copied there and back. The arrays of a list are one collective: they are copied into
-            one vector, and each receives its part of the result.
+            is not C-contiguous is copied there and back. The arrays of a list have one dtype and are one collective:
+            they are copied into one vector, and each receives its part of the result.
         op : {"sum", "mean"}
             "mean" divides each segment by the number of workers in it. An int32 array needs "sum".
         async_op : bool
@@ -374,12 +374,10 @@ class Worker(JobWorker):
             return self._calls.submit(self.allreduce, array, op)
         self._calls.wait()
         with self._ring.progress.count_call():
-            if (half := self._half_view(array)) is not None:
-                return self._reduce_half(half, op)
-            if isinstance(array, (list, tuple)):
-                arrays, array = array, self._flat_buffer.gather(array)
-            else:
-                arrays, array = None, as_array(array)
+            arrays = array if isinstance(array, (list, tuple)) else None
+            if halves := half_views([array] if arrays is None else arrays, self._ring.membership.format):
+                return self._reduce_halves(halves, op)
+            array = as_array(array) if arrays is None else self._flat_buffer.gather(arrays)
             format, wire_type = wire_type_of(array, op, self._ring.membership.format)
             values = np.ascontiguousarray(array, wire_type).reshape(-1)
             reduction = self._collect_float(values) if wire_type == FLOAT else self._collect(values, format)
@@ -412,25 +410,23 @@ class Worker(JobWorker):
         self._half_buffer[size:] = 0
         return self._half_buffer
 
-    def _half_view(self, array: Any) -> np.ndarray | None:
-        """Return the memory of an array whose elements are those of the job's half-width format, or None."""
+    def _reduce_halves(self, arrays: Sequence[np.ndarray], op: str) -> Reduction:
+        """Replace arrays of half-width elements, uint16, by their sum or mean in one collective. A mean is the rounded
+        sum, divided and rounded."""
         format = self._ring.membership.format
-        return half_view(array, format) if FORMATS[format].is_half_width else None
-
-    def _reduce_half(self, array: np.ndarray, op: str) -> Reduction:
-        """Replace half-width elements, uint16, by their sum or mean, which is the rounded sum, divided and rounded."""
-        format = self._ring.membership.format
-        require_reducible(array, op)
-        wire = self._half_vector(array.size)
-        wire[: array.size] = array.reshape(-1)
+        for array in arrays:
+            require_reducible(array, op)
+        size = sum(array.size for array in arrays)
+        wire = self._half_vector(size)
+        np.concatenate([array.reshape(-1) for array in arrays], out=wire[:size])
         reduction = self._collect(wire, format)
-        if array.size:
+        if size:
             if op == "mean":
-                values = np.empty(array.size, FLOAT)
+                values = np.empty(size, FLOAT)
                 widen(wire, format, values)
                 reduction.divide(values)
                 narrow(values, format, wire)
-            array[...] = wire[: array.size].reshape(array.shape)
+            self._flat_buffer.scatter(wire, arrays)
             self._report_if_flagged(reduction)
         return reduction
 

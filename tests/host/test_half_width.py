@@ -1,12 +1,14 @@
 """Jobs of a half-width format: sums over the software switch, beside exact fractions that MPFR rounds."""
 
+import threading
+import warnings
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
 
-from iswitch import AsyncWorker, RefusedError, TaintedError, Worker
+from iswitch import AsyncWorker, MissingWarning, RefusedError, TaintedError, Worker
 from iswitch.config import Config
 from iswitch.driver import half_width
 from iswitch.wire import Format
@@ -79,6 +81,125 @@ def test_tensors_and_arrays_of_the_format_are_summed_as_they_are(model, name):
     for total, mean in together(model, 3, body, format=name):
         np.testing.assert_array_equal(total, wanted)
         np.testing.assert_array_equal(mean, rounded(wanted / np.float32(3), name))
+
+
+@pytest.mark.parametrize("async_op", [False, True])
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_list_of_tensors_of_the_format_is_one_collective_as_it_is(model, name, async_op):
+    shapes = [(3,), (), (0,), (4, 4), (17, 5)]
+
+    def made(rank):
+        whole, parts = values(rank, 105), []
+        for shape in shapes:
+            part, whole = np.split(whole, [int(np.prod(shape))])
+            parts.append(torch.from_numpy(part).to(TORCH[name]).reshape(shape))
+        parts[3] = parts[3].T  # is not contiguous
+        if name == "fp16":
+            parts[0] = parts[0].numpy()
+        return parts
+
+    def body(worker):
+        found = []
+        for op in ("sum", "mean"):
+            arrays = made(worker.rank)
+            done = worker.allreduce(arrays, op, async_op=async_op)
+            done = done.result(timeout=30) if async_op else done
+            assert done.complete and len(done.headers) == -(-105 // 16)
+            found.append([np.asarray(array if name == "fp16" else array.float()) for array in arrays])
+        return found
+
+    ranks = [[torch.as_tensor(part).float().numpy().reshape(-1) for part in made(rank)] for rank in range(3)]
+    wanted = exact_sum([np.concatenate(parts) for parts in ranks], name, 44 if name == "bf16" else 42)
+    for total, mean in together(model, 3, body, format=name):
+        assert [array.shape for array in total] == shapes
+        np.testing.assert_array_equal(np.concatenate([array.reshape(-1) for array in total]), wanted)
+        flat = np.concatenate([array.reshape(-1) for array in mean])
+        np.testing.assert_array_equal(flat, rounded(wanted / np.float32(3), name))
+
+
+def test_a_tainted_list_of_the_format_has_its_result_in_place():
+    def body(worker):
+        arrays = [torch.full((16,), float("nan") if worker.rank else 1.0), torch.ones(16)]
+        arrays = [array.to(torch.bfloat16) for array in arrays]
+        with pytest.raises(TaintedError):
+            worker.allreduce(arrays)
+        assert arrays[0].tolist() == [1] * 16 and arrays[1].tolist() == [2] * 16
+
+    with UdpModel(HALF) as model:
+        together(model, 2, body, format="bf16")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ([torch.ones(2, dtype=torch.float16), torch.ones(2)], r"array\[0\] has float16, array\[1\] has torch.float32"),
+        ([np.ones(2, np.float32), np.ones(2, np.float16)], r"array\[1\] has float16, array\[0\] has float32"),
+        ([np.ones(2, np.float16), [1.0]], r"array\[0\] has float16, array\[1\] has list"),
+        ([np.ones(2, np.uint16)], "array must be float32 or int32, not uint16"),
+        ([torch.ones(2, dtype=torch.bfloat16)], r"array\[0\] must be a numpy.ndarray, not torch.Tensor"),
+    ],
+)
+def test_a_list_of_several_dtypes_is_refused_and_nothing_is_sent(arrays, message):
+    def body(worker):
+        with pytest.raises(TypeError, match=message):
+            worker.allreduce(arrays)
+        ones = np.ones(3, np.float16)
+        worker.allreduce(ones)  # all workers have counted the refused call
+        assert ones.tolist() == [2] * 3
+
+    with UdpModel(HALF) as model:
+        together(model, 2, body, format="fp16")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_worker_that_comes_back_receives_the_state_and_its_elements_are_in_the_sums(model, name):
+    left = threading.Event()
+
+    def gradient(rank, step):
+        return values(100 * rank + step, 35)
+
+    def train(worker, weights, step):
+        total = gradient(worker.rank, step)
+        worker.allreduce(total)
+        weights += total
+
+    def body(worker):
+        weights = np.zeros(35, np.float32)
+        worker.sync_state([weights], 0)
+        for step in range(3):
+            train(worker, weights, step)
+        if worker.rank == 2:
+            worker.close()
+            left.set()
+            with Worker(model.address(2), world=3, format=name, elastic=True, timeout_s=30) as again:
+                weights = np.zeros(35, np.float32)
+                return again.rank, *go_on(again, weights, again.sync_state([weights], 0))
+        assert left.wait(30)
+        step = 3
+        while not worker.needs_sync:
+            train(worker, weights, step)
+            step += 1
+        return worker.rank, *go_on(worker, weights, worker.sync_state([weights], step))
+
+    def go_on(worker, weights, step):
+        before = weights.copy()
+        for more in range(2):
+            train(worker, weights, step + more)
+        return step, before, weights
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MissingWarning)  # while one is away
+        found = together(model, 3, body, format=name, elastic=True, timeout_s=30)
+    assert {rank for rank, *_ in found} == {0, 1, 2}
+    _, step, before, _ = found[0]
+    wanted = before.copy()
+    for more in range(2):
+        vectors = [rounded(gradient(rank, step + more), name) for rank in range(3)]
+        wanted += exact_sum(vectors, name, 44 if name == "bf16" else 42)
+    for _, its_step, its_before, weights in found:
+        assert its_step == step
+        np.testing.assert_array_equal(its_before, before)
+        np.testing.assert_array_equal(weights, wanted)
 
 
 @pytest.mark.parametrize("name", FORMATS)

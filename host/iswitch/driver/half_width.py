@@ -1,6 +1,7 @@
 """Arrays of half-width elements: float32 to bfloat16 or binary16 and back, and tensors that are such arrays already."""
 
 import sys
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -8,28 +9,50 @@ import numpy as np
 
 from iswitch.native.loader import LibraryError, library
 from iswitch.wire import Format
+from iswitch.wire.formats import FORMATS
 
-__all__ = ["half_view", "narrow", "widen"]
+__all__ = ["half_views", "narrow", "widen"]
 
 _FP16 = np.dtype("<f2")
 _NAN = np.uint16(0x7FC0)  # of bfloat16
 
 
-def half_view(value: Any, format: Format) -> np.ndarray | None:
-    """Return the memory of an array whose elements are those of a format, or None for every other value.
+def half_views(arrays: Sequence[Any], format: Format) -> list[np.ndarray]:
+    """Return the memory of the arrays of one collective, if their elements are those of a half-width format.
 
     Parameters
     ----------
-    value : object
-        What the program passes: for `bf16` a torch.bfloat16 tensor on the CPU, for `fp16` a float16 array or tensor.
+    arrays : sequence of object
+        What the program passes: for `bf16` torch.bfloat16 tensors on the CPU, for `fp16` float16 arrays or tensors.
     format : Format
         The number format of the job.
 
     Returns
     -------
-    numpy.ndarray or None
-        uint16, of the value's shape.
+    list of numpy.ndarray
+        uint16, of the arrays' shapes. Empty if no array has such elements, or if the format is no half-width one.
+
+    Raises
+    ------
+    TypeError
+        If only some of the arrays have such elements.
     """
+    if not FORMATS[format].is_half_width:
+        return []
+    views = [_half_view(array, format) for array in arrays]
+    found = [view for view in views if view is not None]
+    if found and len(found) < len(views):
+        one, other = (next(k for k, view in enumerate(views) if (view is None) == is_none) for is_none in (False, True))
+        raise TypeError(
+            f"the arrays of one collective must have one dtype: array[{one}] has {FORMATS[format].element_name}, "
+            f"array[{other}] has {getattr(arrays[other], 'dtype', type(arrays[other]).__name__)}. Call the collective "
+            "once for each dtype"
+        )
+    return found
+
+
+def _half_view(value: Any, format: Format) -> np.ndarray | None:
+    """Return the memory of an array whose elements are those of a format, uint16, or None for every other value."""
     if isinstance(value, np.ndarray):
         return value.view("<u2") if format == Format.FP16 and value.dtype == _FP16 and _is_plain(value) else None
     torch = sys.modules.get("torch")
