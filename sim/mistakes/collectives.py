@@ -70,6 +70,12 @@ MISTAKES = [
         "`array = numpy.array([1.0, 2.0], numpy.float32)`, then `worker.allreduce(array)`: the result is in `array`.",
     ),
     Mistake(
+        "Passed the gradient of a parameter that took no part in the loss: `[p.grad for p in model.parameters()]`",
+        lambda: _passed([np.ones(10, np.float32), None]),
+        "`p.grad = torch.zeros_like(p)` where it is None. `iswitch.torch.distribute` and DistributedDataParallel with "
+        "`find_unused_parameters=True` do that.",
+    ),
+    Mistake(
         "Passed float64, numpy's default: `worker.allreduce(numpy.zeros(1000))`",
         lambda: _passed(np.zeros(1000)),
         "Make the array as float32: `numpy.zeros(1000, numpy.float32)`.",

@@ -103,6 +103,12 @@ def require_array(name: str, value: object, dtype: np.dtype[Any] = FLOAT) -> Non
         raise TypeError(f"{name} must be an array without a mask: pass a copy, `{name}.filled(0)`")
     if isinstance(value, np.ndarray):
         return
+    if value is None:
+        raise TypeError(
+            f"{name} must be a numpy.ndarray, not None: if it is the gradient of a parameter that took no part in the "
+            "loss, set `parameter.grad = torch.zeros_like(parameter)` before the sum on every worker without it, so "
+            "that all workers sum the same parameters"
+        )
     kind = type(value)
     known = f"{kind.__module__.partition('.')[0]}.{kind.__name__}" if kind.__module__ != "builtins" else kind.__name__
     raise TypeError(

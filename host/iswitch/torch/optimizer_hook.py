@@ -24,8 +24,9 @@ def distribute(worker: Worker, model: nn.Module, optimizer: torch.optim.Optimize
     model : torch.nn.Module
         The model, on the CPU. Its parameters and buffers become those of rank 0.
     optimizer : torch.optim.Optimizer
-        An optimizer of parameters of the model, whose `step` needs no closure. A parameter without a gradient is left
-        out, at all workers alike.
+        An optimizer of parameters of the model, whose `step` needs no closure. A parameter that has a gradient at some
+        workers only, such as a head that the others did not use, counts as zero at the others. One that has none at
+        any worker keeps none. Only parameters with `requires_grad` are sent.
 
     Returns
     -------
@@ -48,7 +49,13 @@ def distribute(worker: Worker, model: nn.Module, optimizer: torch.optim.Optimize
         worker.broadcast(tensor)
 
     def average(optimizer: torch.optim.Optimizer, arguments: Any, keywords: Any) -> None:
-        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        worker.allreduce([parameter.grad for parameter in parameters if parameter.grad is not None], "mean")
+        parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        # Workers may differ in which parameters they used. So all send all, and how many of them have which gradient.
+        dtype = gradients[0].dtype if gradients else torch.float32
+        used = torch.tensor([p.grad is not None for p in parameters], dtype=dtype)
+        worker.allreduce([*gradients, used], "mean")
+        for parameter, gradient, share in zip(parameters, gradients, used.tolist(), strict=True):
+            parameter.grad = gradient if share else None
 
     return optimizer.register_step_pre_hook(average)

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 
+import iswitch.metrics
 from iswitch import TaintedError
 from iswitch.config import Config
 from iswitch.torch import distribute
@@ -84,3 +85,45 @@ def test_a_step_whose_sum_fails_changes_nothing_and_a_parameter_without_a_gradie
 
     with UdpModel(SMALL) as switch:
         together(switch, 2, body)
+
+
+@pytest.mark.parametrize("make", [torch.optim.SGD, torch.optim.Adam], ids=["SGD", "Adam"])
+def test_a_parameter_that_took_part_at_some_workers_only_gets_the_mean_with_zeros_of_the_others(make):
+    """Two heads of one size: worker 0 trains the first one, worker 1 the second one, nobody the third one."""
+    heads = [torch.nn.ParameterList([torch.ones(6), torch.ones(6), torch.ones(6)]) for _ in range(2)]
+    gradients = torch.tensor([[1.0, 2, 3, 4, 5, 6], [60, 50, 40, 30, 20, 10]])
+
+    def body(worker):
+        own = heads[worker.rank]
+        optimizer = make(own.parameters(), lr=0.5)
+        distribute(worker, own, optimizer)
+        (own[worker.rank] * gradients[worker.rank]).sum().backward()
+        optimizer.step()
+        return [parameter.grad for parameter in own], [parameter.detach() for parameter in own]
+
+    with UdpModel(SMALL) as switch:
+        (first, weights), (second, others) = together(switch, 2, body)
+    oracle = torch.nn.ParameterList([torch.ones(6), torch.ones(6), torch.ones(6)])
+    oracle[0].grad, oracle[1].grad = gradients[0] / 2, gradients[1] / 2
+    make(oracle.parameters(), lr=0.5).step()
+    for grads in (first, second):
+        assert torch.equal(grads[0], gradients[0] / 2) and torch.equal(grads[1], gradients[1] / 2) and grads[2] is None
+    for parameters in (weights, others):
+        for parameter, expected in zip(parameters, oracle, strict=True):
+            torch.testing.assert_close(parameter, expected.detach())
+
+
+def test_a_frozen_parameter_costs_no_bytes_and_keeps_its_weights():
+    def body(worker):
+        frozen, trained = torch.nn.Parameter(torch.ones(1000), requires_grad=False), torch.nn.Parameter(torch.ones(4))
+        optimizer = torch.optim.SGD([frozen, trained], lr=0.5)
+        distribute(worker, torch.nn.ParameterList([frozen, trained]), optimizer)
+        meter = iswitch.metrics.watch(worker)
+        trained.sum().backward()
+        optimizer.step()
+        return frozen.sum().item(), trained.tolist(), meter.counts().bytes
+
+    with UdpModel(SMALL) as switch:
+        for frozen, trained, sent in together(switch, 2, body):
+            assert (frozen, trained) == (1000, [0.5] * 4)
+            assert sent == 4 * (4 + 1)  # the gradient, and whether there is one
