@@ -9,6 +9,7 @@ from iswitch.replay.errors import (
     NotServedError,
     SessionLostError,
 )
+from iswitch.replay.fifo import Fifo, FifoBatch
 from iswitch.replay.prefetch import Prefetch
 from iswitch.replay.records import Field
 from iswitch.replay.sampling import Batch
@@ -20,6 +21,8 @@ __all__ = [
     "Batch",
     "CorruptTableError",
     "Field",
+    "Fifo",
+    "FifoBatch",
     "MemoryExhaustedError",
     "NoFreeSessionError",
     "NoReplayServiceError",

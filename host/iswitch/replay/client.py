@@ -16,6 +16,7 @@ from iswitch.driver.transport import Keepalive, Transport
 from iswitch.driver.udp import UdpTransport
 from iswitch.errors import ClosedError
 from iswitch.replay.checkpoint import Checkpoint, read_table
+from iswitch.replay.fifo import Fifo, Start
 from iswitch.replay.limits import Limits
 from iswitch.replay.log_writer import LogWriter
 from iswitch.replay.parameters import Parameters
@@ -153,7 +154,9 @@ class ReplayClient:
 
     # Adding
 
-    def add(self, *, priority: float, ticket: int = 0, **transition: Any) -> PendingAdd:
+    def add(
+        self, transition: Mapping[str, Any] | None = None, /, *, priority: float = 1.0, ticket: int = 0, **fields: Any
+    ) -> PendingAdd:
         """Add one transition.
 
         If nothing is in flight, it is sent at once. Otherwise it may wait in the client for more transitions, until an
@@ -161,12 +164,14 @@ class ReplayClient:
 
         Parameters
         ----------
+        transition : mapping of str to array-like or None
+            The fields of the transition. A field called "priority" or "ticket" can only be in here.
         priority : float
-            Its priority, finite and at least 0.
+            Its priority, finite and at least 0. If all have the same, sampling is uniform.
         ticket : int
             0, or the ticket of the table to wait for.
-        **transition : array-like
-            The fields of the transition.
+        **fields : array-like
+            The fields that are not in `transition`.
 
         Returns
         -------
@@ -180,18 +185,21 @@ class ReplayClient:
         ValueError, TypeError
             If fields are missing or unknown, or an argument is wrong.
         """
-        _, columns = self._layout.to_columns({name: np.asarray(value)[None] for name, value in transition.items()})
+        given = {**(transition or {}), **fields}
+        _, columns = self._layout.to_columns({name: np.asarray(value)[None] for name, value in given.items()})
         return self._add(columns, np.array([priority], np.float64), ticket)
 
-    def extend(self, data: Mapping[str, npt.ArrayLike], priorities: npt.ArrayLike, *, ticket: int = 0) -> PendingAdd:
+    def extend(
+        self, data: Mapping[str, npt.ArrayLike], priorities: npt.ArrayLike | None = None, *, ticket: int = 0
+    ) -> PendingAdd:
         """Add n transitions.
 
         Parameters
         ----------
         data : mapping of str to array of shape (n, ...)
             The transitions, by field.
-        priorities : array of shape (n,)
-            Their priorities, finite and at least 0.
+        priorities : array of shape (n,) or None
+            Their priorities, finite and at least 0. None: 1 each. If all have the same, sampling is uniform.
         ticket : int
             0, or the ticket of the first datagram. Each further datagram takes the next ticket, `tickets(n)` in all.
             The result's `ticket` is the next free one.
@@ -209,7 +217,7 @@ class ReplayClient:
             If fields are missing or unknown, or an argument is wrong.
         """
         count, columns = self._layout.to_columns(data)
-        real = np.asarray(priorities, np.float64)
+        real = np.ones(count) if priorities is None else np.asarray(priorities, np.float64)
         if real.shape != (count,):
             raise ValueError(f"priorities must have the shape ({count},), one for each transition, not {real.shape}")
         return self._add(columns, real, ticket)
@@ -381,6 +389,35 @@ class ReplayClient:
         made = Prefetch(self._session, begin, depth)
         self._prefetches.add(made)
         return made
+
+    def fifo(self, count: int, *, start: Start = "oldest") -> Fifo:
+        """Return an endless iterator over batches of items in the order in which they were added, each item once.
+
+        It reads the table and changes nothing: every reader gets all items, and no actor waits for a reader. An item
+        that a faster actor overwrites before it is read is missing, and counted in `overwritten` of batch and iterator.
+
+        Parameters
+        ----------
+        count : int
+            Items in a batch, 1 to `config.capacity`.
+        start : {"oldest", "next"} or int
+            Begin with the oldest item in the table, with the next that is added, or with a handle, such as `position`
+            of an earlier iterator.
+
+        Returns
+        -------
+        Fifo
+            The iterator.
+
+        Raises
+        ------
+        ValueError
+            If an argument is wrong.
+        IswitchError
+            If `start` is a handle after the next item.
+        """
+        self._writer.seal()
+        return Fifo(self._session, self._layout, count, start, send_waiting=lambda: self._writer.seal())
 
     def _seed(self, seed: int | None) -> int:
         if seed is None:

@@ -162,6 +162,31 @@ def test_adding_one_by_one_equals_adding_many(faults):
         assert_same(batch.data, rows(data, batch.items - 64))
 
 
+def test_fields_may_have_the_names_of_parameters(network):
+    spec = {name: Field((), np.int64) for name in ("turn", "priority", "ticket", "self", "transition", "seed")}
+    row = {name: k for k, name in enumerate(spec)}
+    apart = {name: row[name] for name in ("self", "transition", "turn", "seed")}
+    with ReplayClient(network.transport(), spec) as client:
+        client.add(row, priority=0.5)
+        client.add({"priority": 1, "ticket": 2}, priority=0.5, **apart)
+        client.extend({name: [k] for name, k in row.items()}, [0.5])
+        batch = client.sample(50)
+    assert all((batch.data[name] == k).all() for name, k in row.items()) and set(batch.items.tolist()) == {64, 65, 66}
+    assert (batch.priorities == 0.5).all()
+
+
+def test_without_priorities_sampling_is_uniform(network, client):
+    data = transitions(PLAIN, 40)
+    client.extend(data)
+    client.add(rows(data, 0))
+    counts = sum(
+        np.bincount(client.sample(512, stratified=False, seed=seed).items - 64, minlength=41) for seed in range(20)
+    )
+    statistic, freedom = chi_square(counts, np.full(41, 20 * 512 / 41))
+    assert quantile(freedom, -3.09) < statistic < quantile(freedom, 3.09)
+    assert (client.sample(512).priorities == 1).all()
+
+
 def test_adds_are_collected_while_a_request_is_in_flight(network, client):
     for k in range(40):
         client.add(priority=1.0, **{name: column[0] for name, column in transitions(PLAIN, 1, k).items()})
