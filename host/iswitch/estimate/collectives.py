@@ -24,7 +24,7 @@ def ring(setting: Setting, *, piece_bytes: int | None = PIECE_BYTES, update: boo
     """
     simulation, watch = Simulation(), Stopwatch(setting.workers)
     network, workers = setting.network(simulation), setting.workers
-    following = [network.connect(rank, (rank + 1) % workers) for rank in range(workers)]
+    following = [network.connect(rank, (rank + 1) % workers, blocking=False) for rank in range(workers)]
     elements = setting.size_bytes // 4
     parts = [4 * (elements * (k + 1) // workers - elements * k // workers) for k in range(workers)]
 
@@ -125,5 +125,5 @@ class _Pairs:
 
     def get(self, source: int, target: int) -> Connection:
         if (source, target) not in self._made:
-            self._made[source, target] = self._network.connect(source, target)
+            self._made[source, target] = self._network.connect(source, target, blocking=False)
         return self._made[source, target]

@@ -114,9 +114,20 @@ class Network:
         between = [] if racks[0] == racks[1] else [self.rack_up[racks[0]], self.rack_down[racks[1]]]
         return [self.up[source], *between, self.down[target]]
 
-    def connect(self, source: int, target: int) -> "Connection":
-        """Return a new one-way connection between two hosts."""
-        return Connection(self.simulation, self.hosts[source], self.hosts[target], self.route(source, target))
+    def connect(self, source: int, target: int, *, blocking: bool = True) -> "Connection":
+        """Return a new one-way connection between two hosts.
+
+        Parameters
+        ----------
+        source, target : int
+            Numbers of the hosts.
+        blocking : bool
+            If True, `send` waits until the receiver has taken all but `BUFFER_BYTES`. If False, it never does, as
+            where a library sends in the background: neighbours that all send before they receive would otherwise wait
+            for each other.
+        """
+        route = self.route(source, target)
+        return Connection(self.simulation, self.hosts[source], self.hosts[target], route, blocking=blocking)
 
 
 class Connection:
@@ -129,10 +140,11 @@ class Connection:
     """
 
     BUFFER_BYTES = 4 << 20
-    """The most bytes that the receiver has not taken yet."""
+    """The most bytes that the receiver of a blocking connection has not taken yet."""
 
-    def __init__(self, simulation: Simulation, sender: Host, receiver: Host, route: list[Link]):
+    def __init__(self, simulation: Simulation, sender: Host, receiver: Host, route: list[Link], *, blocking: bool):
         self._simulation, self._sender, self._receiver, self._route = simulation, sender, receiver, route
+        self._blocking = blocking
         self._here = self._outstanding = 0
         self._came, self._taken = Signal(), Signal()
         self.left_s = 0.0
@@ -143,7 +155,7 @@ class Connection:
         call_us = costs.tcp_call_us
         while size:
             burst = min(size, BURST_BYTES)
-            while self._outstanding + burst > self.BUFFER_BYTES:
+            while self._blocking and self._outstanding + burst > self.BUFFER_BYTES:
                 yield self._taken
             self._outstanding += burst
             size -= burst

@@ -40,6 +40,11 @@ def test_a_ring_takes_twice_its_part_of_the_vector(workers):
     assert ring(ideal(workers=workers)).total_s == pytest.approx(expected_s, rel=0.05)
 
 
+@pytest.mark.parametrize("system", [ring, tree])
+def test_neighbours_that_send_more_than_a_socket_holds_do_not_wait_for_each_other(system):
+    assert system(ideal(size_bytes=15 * SIZE)).total_s == pytest.approx(2 * 3 / 4 * 15 * VECTOR_S, rel=0.01)
+
+
 @pytest.mark.parametrize("workers", [2, 4, 8])
 def test_halving_and_doubling_takes_as_long_as_a_ring(workers):
     expected_s = 2 * (workers - 1) / workers * VECTOR_S
