@@ -2,8 +2,10 @@
 
 It prints a table and writes `build/timing.json`. Drivers, trainers and gradients are real, and the switch is compiled;
 the time is virtual. A step of an environment and a gradient take the times of `Costs`, several times longer on one
-worker. Hosts, cables and the switch take the times of `Machine` and of the RTL. So the figures do not depend on the
-machine that computes them, and the same seeds give the same figures.
+worker. Hosts and cables take the times of `iswitch.estimate.costs`, and the switch takes those of the RTL. So the
+figures do not depend on the machine that computes them, and the same seeds give the same figures.
+
+The same workers also train asynchronously at a parameter server, which is a model with the same hosts and cables.
 
 All trainings have the same options, environments and initial weights, and the same work takes the same time. They stop
 by the same rule: after every `epochs` * `num_minibatches` optimizer steps they check if the latest `solved_episodes`
@@ -17,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, cast
 
 import torch
 import typer
@@ -30,7 +32,10 @@ from examples.common.replica import Vector
 from examples.ppo import Options
 from iswitch import AsyncWorker, Worker
 from iswitch.config import Config
+from iswitch.estimate.costs import Costs as HostCosts
 from iswitch.wire import STALENESS_MAX
+from sim.cluster.modelled_server import ModelledServer, ServerWorker
+from sim.cluster.rtl_sum import machine_of
 from sim.emulator.cluster import Cluster
 from sim.emulator.engine import Board
 from sim.emulator.fabric import Fabric
@@ -39,6 +44,7 @@ from sim.emulator.program import Machine, Program
 __all__ = ["TRAINERS", "Costs", "Outcome", "Row", "median_s", "measure", "train_async"]
 
 OUT = Path(__file__).parents[2] / "build" / "timing.json"
+RATE_BPS = 10e9
 OPTIONS = Options(solved_return=450.0, solved_episodes=20)
 """The options of all trainings, without workers and seed."""
 
@@ -174,12 +180,51 @@ def train_async(
         staleness=staleness,
         transport=program.transport(),
     ) as worker:
-        start_s = program.now()
-        result = async_ppo.train(worker, rank, options, simulate_compute=simulate_compute, clock=program.now)
-        last = result.curve[-1]
-        return Outcome(
-            start_s, program.now(), last.mean_return, last.update, last.steps, result.weights, result.weights_sha256
-        )
+        return train_worker(worker, program, rank, options, simulate_compute)
+
+
+def train_worker(
+    worker: AsyncWorker, program: Program, rank: int, options: Options, simulate_compute: SimulateCompute
+) -> Outcome:
+    """Train asynchronously with a worker."""
+    start_s = program.now()
+    result = async_ppo.train(worker, rank, options, simulate_compute=simulate_compute, clock=program.now)
+    last = result.curve[-1]
+    return Outcome(
+        start_s, program.now(), last.mean_return, last.update, last.steps, result.weights, result.weights_sha256
+    )
+
+
+def train_at_server(
+    program: Program,
+    rank: int,
+    options: Options,
+    simulate_compute: SimulateCompute,
+    *,
+    server: ModelledServer,
+    overlapped: bool,
+) -> Outcome:
+    """Train asynchronously at a parameter server: each gradient is an update as soon as the server has received the
+    gradient.
+
+    Parameters
+    ----------
+    program, rank, options, simulate_compute
+        As in `Trainer`.
+    server : ModelledServer
+        The server of all workers of this training.
+    overlapped : bool
+        As in `ServerWorker`.
+    """
+    worker = ServerWorker(server, program, overlapped=overlapped)
+    return train_worker(cast(AsyncWorker, worker), program, rank, options, simulate_compute)
+
+
+def server_trainer(options: Options, *, overlapped: bool) -> Trainer:
+    """Return the trainer of one training at a parameter server."""
+    size_bytes = 4 * async_ppo.vector_size(options)
+    server = ModelledServer(size_bytes=size_bytes, costs=HostCosts(), rate_bps=RATE_BPS)
+    return partial(train_at_server, server=server, overlapped=overlapped)
 
 
 def half(workers: int) -> int:
@@ -188,6 +233,9 @@ def half(workers: int) -> int:
 
 
 TRAINERS: dict[str, Trainer] = {"synchronous": train_sync, "asynchronous": train_async}
+"""Trainers at the switch."""
+SERVERS = {"server": False, "overlapped server": True}
+"""Trainers at a parameter server, and if they compute while they wait for weights."""
 
 
 def measure(trainer: Trainer, options: Options, costs: Costs, machine: Machine) -> Row:
@@ -250,14 +298,19 @@ def main(
             min=0, max=STALENESS_MAX, help="Asynchronous: most updates between a gradient's weights and its own update."
         ),
     ] = 3,
-    only: Annotated[str, typer.Option(help=f"One of {', '.join(TRAINERS)}.")] = "",
+    only: Annotated[str, typer.Option(help=f"One of {', '.join([*TRAINERS, *SERVERS])}.")] = "",
 ) -> None:
     """Measure the virtual seconds until CartPole is solved."""
-    if only and only not in TRAINERS:
-        raise typer.BadParameter(f"only must be one of {', '.join(TRAINERS)}, not {only!r}")
-    trainers = TRAINERS | {"asynchronous": partial(train_async, threshold=threshold, staleness=staleness)}
+    make_trainers: dict[str, Callable[[Options], Trainer]] = {
+        "synchronous": lambda _: train_sync,
+        "asynchronous": lambda _: partial(train_async, threshold=threshold, staleness=staleness),
+        **{name: partial(server_trainer, overlapped=overlapped) for name, overlapped in SERVERS.items()},
+    }
+    if only and only not in make_trainers:
+        raise typer.BadParameter(f"only must be one of {', '.join(make_trainers)}, not {only!r}")
     torch.set_num_threads(1)  # the gradients are small, and one thread adds in a fixed order
-    console, costs, machine = Console(), Costs(step_us=step_us, gradient_us=gradient_us, slowdown=slowdown), Machine()
+    console, costs = Console(), Costs(step_us=step_us, gradient_us=gradient_us, slowdown=slowdown)
+    machine = machine_of(HostCosts(), rate_bps=RATE_BPS)
     results: dict[str, Any] = {
         "costs": asdict(costs),
         "machine": asdict(machine),
@@ -272,10 +325,11 @@ def main(
         title=f"virtual seconds to a mean return of {OPTIONS.solved_return:g}, {workers} workers, "
         f"one {slowdown:g} times as slow",
     )
-    for name in [only] if only else trainers:
+    for name in [only] if only else make_trainers:
         rows: list[Row] = []
         for seed in range(1, seeds + 1):
-            rows.append(measure(trainers[name], replace(OPTIONS, workers=workers, seed=seed), costs, machine))
+            options = replace(OPTIONS, workers=workers, seed=seed)
+            rows.append(measure(make_trainers[name](options), options, costs, machine))
             console.print(f"[dim]{name}, seed {seed}: {rows[-1]}", highlight=False)
             results["trainers"][name] = {"median_s": median_s(rows), "trainings": [row._asdict() for row in rows]}
             OUT.parent.mkdir(parents=True, exist_ok=True)

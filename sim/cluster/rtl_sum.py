@@ -13,7 +13,18 @@ from sim.emulator.fabric import Fabric
 from sim.emulator.faults import Rates
 from sim.emulator.program import Machine, Program
 
-__all__ = ["rtl_sum_s"]
+__all__ = ["machine_of", "rtl_sum_s"]
+
+
+def machine_of(costs: Costs, *, rate_bps: float) -> Machine:
+    """Return the host and cable of an estimate for programs in virtual time."""
+    delay_us = costs.cable_us + costs.card_us + costs.wake_us / 2  # the same both ways, so half of the wake each
+    return Machine(
+        burst_us=costs.udp_burst_us,
+        datagram_us=costs.udp_datagram_us,
+        rate_bps=rate_bps,
+        rates=Rates(delay_us=delay_us),
+    )
 
 
 def rtl_sum_s(size_bytes: int, workers: int, costs: Costs, *, rate_bps: float) -> float:
@@ -24,13 +35,7 @@ def rtl_sum_s(size_bytes: int, workers: int, costs: Costs, *, rate_bps: float) -
     RuntimeError
         If a sum is wrong.
     """
-    delay_us = costs.cable_us + costs.card_us + costs.wake_us / 2  # the same both ways, so half of the wake each
-    machine = Machine(
-        burst_us=costs.udp_burst_us,
-        datagram_us=costs.udp_datagram_us,
-        rate_bps=rate_bps,
-        rates=Rates(delay_us=delay_us),
-    )
+    machine = machine_of(costs, rate_bps=rate_bps)
 
     def work(rank: int, program: Program) -> tuple[float, float]:
         vector = np.full(size_bytes // 4, rank, np.float32)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from examples.ppo import Options
-from sim.cluster.cartpole import TRAINERS, Costs, Outcome, Row, measure, median_s, train_async
+from sim.cluster.cartpole import SERVERS, TRAINERS, Costs, Outcome, Row, measure, median_s, server_trainer, train_async
 from sim.emulator.program import Machine, Program
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -75,6 +75,20 @@ def test_different_weights_are_reported():
 
     with pytest.raises(RuntimeError, match="the workers' weights differ"):
         measure(differs, FEW, Costs(), Machine())
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_workers_of_a_server_end_with_equal_weights_at_the_same_time_for_the_same_seed(name):
+    rows = [measure(server_trainer(FEW, overlapped=SERVERS[name]), FEW, Costs(slowdown=5), Machine()) for _ in range(2)]
+    assert rows[0] == rows[1] and rows[0].updates > 0 and rows[0].steps >= FEW.total_steps
+
+
+def test_workers_that_do_not_wait_for_the_servers_weights_take_less_time():
+    times = [
+        measure(server_trainer(FEW, overlapped=overlapped), FEW, Costs(gradient_us=100, step_us=1), Machine()).seconds
+        for overlapped in (False, True)
+    ]
+    assert times[1] < 0.9 * times[0]
 
 
 @pytest.mark.parametrize(
