@@ -16,7 +16,12 @@ EXTRAS = ("cli", "plan", "schedule")
 try:
     import typer
 
-    from iswitch.plan.allreduce.model.topologies import TOPOLOGIES, build_topology, require_few_servers
+    from iswitch.plan.allreduce.model.topologies import (
+        TOPOLOGIES,
+        build_topology,
+        require_equal_cables,
+        require_few_servers,
+    )
     from iswitch.plan.topology.errors import error_text
 except ModuleNotFoundError as error:
     if extra_of(error.name) is None:
@@ -165,10 +170,12 @@ def schedule(
         from iswitch.plan.allreduce.learning.policy import Policy
         from iswitch.plan.allreduce.model.network import Network
         from iswitch.plan.allreduce.plots import plot_links
+        from iswitch.plan.topology.files import read_text
         from iswitch.plan.topology.graph_file import parse_graph
 
         if topology.endswith(".json"):
-            graph = parse_graph(Path(topology).read_text(encoding="utf-8"), topology)
+            graph = parse_graph(read_text(Path(topology)), topology)
+            require_equal_cables(topology, graph)
             require_few_servers(topology, sum(kind == "host" for _, kind in graph.nodes(data="kind")))
         else:
             graph = build_topology(topology)

@@ -32,6 +32,11 @@ class Switch(SwitchRecord):
     count: PositiveWhole | None = None
 
     @property
+    def nodes(self) -> int:
+        """Number of nodes that the entry stands for."""
+        return self.count or 1
+
+    @property
     def names(self) -> list[str]:
         """Names of the switches that the entry stands for."""
         return [self.name] if self.count is None else [f"{self.name}{number}" for number in range(1, self.count + 1)]
@@ -70,6 +75,11 @@ class Rack(Switch):
         if self.count is not None and isinstance(self.hosts, list):
             raise ValueError("with a count, hosts must be a number, such as hosts: 4, not a list of names")
         return self
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes that the entry stands for."""
+        return (self.count or 1) * (1 + (len(self.hosts) if isinstance(self.hosts, list) else self.hosts))
 
     def host_names(self, switch: str) -> list[str]:
         """Return the workers of one of the rack's switches."""

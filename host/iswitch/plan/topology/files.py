@@ -2,11 +2,30 @@
 
 from pathlib import Path
 
+from iswitch.plan.topology.errors import TopologyError
 from iswitch.plan.topology.graph_file import from_graphml, from_json
 from iswitch.plan.topology.topology import Topology
 from iswitch.plan.topology.yaml_file import parse_yaml
 
-__all__ = ["read_topology"]
+__all__ = ["read_text", "read_topology"]
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file.
+
+    Raises
+    ------
+    TopologyError
+        If the file is not text.
+    OSError
+        If the file cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise TopologyError(
+            f"{path.name} is not text in UTF-8: byte {error.start} is {error.object[error.start]:#04x}"
+        ) from error
 
 
 def read_topology(path: Path) -> Topology:
@@ -21,5 +40,5 @@ def read_topology(path: Path) -> Topology:
     """
     if path.suffix == ".graphml":
         return from_graphml(path)
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path)
     return from_json(text, path.name) if path.suffix == ".json" else parse_yaml(text, path.name)

@@ -1,6 +1,7 @@
 """Topologies for programs: node-link JSON in canonical order, and GraphML of drawing tools and inventories."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -56,9 +57,13 @@ def from_json(text: str, name: str = "the text") -> Topology:
     Raises
     ------
     TopologyError
-        If the text is not one. Its message begins with `name`, that of the file, if it is not a graph at all.
+        If the text is not one. Its message begins with `name`, that of the file.
     """
-    return Topology(parse_graph(text, name))
+    graph = parse_graph(text, name)
+    try:
+        return Topology(graph)
+    except TopologyError as error:
+        raise TopologyError(f"{name}: {error}", error.place) from error
 
 
 def parse_graph(text: str, name: str) -> nx.Graph:
@@ -71,13 +76,38 @@ def parse_graph(text: str, name: str) -> nx.Graph:
     """
     try:
         data = json.loads(text)
-        return nx.node_link_graph(data, edges="edges" if "edges" in data else "links")
     except json.JSONDecodeError as error:
         raise TopologyError(f"{name}:{error.lineno}: not JSON: {error.msg}") from error
-    except (KeyError, TypeError, AttributeError) as error:
+    except RecursionError as error:
+        raise TopologyError(f"{name}: too many levels of brackets; the format needs 4") from error
+    try:
+        edges = "edges" if "edges" in data else "links"
+        if data.get("directed") or data.get("multigraph"):
+            raise TopologyError(
+                f"{name}: a topology must be an undirected graph with at most one cable between two nodes; write "
+                '"directed": false and "multigraph": false, and several cables as one with their total bw_gbps'
+            )
+        ids = [node["id"] for node in data["nodes"]]
+        ends = [sorted(str(edge[end]) for end in ("source", "target")) for edge in data[edges]]
+        for each in [*ids, *(edge[end] for edge in data[edges] for end in ("source", "target"))]:
+            if not isinstance(each, str | int):
+                raise TopologyError(f"{name}: the name of a node must be text, not {each!r}")
+        _refuse_repeated(name, "node", ids)
+        _refuse_repeated(name, "cable", ["-".join(pair) for pair in ends])
+        return nx.node_link_graph(data, edges=edges)
+    except (KeyError, TypeError, AttributeError, nx.NetworkXError) as error:
         raise TopologyError(
             f'{name}: not a graph in networkx\'s node-link JSON, an object with the lists "nodes" and "edges"'
         ) from error
+
+
+def _refuse_repeated(name: str, what: str, given: list[Any]) -> None:
+    for each, count in Counter(given).items():
+        if count > 1:
+            raise TopologyError(
+                f"{name}: {what} {each} is there {count} times; write it once"
+                + (", with the total bw_gbps of its cables" if what == "cable" else "")
+            )
 
 
 def to_graphml(topology: Topology, path: Path) -> None:

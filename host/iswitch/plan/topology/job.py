@@ -15,11 +15,11 @@ class JobSettings(Record):
     """Attributes that a topology may give for its job; see `Job`."""
 
     return_path: Annotated[Literal["multicast", "unicast", "none"], BeforeValidator(as_written)] = "multicast"
-    payload_bytes: Annotated[Whole, Field(gt=0, multiple_of=4)] = 704
-    overhead_bytes: Annotated[Whole, Field(ge=0)] = 88
-    uplink_bytes_per_element: Annotated[Whole, Field(ge=4)] = 8
-    round_trip_us: Annotated[Number, Field(ge=0)] = 50.0
-    gradient_bytes: Annotated[Whole, Field(ge=0)] = 0
+    payload_bytes: Annotated[Whole, Field(gt=0, le=65536, multiple_of=4)] = 704
+    overhead_bytes: Annotated[Whole, Field(ge=0, le=65536)] = 88
+    uplink_bytes_per_element: Annotated[Whole, Field(ge=4, le=64)] = 8
+    round_trip_us: Annotated[Number, Field(ge=0, le=1e9)] = 50.0
+    gradient_bytes: Annotated[Whole, Field(ge=0, le=10**15)] = 0
 
 
 class Job(JobSettings):

@@ -19,6 +19,7 @@ RULES = {
     "greater_than": "above {gt:g}",
     "greater_than_equal": "at least {ge:g}",
     "int_type": "a whole number",
+    "less_than_equal": "at most {le:g}",
     "list_type": "a list",
     "literal_error": "{expected}",
     "model_type": "settings (key: value)",

@@ -64,7 +64,9 @@ Text = Annotated[str, BeforeValidator(as_written)]
 Flag = Annotated[bool, BeforeValidator(plain_value)]
 Number = Annotated[float, BeforeValidator(plain_value), Field(allow_inf_nan=False)]
 Whole = Annotated[int, BeforeValidator(_whole)]
-Gbps = Annotated[Number, Field(gt=0)]
+GBPS_LEAST, GBPS_MOST = 1e-3, 1e6
+"""Limits of rates, in Gb/s. Beyond them, the solvers' tolerances are no longer small, and a unit is probably wrong."""
+Gbps = Annotated[Number, Field(ge=GBPS_LEAST, le=GBPS_MOST)]
 PositiveWhole = Annotated[Whole, Field(gt=0)]
 Role = Annotated[Literal["worker", "ps", "other"], BeforeValidator(as_written)]
 

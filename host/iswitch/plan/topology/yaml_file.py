@@ -19,6 +19,8 @@ __all__ = ["parse_yaml"]
 
 EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 """1e8 and 1.5e9 are text in YAML 1.1, and numbers here."""
+NODES_MAX = 100_000
+"""Switches and hosts of racks; a hundred times as many as have been planned with."""
 DEPTH_MAX = 16
 """Levels of lists and settings; the format needs 5. An alias inside its own anchor has no end."""
 
@@ -40,6 +42,8 @@ def parse_yaml(text: str, name: str = "topology") -> Topology:
     """
     try:
         document = yaml.compose(text, Loader=yaml.SafeLoader)
+    except RecursionError as error:
+        raise TopologyError(f"{name}: more than {DEPTH_MAX} levels of lists and settings") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{name}:{mark.line + 1}" if mark else name
@@ -147,6 +151,7 @@ class _Graph:
     def topology(self) -> Topology:
         """Return the topology. Raises TopologyError with the line of what is wrong."""
         document, lines = self.document, self.lines.lines
+        self._refuse_too_many()
         self.graph.graph |= document.job.model_dump(exclude_unset=True)
         for number, switch in enumerate(document.switches):
             for name in switch.names:
@@ -165,6 +170,19 @@ class _Graph:
             return Topology(self.graph)
         except TopologyError as error:
             raise self.lines.error(self.line_of.get(error.place or ("", ""), lines[()]), str(error)) from error
+
+    def _refuse_too_many(self) -> None:
+        """Refuse a file whose numbers stand for more nodes than can be planned with, before they are made."""
+        total = 0
+        for section in ("switches", "racks"):
+            for number, entry in enumerate(getattr(self.document, section)):
+                total += entry.nodes
+                if total > NODES_MAX:
+                    raise self.lines.error(
+                        self.lines.lines[section, number],
+                        f"the file has {total:,} nodes up to here; at most {NODES_MAX:,} can be planned with: check "
+                        "'count' and 'hosts'",
+                    )
 
     def _node(self, name: str, line: int, attributes: dict[str, Any]) -> None:
         if name in self.graph:

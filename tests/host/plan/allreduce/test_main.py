@@ -1,6 +1,7 @@
 """The command line: table, schedule with its files, train, and errors."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -216,3 +217,33 @@ def test_train_iterations_wrong():
     pytest.importorskip("torch")
     result = call("train", "--iterations", "0")
     assert result.exit_code == 1 and "iterations must be at least 1" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "nodes, edges, words",
+    [
+        ({"a": "ps"}, {}, "a has the role 'ps'"),
+        (
+            {},
+            {("a", "s"): {"bw_gbps": 10}, ("b", "s"): {"bw_gbps": 40}},
+            "cable a-s has 10 Gb/s .* and s-b has 40 Gb/s",
+        ),
+        ({}, {("a", "s"): {"bw_gbps": 10}, ("b", "s"): {}}, "s-b has no bw_gbps"),
+    ],
+)
+def test_schedule_refuses_what_rounds_do_not_respect(nodes, edges, words, tmp_path):
+    graph = nx.Graph([("a", "s"), ("b", "s")])
+    for node in graph:
+        graph.nodes[node]["kind"] = "switch" if node == "s" else "host"
+    for node, role in nodes.items():
+        graph.nodes[node]["role"] = role
+    nx.set_edge_attributes(graph, edges)
+    (tmp_path / "net.json").write_text(json.dumps(nx.node_link_data(graph, edges="edges")))
+    result = call("schedule", tmp_path / "net.json", "-k", 1)
+    assert result.exit_code == 1 and re.search(words, result.output), result.output
+
+
+def test_a_schedule_with_a_repeated_host_is_refused():
+    empty = {"aggregating": [], "rounds": []}
+    with pytest.raises(ValueError, match="hosts must differ, but a is repeated"):
+        from_json(json.dumps({"format": "iswitch-allreduce", "version": 1, "name": "x", "hosts": ["a", "a"]} | empty))

@@ -49,6 +49,52 @@ def test_text_that_is_not_a_topology_is_refused(text):
         from_json(text)
 
 
+def changed(change):
+    """Return the text of the example's file after a change of its data."""
+    data = node_link(seed_example())
+    change(data)
+    return json.dumps(data)
+
+
+TURNED = lambda data: {"source": data["edges"][0]["target"], "target": data["edges"][0]["source"], "bw_gbps": 1}
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (lambda data: data["edges"].append(TURNED(data)), "fabric: cable PS-S3 is there 2 times; write it once, with"),
+        (lambda data: data["nodes"].append(data["nodes"][0]), "fabric: node PS is there 2 times"),
+        (lambda data: data.update(directed=True), 'fabric: .* write "directed": false'),
+        (lambda data: data.update(multigraph=True), "fabric: .* at most one cable between two nodes"),
+        (lambda data: data["edges"][0].update(target=["S1"]), r"fabric: the name of a node must be text, not \['S1'\]"),
+        (lambda data: data["nodes"][0].update(id=None), "fabric: the name of a node must be text, not None"),
+        (lambda data: data["nodes"].append(7), "fabric: not a graph"),
+        (lambda data: data["edges"][0].update(target="S9"), "fabric: kind of S9 must be host or switch"),
+        (lambda data: data["edges"][0].update(bw_gbps=1e9), "fabric: bw_gbps of PS-S3 must be at most 1e"),
+        (lambda data: data["edges"][0].update(bw_gbps=1e-9), "fabric: bw_gbps of PS-S3 must be at least 0.001"),
+        (lambda data: data["graph"].update(overhead_bytes=1e30), "fabric: overhead_bytes of the job must be at most"),
+        (lambda data: data["graph"].update(round_trip_us=1e30), "fabric: round_trip_us of the job must be at most"),
+    ],
+)
+def test_what_cannot_be_planned_with_is_refused_with_the_name_of_the_file(change, words):
+    with pytest.raises(TopologyError, match=f"^{words}"):
+        from_json(changed(change), "fabric")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"nodes":' * 100_000])
+def test_brackets_without_end_are_refused(text):
+    with pytest.raises(TopologyError, match="fabric: too many levels"):
+        from_json(text, "fabric")
+
+
+@pytest.mark.parametrize("suffix", ["json", "yaml"])
+def test_a_file_that_is_not_text_is_refused_by_its_name(suffix, tmp_path):
+    path = tmp_path / f"fabric.{suffix}"
+    path.write_bytes(b"racks: \xff")
+    with pytest.raises(TopologyError, match=rf"^fabric.{suffix} is not text in UTF-8: byte 7 is 0xff"):
+        read_topology(path)
+
+
 def drawn(tmp_path, change):
     graph = seed_example().graph.copy()
     change(graph)

@@ -1,5 +1,6 @@
 """YAML topologies: what they mean, and the line of every mistake."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -75,8 +76,8 @@ def test_the_files_in_the_docs_are_what_generators_make():
         ("nic_gbps: 10", "nic_mbps: 10", 6, "no setting 'nic_mbps'; is 'nic_gbps' meant?"),
         ("nic_gbps: 10", "nic_gbps: 10G", 6, "nic_gbps of rack rack must be a number in Gb/s, not 10G"),
         ("nic_gbps: 10", "nic_gbps: '10'", 6, "nic_gbps of rack rack must be a number in Gb/s, not '10'"),
-        ("nic_gbps: 10", "nic_gbps: 0", 6, "nic_gbps of rack rack must be above 0, not 0"),
-        ("nic_gbps: 10", "nic_gbps: -2.5", 6, "nic_gbps of rack rack must be above 0, not -2.5"),
+        ("nic_gbps: 10", "nic_gbps: 0", 6, "nic_gbps of rack rack must be at least 0.001, not 0"),
+        ("nic_gbps: 10", "nic_gbps: -2.5", 6, "nic_gbps of rack rack must be at least 0.001, not -2.5"),
         ("nic_gbps: 10", "nic_gbps: .nan", 6, "nic_gbps of rack rack must be a finite number, not .nan"),
         ("nic_gbps: 10", "nic_gbps: '1e1'", 6, "nic_gbps of rack rack must be a number in Gb/s, not '1e1'"),
         ("    nic_gbps: 10\n", "", 3, "rack rack must have 'nic_gbps'"),
@@ -165,7 +166,7 @@ def test_every_mistake_is_reported_in_the_order_of_lines():
     assert str(caught.value).splitlines() == [
         "fabric.yaml:6: rack rack has no setting 'nic'; is 'nic_gbps' meant?",
         "fabric.yaml:9: slots of rack rack must be a whole number, not many",
-        "fabric.yaml:18: bw_gbps of link A must be above 0, not 0",
+        "fabric.yaml:18: bw_gbps of link A must be at least 0.001, not 0",
     ]
 
 
@@ -183,3 +184,16 @@ def test_the_mistakes_in_the_docs_are_what_is_printed():
 )
 def test_a_name_is_text_as_it_is_written(written, name):
     assert name in parse_yaml(GOOD.replace("name: actor", f"name: {written}").replace("[actor,", f"[{written},")).graph
+
+
+@pytest.mark.parametrize("setting", ["count: 10000000", "hosts: 10000000"])
+def test_numbers_that_stand_for_too_many_nodes_are_refused_with_their_line(setting):
+    key = setting.partition(":")[0]
+    text = re.sub(rf"{key}: \d+", setting, (Path(__file__).parents[4] / "docs/plan_12racks.yaml").read_text(), count=1)
+    with pytest.raises(TopologyError, match=r"^fabric:3: the file has [0-9,]+ nodes up to here; at most 100,000"):
+        parse_yaml(text, "fabric")
+
+
+def test_yaml_brackets_without_end_are_refused():
+    with pytest.raises(TopologyError, match=r"^fabric: more than 16 levels"):
+        parse_yaml("[" * 100_000, "fabric")

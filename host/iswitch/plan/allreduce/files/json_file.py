@@ -62,11 +62,16 @@ def from_json(text: str) -> tuple[Schedule, list[str], list[str]]:
     ValueError
         If `to_json` would not write such a text.
     """
-    data = json.loads(text)
+    try:
+        data = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("too many levels of brackets; the format needs 5") from error
     if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") != VERSION:
         raise ValueError(f"not a schedule of format {FORMAT}, version {VERSION}")
     _require_fields("schedule", data, FIELDS)
     hosts, aggregating = _nodes("hosts", data["hosts"]), _nodes("aggregating", data["aggregating"])
+    if len(set(hosts)) < len(hosts):
+        raise ValueError(f"hosts must differ, but {next(host for host in hosts if hosts.count(host) > 1)} is repeated")
     if (
         not isinstance(data["name"], str)
         or not isinstance(data["rounds"], list)
