@@ -298,7 +298,7 @@ class _Table:
                 options.batch_size, round(options.add_size * options.samples_per_insert) * options.actors
             )
             self.replay.set_limits(
-                min_size=options.learning_starts,
+                min_size_to_sample=options.learning_starts,
                 samples_per_insert=options.samples_per_insert,
                 max_insert_lag=slack,
                 max_insert_lead=slack,

@@ -117,12 +117,18 @@ class FakeReplay:
         return int(there.sum()), int((~there).sum())
 
     def set_limits(
-        self, *, min_size=1, samples_per_insert=0.0, max_insert_lag=None, max_insert_lead=None, max_times_sampled=0
+        self,
+        *,
+        min_size_to_sample=1,
+        samples_per_insert=0.0,
+        max_insert_lag=None,
+        max_insert_lead=None,
+        max_times_sampled=0,
     ):
         table = self.table
         with table.lock:
             self._begin("limit", 0)
-            table.size, table.ratio, table.credit = min_size, samples_per_insert, 0
+            table.size, table.ratio, table.credit = min_size_to_sample, samples_per_insert, 0
             table.behind, table.ahead = max_insert_lag, max_insert_lead
             table.lock.notify_all()
 

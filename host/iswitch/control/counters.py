@@ -283,7 +283,7 @@ COUNTERS: dict[str, Counter] = {
     "replay.ITEMS": Counter(
         Severity.NOTABLE,
         "samples that waited for more items",
-        "if `min_size` is meant to do that, do nothing; else look at the actors",
+        "if `min_size_to_sample` is meant to do that, do nothing; else look at the actors",
     ),
     "replay.RATE": Counter(
         Severity.NOTABLE,

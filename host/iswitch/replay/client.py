@@ -475,7 +475,7 @@ class ReplayClient:
     def set_limits(
         self,
         *,
-        min_size: int = 1,
+        min_size_to_sample: int = 1,
         samples_per_insert: float = 0.0,
         max_insert_lag: int | None = None,
         max_insert_lead: int | None = None,
@@ -486,7 +486,7 @@ class ReplayClient:
 
         Parameters
         ----------
-        min_size : int
+        min_size_to_sample : int
             Items that the table must hold before sampling starts.
         samples_per_insert : float
             Sampled items for each added item, below 65536. 0: no limit.
@@ -512,7 +512,7 @@ class ReplayClient:
         ValueError
             If an argument is wrong.
         """
-        limits = Limits(min_size, samples_per_insert, max_insert_lag, max_insert_lead, max_times_sampled)
+        limits = Limits(min_size_to_sample, samples_per_insert, max_insert_lag, max_insert_lead, max_times_sampled)
         body = limits.encode(self.config, self._writer.items_per_datagram)
         self._writer.seal()
         request = self._session.submit(Request(Kind.LIMIT, body=body, ticket=check_ticket(ticket)))

@@ -17,7 +17,7 @@ _RATIO_UNIT = 65536  # the switch has samples per insert in units of 2^-16
 class Limits:
     """The parameters of `ReplayClient.set_limits` of the same names."""
 
-    min_size: int
+    min_size_to_sample: int
     samples_per_insert: float
     max_insert_lag: int | None
     max_insert_lead: int | None
@@ -53,7 +53,7 @@ class Limits:
         lag = margin if self.max_insert_lag is None else self.max_insert_lag
         lead = margin if self.max_insert_lead is None else self.max_insert_lead
         values = {
-            "min_size": ("size", self.min_size),
+            "min_size_to_sample": ("size", self.min_size_to_sample),
             "samples_per_insert": ("ratio", fixed),
             "max_insert_lag": ("behind", lag),
             "max_insert_lead": ("ahead", lead),
@@ -62,10 +62,10 @@ class Limits:
         for name, (_, value) in values.items():
             if not 0 <= value < 2**32:
                 raise ValueError(f"{name} must be 0 to {2**32 - 1}, not {value!r}")
-        if self.min_size > config.capacity:
+        if self.min_size_to_sample > config.capacity:
             raise ValueError(
-                f"min_size must be at most the table's capacity, {config.capacity}, or nothing is ever sampled, not "
-                f"{self.min_size!r}"
+                f"min_size_to_sample must be at most the table's capacity, {config.capacity}, or nothing is ever "
+                f"sampled, not {self.min_size_to_sample!r}"
             )
         if ratio and lag + lead < ratio * items_per_datagram + 1:
             raise ValueError(

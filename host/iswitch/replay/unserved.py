@@ -15,7 +15,7 @@ _WAITED_FOR = {
     ),
     ReplayOutcome.ITEMS: (
         "there are not enough items: the table has {filled}, and {adds} were ever added",
-        "add more items, or lower `min_adds`, or `min_size` of the limits",
+        "add more items, or lower `min_adds`, or `min_size_to_sample` of the limits",
     ),
     ReplayOutcome.RATE: ("the limit on samples per insert did not allow it", "add or sample more, or set other limits"),
     ReplayOutcome.EMPTY: (

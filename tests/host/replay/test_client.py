@@ -359,7 +359,7 @@ def test_tickets_make_all_operations_reproducible(faults):
                 updated = learner.update_priority(batch.items, np.arange(200.0) + 1, ticket=batch.ticket)
                 assert updated.ticket == batch.ticket + 2
                 told.append((batch.items.tolist(), batch.priorities.tolist(), batch.weights.tolist()))
-                ticket = learner.set_limits(min_size=3, ticket=updated.ticket)
+                ticket = learner.set_limits(min_size_to_sample=3, ticket=updated.ticket)
             return told
 
     assert story(**faults) == story()
@@ -421,7 +421,7 @@ def test_a_passed_ticket_is_an_error_at_once(network, client):
 def test_flush_reports_cancelled_adds():
     network = Network(config())
     with ReplayClient(network.transport(), PLAIN, wait_s=1) as client:
-        client.set_limits(samples_per_insert=1.0, min_size=10, max_insert_lag=0, max_insert_lead=20)
+        client.set_limits(samples_per_insert=1.0, min_size_to_sample=10, max_insert_lag=0, max_insert_lead=20)
         client.extend(transitions(PLAIN, 19), np.ones(19))
         client.flush()
         client.extend(transitions(PLAIN, 19), np.ones(19))
@@ -435,7 +435,7 @@ def test_flush_reports_cancelled_adds():
 def test_samples_per_insert_makes_samples_wait_for_adds():
     network = Network(config())
     with ReplayClient(network.transport(), PLAIN) as learner, ReplayClient(network.transport(), PLAIN) as actor:
-        learner.set_limits(min_size=10, samples_per_insert=8.0, max_insert_lag=64, max_insert_lead=200)
+        learner.set_limits(min_size_to_sample=10, samples_per_insert=8.0, max_insert_lag=64, max_insert_lead=200)
         actor.extend(transitions(PLAIN, 10), np.ones(10)).items.tolist()
         assert len(learner.sample(64)) == 64
         begun = network.now
@@ -456,7 +456,7 @@ def test_an_item_is_sampled_at_most_max_times_sampled_times(network, client):
     [
         ({"samples_per_insert": -1}, "samples_per_insert must be 0 to 65536"),
         ({"samples_per_insert": 1e-9}, "at least 1/65536"),
-        ({"min_size": 65}, "at most the table's capacity, 64"),
+        ({"min_size_to_sample": 65}, "at most the table's capacity, 64"),
         (
             {"samples_per_insert": 4.0, "max_insert_lag": 10, "max_insert_lead": 10},
             "lag . max_insert_lead must be at least 77",

@@ -239,7 +239,7 @@ class SwitchReplayBuffer(TensorDictReplayBuffer):
 
     def set_limits(self, **limits: Any) -> int:
         """Limit the rate of samples, for all clients of the table; parameters as in `ReplayClient.set_limits`:
-        `min_size`, `samples_per_insert`, `max_insert_lag`, `max_insert_lead`, `max_times_sampled`."""
+        `min_size_to_sample`, `samples_per_insert`, `max_insert_lag`, `max_insert_lead`, `max_times_sampled`."""
         with self.service.lock:
             return self.client.set_limits(**limits)
 
