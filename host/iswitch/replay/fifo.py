@@ -39,8 +39,8 @@ class FifoBatch:
     items : uint32 array of shape (n,)
         Handles of the items, for `ReplayClient.update_priority`. They rise by 1, or by more where items are missing.
     overwritten : int
-        Items that are missing between the batch before and the last item of this one, because they were overwritten
-        before they were read.
+        Items that are missing between the batch before (at first: the start) and the last item of this one, because
+        they were overwritten before they were read.
     """
 
     data: dict[str, np.ndarray] = field(repr=False)
@@ -74,9 +74,9 @@ class Fifo:
     Attributes
     ----------
     position : int
-        Handle of the item that follows those that were read.
+        Handle after the last item that was returned; at first, where reading begins.
     overwritten : int
-        Items that were overwritten before they were read, so far.
+        Items before `position` that were overwritten before they were read.
 
     Raises
     ------
@@ -85,11 +85,9 @@ class Fifo:
     """
 
     def __init__(self, session: Session, layout: Layout, count: int, start: Start, *, send_waiting: Callable[[], None]):
-        capacity = session.config.capacity
-        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count <= capacity:
-            raise ValueError(f"a batch must have 1 to {capacity} items, the table's capacity, not {count!r}")
-        self._session, self._layout, self.count, self._send_waiting = session, layout, int(count), send_waiting
-        status = session.read_status()
+        self._session, self._layout, self._send_waiting = session, layout, send_waiting
+        self.count = self._check(count)
+        capacity, status = session.config.capacity, session.read_status()
         if start in ("oldest", "next"):
             behind = status.filled if start == "oldest" else 0
             self.position = (status.adds + capacity - behind) % _HANDLES
@@ -99,30 +97,43 @@ class Fifo:
             raise ValueError(f'start must be "oldest", "next" or a handle, 0 to 2^32 - 1, not {start!r}')
         if self.position < capacity and status.filled < capacity:
             raise ValueError(f"start must be a handle, and the first item has the handle {capacity}, not {start!r}")
-        self.overwritten = self._reported = 0
-        self._parts: list[tuple[np.ndarray, dict[str, np.ndarray]]] = []  # of the next batch
+        self.overwritten = 0
+        self._ahead = self.position  # handle of the item that is read next
+        self._parts: list[tuple[np.ndarray, dict[str, np.ndarray]]] = []  # that were read and not returned
         self._unread()
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> FifoBatch:
-        """Wait for the next batch and return it.
+        """Return the next `count` items, as `read`."""
+        return self.read(self.count)
+
+    def read(self, count: int) -> FifoBatch:
+        """Wait for the next items and return them.
+
+        Parameters
+        ----------
+        count : int
+            Number of items, 1 to `capacity`.
 
         Raises
         ------
+        ValueError
+            If `count` is out of range.
         NotServedError
             If fewer than `count` items came within `wait_s`. Those that came are in the next batch.
         IswitchError
             If the table has fewer items than were read, because the switch restarted.
         """
+        self._check(count)
         self._send_waiting()
         session, pause_s = self._session, FIRST_WAIT_S
         deadline = session.transport.now() + session.wait_s
-        while (missing := self.count - self._held) > 0:
+        while (missing := count - self._held) > 0:
             if (now := session.transport.now()) >= deadline:
                 raise NotServedError(
-                    f"only {self._held} of {self.count} items of table {session.table} at {session.address} came "
+                    f"only {self._held} of {count} items of table {session.table} at {session.address} came "
                     f"within {session.wait_s:g} s: add more items, or read fewer at a time. They are in the next batch",
                     ReplayOutcome.ITEMS,
                 )
@@ -131,36 +142,45 @@ class Fifo:
                 pause_s = min(2 * pause_s, _LONGEST_WAIT_S)
                 session.read_status()
             elif (lead := unread - session.config.capacity) > 0:
-                self._advance(lead, overwritten=lead)
+                self._ahead = (self._ahead + lead) % _HANDLES  # these were overwritten
             else:
                 self._read(min(missing, unread))
                 pause_s = FIRST_WAIT_S
-        return self._batch()
+        return self._take(count)
+
+    def available(self) -> int:
+        """Ask the switch how many items `read` returns without waiting. Some may be overwritten before they are
+        read."""
+        self._send_waiting()
+        self._session.read_status()
+        return self._held + min(self._unread(), self._session.config.capacity)
+
+    def _check(self, count: int) -> int:
+        capacity = self._session.config.capacity
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count <= capacity:
+            raise ValueError(f"a batch must have 1 to {capacity} items, the table's capacity, not {count!r}")
+        return int(count)
 
     @property
     def _held(self) -> int:
-        """Number of items that are here for the next batch."""
+        """Number of items that were read and not returned."""
         return sum(len(items) for items, _ in self._parts)
 
     def _unread(self) -> int:
         """Return how many items were added that this reader has not read, as far as is known."""
         session = self._session
-        unread = serial_distance((session.adds + session.config.capacity) % _HANDLES, self.position)
+        unread = serial_distance((session.adds + session.config.capacity) % _HANDLES, self._ahead)
         if unread < 0:
             raise IswitchError(
-                f"item {self.position} of table {session.table} at {session.address} cannot be next, because only "
+                f"item {self._ahead} of table {session.table} at {session.address} cannot be next, because only "
                 f"{session.adds} items were ever added: the switch restarted, or the handle is of another table. Begin "
                 'with start="oldest"'
             )
         return unread
 
-    def _advance(self, items: int, *, overwritten: int) -> None:
-        self.position = (self.position + items) % _HANDLES
-        self.overwritten += overwritten
-
     def _read(self, count: int) -> None:
         """Read the next items, and keep those that were not overwritten meanwhile."""
-        items = ((self.position + np.arange(count)) % _HANDLES).astype(np.uint32)
+        items = ((self._ahead + np.arange(count)) % _HANDLES).astype(np.uint32)
         read = TransitionRead(self._session, self._layout, items)
         self._session.wait_until(read.advance)
         present = ~read.overwritten
@@ -168,13 +188,19 @@ class Fifo:
             self._parts.append((items, read.columns))
         elif present.any():
             self._parts.append((items[present], {name: column[present] for name, column in read.columns.items()}))
-        self._advance(count, overwritten=count - int(present.sum()))
+        self._ahead = (self._ahead + count) % _HANDLES
 
-    def _batch(self) -> FifoBatch:
+    def _take(self, count: int) -> FifoBatch:
+        """Return the first `count` of the items that were read, and keep the others."""
         parts, self._parts = self._parts, []
-        overwritten, self._reported = self.overwritten - self._reported, self.overwritten
-        if len(parts) == 1:
-            [(items, columns)] = parts  # as they were received, without a copy
-            return FifoBatch(columns, items, overwritten)
-        columns = {name: np.concatenate([part[name] for _, part in parts]) for name in self._layout.spec}
-        return FifoBatch(columns, np.concatenate([items for items, _ in parts]), overwritten)
+        items = np.concatenate([items for items, _ in parts]) if len(parts) > 1 else parts[0][0]
+        columns = parts[0][1]  # as they were received, without a copy
+        if len(parts) > 1:
+            columns = {name: np.concatenate([part[name] for _, part in parts]) for name in self._layout.spec}
+        if len(items) > count:
+            self._parts = [(items[count:], {name: column[count:] for name, column in columns.items()})]
+            items, columns = items[:count], {name: column[:count] for name, column in columns.items()}
+        follower = (int(items[-1]) + 1) % _HANDLES
+        overwritten = serial_distance(follower, self.position) - count
+        self.position, self.overwritten = follower, self.overwritten + overwritten
+        return FifoBatch(columns, items, overwritten)

@@ -118,15 +118,14 @@ def test_what_a_faster_actor_overwrites_is_counted(spec, seed, monkeypatch):
     ("right", "wrong"),
     [
         ("present = ~read.overwritten", "present = np.ones(count, np.bool_)"),
-        ("self._advance(lead, overwritten=lead)", "self._advance(lead, overwritten=0)"),
-        ("self._advance(lead, overwritten=lead)", "self._advance(lead + 1, overwritten=lead)"),
-        ("overwritten=count - int(present.sum())", "overwritten=0"),
-        ("self.position + items) % _HANDLES", "self.position + items + 1) % _HANDLES"),
-        ("self._read(min(missing, unread))", "self._read(missing)"),
         (
-            "self._reported = self.overwritten - self._reported, self.overwritten",
-            "self._reported = self.overwritten, 0",
+            "self._ahead = (self._ahead + lead) % _HANDLES",
+            "self._ahead = self.position = (self._ahead + lead) % _HANDLES",
         ),
+        ("(self._ahead + count) % _HANDLES", "(self._ahead + count + 1) % _HANDLES"),
+        ("self._read(min(missing, unread))", "self._read(missing)"),
+        ("(int(items[-1]) + 1) % _HANDLES", "(int(items[0]) + count) % _HANDLES"),
+        ("self.overwritten + overwritten", "overwritten"),
     ],
 )
 def test_the_check_notices_a_mutant(right, wrong, monkeypatch):
@@ -201,13 +200,15 @@ def test_items_that_came_before_the_time_was_over_are_in_the_next_batch():
     net = network()
     with ReplayClient(net.transport(), PLAIN, wait_s=2.0) as client:
         reader = client.fifo(5)
+        assert reader.available() == 0
         add(client, range(3))
         before = net.now
         with pytest.raises(NotServedError, match=r"only 3 of 5 items .* within 2 s"):
             next(reader)
         assert 1.9 < net.now - before < 2.5
+        assert reader.available() == 3
         add(client, range(3, 6))
-        assert next(reader).items.tolist() == [64, 65, 66, 67, 68]
+        assert next(reader).items.tolist() == [64, 65, 66, 67, 68] and reader.available() == 1
 
 
 def test_a_reader_goes_on_in_a_new_session():
@@ -225,6 +226,29 @@ def test_a_reader_goes_on_in_a_new_session():
     client.close()
     with ReplayClient(net.transport(), PLAIN) as other:
         assert next(other.fifo(10, start=reader.position)).items.tolist() == list(range(84, 94))
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_reads_may_have_different_lengths(spec):
+    chance, net = random.Random(1), network(loss=0.1)
+    with ReplayClient(net.transport(), SPECS[spec], wait_s=0.05) as client:
+        reader, items, added = client.fifo(64), [], 0
+        for _ in range(60):
+            count = chance.randint(1, 20)
+            if added - len(items) < 30:
+                add(client, range(added, added + 9))
+                client.flush()
+                added += 9
+            try:
+                batch = reader.read(count)
+            except NotServedError:
+                assert added - len(items) < count
+                continue
+            assert len(batch) == count and batch.overwritten == 0
+            assert_sound(client, batch)
+            items += batch.items.tolist()
+            assert reader.position == items[-1] + 1
+        assert len(items) > 200 and items == list(range(CAPACITY, CAPACITY + len(items)))
 
 
 def test_one_part_is_returned_without_a_copy(monkeypatch):

@@ -324,6 +324,58 @@ def test_an_item_sampled_often_enough_is_not_sampled_again(make):
         buffer.sample(1)
 
 
+# The order of adding
+
+
+def test_in_the_order_of_adding_each_item_comes_once_and_what_was_overwritten_is_counted(make):
+    data = numbered(150)
+    buffer, other = make(data, sampler="fifo", batch_size=16), make(data)
+    other.extend(data[:40].clone())
+    turns = [*buffer.sample()["turn"].tolist(), *buffer.sample()["turn"].tolist()]
+    other.extend(data[40:].clone())
+    with pytest.warns(UserWarning, match="conflicting"):
+        batch = buffer.sample(10)
+    assert turns == list(range(32)) and batch["turn"].tolist() == list(range(86, 96))
+    assert batch["priority"].tolist() == data["priority"][batch["turn"]].tolist()
+    assert batch["index"].tolist() == (batch["turn"] + CAPACITY).tolist()
+    assert buffer.sampler.fifo.overwritten == 86 - 32
+    assert (batch["priority_weight"] == 1).all() and not batch["overwritten"].any()
+    assert tuple(buffer.update_priority(batch["index"], 2.0)) == (10, 0)
+
+
+def test_a_batch_in_the_order_of_adding_is_in_the_memory_of_the_received_arrays(make, monkeypatch):
+    from iswitch.replay.fifo import Fifo
+
+    data, received = any_dtypes(8), []
+    buffer = make(data, sampler="fifo", batch_size=4)
+    buffer.extend(data.clone())
+    read = Fifo.read
+    monkeypatch.setattr(Fifo, "read", lambda self, count: received.append(read(self, count)) or received[-1])
+    batch = buffer.sample()
+    from iswitch.replay.torchrl.fields import field_name
+
+    for key, leaf in leaves_of(batch.exclude("index", "priority_weight", "overwritten")).items():
+        assert leaf.data_ptr() == received[0].data[field_name(key)].ctypes.data
+
+
+def test_uniform_sampling_ignores_the_priorities(make):
+    data = numbered(CAPACITY).set("td_error", 10 * numbered(CAPACITY)["priority"][:, :1])
+    buffer = make(numbered(1), sampler="uniform", batch_size=512)
+    buffer.extend(data)
+    batch = buffer.sample()
+    buffer.update_priority(batch["index"], 7.0)
+    assert (batch["priority_weight"] == 1).all()
+    assert set(buffer.client.sample(512).priorities.tolist()) == {1.0}
+
+
+def test_mark_update_gives_items_the_largest_priority(make):
+    buffer = make(numbered(1), alpha=1.0, eps=0.0)
+    index = buffer.extend(numbered(4))
+    buffer.update_priority(index[:1], 5.0)
+    buffer.mark_update(index[2:])
+    assert buffer.client.statistics().priority_sum == 5 + 1 + 5 + 5
+
+
 # Memory, threads, processes
 
 
@@ -460,6 +512,13 @@ def test_examples_wrong(make):
         (one(name="text"), {}, TypeError, "must be a tensor"),
         (one(a=torch.zeros(2, 3)), {"stacked": ["b"]}, ValueError, "stacked must name"),
         (one(a=torch.zeros(2)), {"prefetch": 2}, ValueError, "prefetch needs a batch_size"),
+        (one(a=torch.zeros(2)), {"prefetch": 2, "batch_size": 4, "sampler": "fifo"}, ValueError, "not read ahead"),
+        (
+            one(a=torch.zeros(2)),
+            {"sampler": "slice"},
+            ValueError,
+            "sampler must be one of 'prioritized', 'uniform', 'fifo'",
+        ),
         (one(a=torch.zeros(2)), {"alpha": -1.0}, ValueError, "alpha must be at least 0"),
         (one(a=torch.zeros(2)), {"beta": float("nan")}, ValueError, "beta must be at least 0"),
     ]:

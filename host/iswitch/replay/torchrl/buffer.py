@@ -15,7 +15,7 @@ from iswitch.replay.client import ReplayClient
 from iswitch.replay.prefetch import Prefetch
 from iswitch.replay.priorities import Normalize
 from iswitch.replay.torchrl.fields import RESERVED, Key, TensorFields
-from iswitch.replay.torchrl.parts import Service, SwitchSampler, SwitchStorage, SwitchWriter
+from iswitch.replay.torchrl.parts import UNCHANGING, Order, Service, SwitchSampler, SwitchStorage, SwitchWriter
 from iswitch.replay.update import PendingUpdate
 
 __all__ = ["SwitchReplayBuffer"]
@@ -40,8 +40,11 @@ class SwitchReplayBuffer(TensorDictReplayBuffer):
     example : TensorDictBase or Composite
         A transition, or with a batch dimension several; or TorchRL's spec of one. The same keys, shapes and dtypes for
         all clients of a table.
+    sampler : {"prioritized", "uniform", "fifo"}
+        By priority; with the same probability, where `alpha` counts as 0, which is right if all clients of the table do
+        so; or in the order of adding, each item once (see `ReplayClient.fifo`).
     alpha : float
-        Exponent of the priorities. 0: uniform sampling.
+        Exponent of the priorities.
     beta : float
         Exponent of the importance weights.
     eps : float
@@ -82,6 +85,7 @@ class SwitchReplayBuffer(TensorDictReplayBuffer):
         address: str | Transport,
         example: Any,
         *,
+        sampler: Order = "prioritized",
         alpha: float = 0.6,
         beta: float = 0.4,
         eps: float = 1e-8,
@@ -102,12 +106,15 @@ class SwitchReplayBuffer(TensorDictReplayBuffer):
     ):
         if prefetch and batch_size is None:
             raise ValueError("prefetch needs a batch_size, because batches are sampled before you ask: pass batch_size")
+        if prefetch and sampler == "fifo":
+            raise ValueError('prefetch must be None with sampler="fifo", whose batches are not read ahead')
         self.fields = TensorFields(example, stacked=stacked)
         client = ReplayClient(address, self.fields.spec, table=table, scale=scale, timeout_s=timeout_s, wait_s=wait_s)
         try:
             self.service = Service(client, keepalive=keepalive)
-            sampler = SwitchSampler(
+            switch_sampler = SwitchSampler(
                 self.service,
+                order=sampler,
                 alpha=alpha,
                 beta=beta,
                 eps=eps,
@@ -117,8 +124,8 @@ class SwitchReplayBuffer(TensorDictReplayBuffer):
             )
             super().__init__(
                 storage=SwitchStorage(self.service),
-                sampler=sampler,
-                writer=SwitchWriter(self.service, self.fields, sampler, priority_key, return_index=return_index),
+                sampler=switch_sampler,
+                writer=SwitchWriter(self.service, self.fields, switch_sampler, priority_key, return_index=return_index),
                 collate_fn=lambda batch: batch,
                 priority_key=priority_key,
                 batch_size=batch_size,
@@ -275,6 +282,44 @@ class SwitchReplayBuffer(TensorDictReplayBuffer):
 
     def __exit__(self, kind: object, *_: object) -> None:
         self.service.close(flush=kind is None)  # after an error, what waits is not sent
+
+    # What TorchRL's buffer has, and a table in the switch does not
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._storage.load_state_dict(state_dict)
+
+    def share(self, shared: bool = True) -> Self:
+        if shared:
+            self.__getstate__()
+        return super().share(False)
+
+    def set_storage(self, storage: Any, collate_fn: Any = None) -> NoReturn:
+        self._refuse_part("storage")
+
+    def set_writer(self, writer: Any) -> NoReturn:
+        self._refuse_part("writer")
+
+    def set_sampler(self, sampler: Any) -> NoReturn:
+        self._refuse_part("sampler")
+
+    @staticmethod
+    def _refuse_part(part: str) -> NoReturn:
+        raise NotImplementedError(
+            f"the {part} of a SwitchReplayBuffer is in the switch and cannot be another one: make a buffer with other "
+            "arguments (`sampler=`, `table=`)"
+        )
+
+    def update_if_present(self, **_: Any) -> NoReturn:
+        raise NotImplementedError(UNCHANGING)
+
+    def submit_update_if_present(self, **_: Any) -> NoReturn:
+        raise NotImplementedError(UNCHANGING)
+
+    @classmethod
+    def as_remote(cls, remote_config: Any = None) -> NoReturn:
+        raise NotImplementedError(
+            "a SwitchReplayBuffer needs no remote actor: make one in each process, and they share the table"
+        )
 
     def __getstate__(self) -> NoReturn:
         raise TypeError("a SwitchReplayBuffer holds a session of this process: make one in each process")

@@ -2,7 +2,7 @@
 
 import threading
 from contextlib import AbstractContextManager
-from typing import Any, NoReturn, cast
+from typing import Any, Literal, NoReturn, cast
 
 import numpy as np
 import torch
@@ -13,13 +13,20 @@ from torchrl.data.replay_buffers.storages import Storage
 from torchrl.data.replay_buffers.writers import Writer
 
 from iswitch.replay.client import ReplayClient
+from iswitch.replay.fifo import Fifo, FifoBatch
 from iswitch.replay.prefetch import Prefetch
 from iswitch.replay.priorities import Normalize
 from iswitch.replay.sampling import Batch
 from iswitch.replay.torchrl.fields import Key, TensorFields
 from iswitch.replay.update import PendingUpdate
 
-__all__ = ["Service", "SwitchSampler", "SwitchStorage", "SwitchWriter"]
+__all__ = ["ORDERS", "UNCHANGING", "Order", "Service", "SwitchSampler", "SwitchStorage", "SwitchWriter"]
+
+Order = Literal["prioritized", "uniform", "fifo"]
+ORDERS: tuple[Order, ...] = ("prioritized", "uniform", "fifo")
+"""In which order a sampler returns items."""
+UNCHANGING = "an item in the switch never changes, and its place is the switch's choice: `extend`"
+"""Why no item can be written by its place."""
 
 
 class Service:
@@ -63,7 +70,7 @@ class LockedUpdate(PendingUpdate):
 class _InTheSwitch:
     """What TorchRL asks of every part, and the service has only for the table as such."""
 
-    def _refuse(self) -> NoReturn:
+    def _refuse(self, *_: Any) -> NoReturn:
         raise NotImplementedError(
             f"{type(self).__name__} has no state of its own: the table is in the switch. Call the buffer's `dumps` and "
             "`loads`, which write and read the table"
@@ -80,6 +87,8 @@ class _InTheSwitch:
 
     def loads(self, path: Any) -> None:
         self._refuse()
+
+    register_save_hook = register_load_hook = _refuse
 
     def _empty(self, *_: Any, **__: Any) -> NoReturn:
         raise NotImplementedError(
@@ -100,7 +109,7 @@ class SwitchStorage(_InTheSwitch, Storage):
             return self.service.client.count_items()
 
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> NoReturn:
-        raise NotImplementedError("an item in the switch never changes, and its place is the switch's choice: `extend`")
+        raise NotImplementedError(UNCHANGING)
 
     def get(self, index: Any) -> NoReturn:
         raise NotImplementedError("items in the switch are read by sampling, not by an index: call `sample`")
@@ -113,6 +122,8 @@ class SwitchSampler(_InTheSwitch, Sampler):
     ----------
     service : Service
         The client.
+    order : {"prioritized", "uniform", "fifo"}
+        By priority; all with the same probability, where `alpha` is 0; or in the order of adding, each item once.
     alpha : float
         The switch stores (priority + eps) ** alpha. 0: all items are sampled with the same probability.
     beta : float
@@ -131,12 +142,20 @@ class SwitchSampler(_InTheSwitch, Sampler):
     ----------
     max_priority : float or None
         The largest priority that this buffer has submitted.
+    fifo : Fifo or None
+        The reader of the order "fifo". It begins with the oldest item that is in the table now.
+
+    Raises
+    ------
+    ValueError
+        If an argument is wrong.
     """
 
     def __init__(
         self,
         service: Service,
         *,
+        order: Order = "prioritized",
         alpha: float,
         beta: float,
         eps: float,
@@ -144,12 +163,23 @@ class SwitchSampler(_InTheSwitch, Sampler):
         stratified: bool,
         normalize: Normalize,
     ):
+        if order not in ORDERS:
+            raise ValueError(
+                f"sampler must be one of {', '.join(map(repr, ORDERS))}, not {order!r}: the service samples by "
+                "priority, or items are read in the order of adding. It has no other order, and no slices of "
+                "trajectories"
+            )
         for name, value in (("alpha", alpha), ("beta", beta), ("eps", eps)):
             if not value >= 0:
                 raise ValueError(f"{name} must be at least 0, not {value!r}")
+        self.order, alpha = order, 0.0 if order == "uniform" else alpha
         self.service, self.alpha, self.beta, self.eps, self.reduction = service, alpha, beta, eps, reduction
         self.stratified, self.normalize = stratified, normalize
         self.max_priority: float | None = None
+        self.fifo: Fifo | None = None
+        if order == "fifo":
+            with service.lock:
+                self.fifo = service.client.fifo(1)
 
     @property
     def default_priority(self) -> float:
@@ -172,27 +202,47 @@ class SwitchSampler(_InTheSwitch, Sampler):
             self.max_priority = largest if self.max_priority is None else max(self.max_priority, largest)
         return (real + self.eps) ** self.alpha
 
-    def sample_batch(self, count: int) -> Batch:
+    def sample_batch(self, count: int) -> Batch | FifoBatch:
         """Sample items and read them."""
         with self.service.lock:
+            if self.fifo:
+                return self.fifo.read(count)
             return self.service.client.sample(
-                count, beta=self.beta, stratified=self.stratified, normalize=self.normalize
+                count, beta=self.beta, stratified=self.stratified, normalize=self.normalize, seed=self._seed()
             )
+
+    def _seed(self) -> int | None:
+        """Return a seed from the generator of TorchRL's `set_rng`; None if there is none."""
+        generator = self._rng
+        return None if generator is None else int(torch.randint(2**62, (), generator=generator))
+
+    def can_sample(self, storage: Storage, batch_size: int) -> bool:
+        """Return True if a batch can be sampled now."""
+        if self.fifo:
+            with self.service.lock:
+                return self.fifo.available() >= batch_size
+        return len(storage) > 0
 
     def prefetch(self, count: int, depth: int) -> Prefetch:
         """Return an iterator over batches, `depth` of which are in progress."""
         with self.service.lock:
             return self.service.client.prefetch(
-                count, depth=depth, beta=lambda: self.beta, stratified=self.stratified, normalize=self.normalize
+                count,
+                depth=depth,
+                beta=lambda: self.beta,
+                stratified=self.stratified,
+                normalize=self.normalize,
+                seed=self._seed(),
             )
 
-    def info(self, batch: Batch) -> dict[str, Tensor]:
+    def info(self, batch: Batch | FifoBatch) -> dict[str, Tensor]:
         """Return what TorchRL adds to a batch, and which of its items were overwritten before they were read."""
-        return {
-            "index": torch.from_numpy(batch.items.astype(np.int64)),
-            "priority_weight": torch.from_numpy(batch.weights),
-            "overwritten": torch.from_numpy(batch.overwritten),
-        }
+        index = torch.from_numpy(batch.items.astype(np.int64))
+        if isinstance(batch, FifoBatch):
+            weight, overwritten = torch.ones(len(batch)), torch.zeros(len(batch), dtype=torch.bool)
+        else:
+            weight, overwritten = torch.from_numpy(batch.weights), torch.from_numpy(batch.overwritten)
+        return {"index": index, "priority_weight": weight, "overwritten": overwritten}
 
     def sample(self, storage: Storage, batch_size: int) -> tuple[Tensor, dict[str, Tensor]]:
         """Return handles of sampled items, and their weights."""
@@ -214,6 +264,10 @@ class SwitchSampler(_InTheSwitch, Sampler):
         with self.service.lock:
             pending = self.service.client.update_priority(handles.cpu().numpy(), raised)
         return LockedUpdate(pending, self.service.lock)
+
+    def mark_update(self, index: Any, *, storage: Storage | None = None) -> None:
+        """Give items the default priority, as TorchRL's `PrioritizedSampler` does."""
+        self.update_priority(index, self.default_priority)
 
 
 class SwitchWriter(_InTheSwitch, Writer):
