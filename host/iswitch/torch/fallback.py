@@ -25,7 +25,7 @@ import numpy as np
 from iswitch.control.client import Control
 from iswitch.driver.udp import UdpTransport
 from iswitch.errors import ClosedError, IswitchError, RecoverableError
-from iswitch.torch.reducer import GlooReducer, SwitchReducer
+from iswitch.torch.reducer import RESTART, GlooReducer, SwitchReducer, WorkersMissingError
 from iswitch.worker import Worker
 
 __all__ = ["FallbackReducer", "FallbackWarning"]
@@ -116,14 +116,13 @@ class FallbackReducer:
             self._switch.close()
 
     def sum(self, values: np.ndarray) -> bool:
-        """Sum as `Reducer.sum`. Raises RuntimeError if gloo fails, too."""
+        """Sum as `Reducer.sum`. Raises WorkersMissingError if gloo fails, too."""
         if self._switch is not None:
             try:
                 self._waiting_since = time.monotonic()
                 tainted = self._switch.sum(values)
             except (RecoverableError, ClosedError) as error:
-                self._leave_switch(self._switch, error)
-                result = self._result_of_others(values)
+                result = self._result_after(self._leave_switch(self._switch, error), values)
                 if result is not None:
                     return result
             else:
@@ -146,20 +145,36 @@ class FallbackReducer:
         self._last = self._last[0], tainted
         self._completed += 1
 
-    def _leave_switch(self, switch: SwitchReducer, error: Exception) -> None:
+    def _leave_switch(self, switch: SwitchReducer, error: Exception) -> str:
+        """Leave the job, and make the other ranks do so. Return why."""
         if self._closed.is_set():
             raise error
-        self._store.set(f"left/{self._period}", b"1")
+        flag = f"left/{self._period}"
+        if isinstance(error, ClosedError):  # `_monitor` has seen the flag
+            why = self._store.get(flag).decode()
+        else:
+            why = str(error.__context__ or error)  # `Worker` puts the collective before it, and advice behind
+            self._store.set(flag, f"rank {self._rank} has left the switch: {why}")
         self._switch, self._switch_answers = None, False
-        cause = error.__context__ or error  # an error of `Worker` begins with the collective, and ends with its advice
+        switch.close()
+        return why
+
+    def _result_after(self, why: str, values: np.ndarray) -> bool | None:
+        """Return `_result_of_others` after the switch was left. Say so if gloo reaches all ranks."""
+        try:
+            result = self._result_of_others(values)
+        except WorkersMissingError as missing:
+            if RESTART in why:  # the switch has said which ranks
+                raise WorkersMissingError(why) from missing
+            raise WorkersMissingError(f"{why}. And {missing}") from missing
         message = (
             f"gloo computes the sums of this group, to the same bits, until the switch at {self._address} answers all "
-            f"ranks again: {cause}"
+            f"ranks again: {why}"
         )
         if self._rank == 0:
             warnings.warn(FallbackWarning(message), stacklevel=2)
         logger.warning(message)
-        switch.close()
+        return result
 
     def _gather(self, number: int) -> list[int]:
         """Return a number of each rank."""

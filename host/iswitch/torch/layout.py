@@ -53,11 +53,12 @@ def contiguous(tensor: Tensor) -> Iterator[Tensor]:
     """Give a tensor that gloo may reduce: the tensor itself, or a copy that is copied back at the end.
 
     gloo takes `numel` elements from the first one on, whatever the strides and the bits of negation and conjugation
-    are. A sparse tensor stays as it is.
+    are. Of a sparse tensor it changes the list of elements, which a tensor made by `detach` has for itself.
     """
     dense = tensor.detach()
-    if dense.layout == torch.strided:
+    if strided := dense.layout == torch.strided:
         dense = dense.contiguous().resolve_neg().resolve_conj()
     yield dense
-    if tensor.layout == torch.strided and dense.data_ptr() != tensor.data_ptr():
-        tensor.detach().copy_(dense)
+    if not strided or dense.data_ptr() != tensor.data_ptr():
+        with torch.no_grad():
+            tensor.copy_(dense)

@@ -21,7 +21,7 @@ def _fallback_of_environment() -> Literal["gloo"] | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of `init_process_group("cpu:iswitch", pg_options=Options(...))`.
+    """Options of `init_process_group("cpu:iswitch", pg_options=Options(...))`, and of the groups that are made later.
 
     Parameters
     ----------

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from iswitch.control.call_queue import CallQueue
+from iswitch.torch.compiled import outside_graphs
 from iswitch.torch.dtypes import UnsupportedError, from_vector, to_vector
 from iswitch.torch.fallback import FallbackReducer
 from iswitch.torch.group_job import GroupJob
@@ -48,6 +49,7 @@ def _fill(tensor: Tensor, words: np.ndarray) -> None:
         tensor.detach().copy_(octets.view(tensor.dtype).view(tensor.shape))
 
 
+@outside_graphs
 class IswitchProcessGroup(dist.ProcessGroup):
     """A process group whose sums the switch computes.
 
@@ -272,7 +274,8 @@ class IswitchProcessGroup(dist.ProcessGroup):
                 result = tensor.detach().clone()
                 self._reduce_or_gloo("reduce", result, opts.reduceOp)
                 if self._rank == opts.rootRank:
-                    tensor.detach().copy_(result)
+                    with torch.no_grad():  # a sparse tensor made by `detach` would have the elements for itself
+                        tensor.copy_(result)
 
         return self._run(opts, tensors, call, fills=self._rank == opts.rootRank)
 
@@ -422,8 +425,17 @@ class IswitchProcessGroup(dist.ProcessGroup):
         """Let gloo receive from one rank, or refuse it."""
         return self._point_to_point("recv", lambda gloo: gloo.recv(tensors, rank, tag))
 
+    def recv_anysource(self, tensors: list[Tensor], tag: int) -> Any:
+        """Let gloo receive from any rank, or refuse it."""
+        return self._point_to_point("recv from any rank", lambda gloo: gloo.recv_anysource(tensors, tag))
+
+    def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
+        """Let gloo do it, or refuse it."""
+        limit = self._timeout if timeout is None else timeout
+        self._point_to_point("monitored_barrier", lambda gloo: gloo.monitored_barrier(limit, wait_all_ranks))
+
     def _point_to_point(self, name: str, gloo_call: Callable[[Any], Any]) -> Any:
-        """Return gloo's work. It keeps no order with the collectives, as in other backends."""
+        """Return what gloo's call returns. It keeps no order with the collectives, as in other backends."""
         if self._options.fallback is None:
             raise UnsupportedError(
                 f"the switch cannot do {name}: it sums vectors of all ranks. With "
@@ -433,16 +445,19 @@ class IswitchProcessGroup(dist.ProcessGroup):
 
 
 def _create(backend_options: Any, options: Any) -> IswitchProcessGroup:
-    """Make a process group for torch.distributed."""
+    """Make a process group for torch.distributed. Without options it has those of the default group."""
     if options is not None and not isinstance(options, Options):
         raise TypeError(f"pg_options must be iswitch.torch.Options, not {type(options).__name__}")
+    default = dist.group.WORLD
+    if options is None:
+        options = default._options if isinstance(default, IswitchProcessGroup) else Options()
     return IswitchProcessGroup(
         backend_options.store,
         backend_options.group_rank,
         backend_options.group_size,
         backend_options.timeout,
-        options or Options(),
-        default_group=not dist.is_initialized(),
+        options,
+        default_group=default is None,
     )
 
 

@@ -3,6 +3,7 @@
 A broadcast is the sum of one rank's bits with zeros; a gather is the sum of a table in which each rank fills its row.
 """
 
+import re
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol
 
@@ -15,7 +16,12 @@ from iswitch.golden.numeric import window64
 from iswitch.golden.numeric.lane import exponent_limit
 from iswitch.worker import Worker
 
-__all__ = ["GlooReducer", "Reducer", "SwitchReducer", "WorkersMissingError"]
+__all__ = ["RESTART", "GlooReducer", "Reducer", "SwitchReducer", "WorkersMissingError"]
+
+RESTART = "Start the script again from a checkpoint (torchrun --max-restarts does so)"
+"""What to do after a rank has died."""
+_GLOO_FRAME = re.compile(r"^\[\S*\.cc:\d+\] | This is typically .*")
+"""What is around the fact in an error of gloo: a line of its source, and advice."""
 
 
 class WorkersMissingError(RecoverableError):
@@ -114,8 +120,7 @@ class SwitchReducer:
             ranks = ", ".join(map(str, reduction.absent))
             raise WorkersMissingError(
                 f"the sum lacks rank {ranks}: the process has died, has left after an error of its own, or does not "
-                f"reach the switch at {self.worker.address}. Start the script again from a checkpoint "
-                "(torchrun --max-restarts does so)"
+                f"reach the switch at {self.worker.address}. {RESTART}"
             )
         return bool(reduction.tainted)
 
@@ -135,7 +140,7 @@ class GlooReducer:
         self._gloo, self._fraction, self._limit = gloo, fraction, exponent_limit(fraction)
 
     def sum(self, values: np.ndarray) -> bool:
-        """Sum as `Reducer.sum`. Raises RuntimeError if gloo does."""
+        """Sum as `Reducer.sum`. Raises WorkersMissingError if gloo fails."""
         return self.sum_flagged(values, flag=False).tainted
 
     class Outcome(NamedTuple):
@@ -155,7 +160,14 @@ class GlooReducer:
         else:
             numbers[:-2] = values
         numbers[-1] = flag
-        self._gloo.allreduce([torch.from_numpy(numbers)], dist.ReduceOp.SUM).wait()
+        try:
+            self._gloo.allreduce([torch.from_numpy(numbers)], dist.ReduceOp.SUM).wait()
+        except RuntimeError as error:
+            words = _GLOO_FRAME.sub("", str(error).partition("\n")[0]).strip(" .")
+            raise WorkersMissingError(
+                f"gloo does not reach all ranks ({words}): a process has died, or has left after an error of its own. "
+                f"{RESTART}"
+            ) from error
         if numbers[-2]:
             return self.Outcome(True, int(numbers[-1]))
         if is_float:

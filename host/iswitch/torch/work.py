@@ -38,7 +38,8 @@ class CollectiveWork(dist._Work):  # the base class of Work objects in Python; t
 
     torch can hold the C++ half alone, which knows no end of the collective: `wait` would never return.
     `DistributedDataParallel.join` does so from the forward to the backward pass, with a count of one element. Such a
-    work is kept when the program drops it before anything waits for it.
+    work is kept when the program drops it before anything waits for it. A work that torch makes of a future needs no
+    such care, but its `wait` returns without a word if the collective has failed, and knows no time-out.
 
     Parameters
     ----------

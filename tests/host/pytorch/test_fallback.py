@@ -19,7 +19,7 @@ from iswitch import ClosedError, SwitchUnreachableError
 from iswitch.results import Reduction
 from iswitch.torch import fallback
 from iswitch.torch.fallback import FallbackReducer, FallbackWarning
-from iswitch.torch.reducer import GlooReducer
+from iswitch.torch.reducer import GlooReducer, WorkersMissingError
 from iswitch.wire import RESULT_HEADER
 from tests.host.pytorch.ranks import TIMEOUT, run_ranks
 
@@ -38,6 +38,12 @@ class MemorySwitch:
         self.size, self.fails_at, self.lost, self.silent = size, fails_at, set(lost), set(silent)
         self.condition = threading.Condition()
         self.given, self.alive = {}, threading.Event()
+        self.dead: set[int] = set()
+
+    def die(self, rank):
+        with self.condition:
+            self.dead.add(rank)
+            self.condition.notify_all()
 
     def worker(self, rank, period):
         if period and not self.alive.is_set():
@@ -68,16 +74,17 @@ class MemoryWorker:
                 raise SwitchUnreachableError("it does not answer")
             switch.given.setdefault(key, {})[self.rank] = values.copy()
             switch.condition.notify_all()
-            while len(switch.given[key]) < switch.size:
+            while len(switch.given[key].keys() | switch.dead) < switch.size:
                 if self.closed:
                     raise ClosedError("closed")
                 assert switch.condition.wait(20)
             if fails and self.rank in switch.lost:
                 values[: len(values) // 2] = 77  # a part of the result has come
                 raise SwitchUnreachableError("it does not answer")
-            values[:] = np.sum([switch.given[key][rank] for rank in range(switch.size)], axis=0)
+            given = switch.given[key]
+            values[:] = np.sum(list(given.values()), axis=0)
         headers = np.zeros(1, RESULT_HEADER)
-        headers["members"] = 2**switch.size - 1
+        headers["members"] = sum(2**rank for rank in given)
         return Reduction(switch.size, values.size, 0, headers)
 
 
@@ -140,9 +147,13 @@ def test_a_switch_that_fails_at_any_moment_changes_no_sum(size, fails_at):
 def test_ranks_that_wait_for_one_whose_switch_is_silent_join_it_over_gloo(size):
     """The others wait at a switch that answers them: only the flag in the store can end that."""
     for silent in range(size):
-        for sums, used in train(MemorySwitch(size, fails_at=1, silent=[silent])):
+        with pytest.warns(FallbackWarning) as said:
+            results = train(MemorySwitch(size, fails_at=1, silent=[silent]))
+        for sums, used in results:
             assert sums == expected(size)
             assert used == [True, True, False, False, False, False]
+        left = f"rank {silent} has left the switch: it does not answer" if silent else "again: it does not answer"
+        assert str(said[0].message).endswith(left)
 
 
 def test_all_ranks_return_to_the_switch_at_the_same_collective():
@@ -179,6 +190,41 @@ def test_a_failure_in_the_last_sum_is_repaired_before_any_rank_leaves(lost):
     """A rank with the result waits in `finish` for the ranks that lack it."""
     for sums, _ in train(MemorySwitch(3, fails_at=STEPS - 1, lost=lost)):
         assert sums == expected(3)
+
+
+@pytest.mark.parametrize("seen", ["by the switch", "by gloo", "later"])
+def test_a_rank_that_has_died_is_one_error_of_the_others_without_a_warning(seen, recwarn):
+    """The switch finds that it is absent, or the switch has failed, too, or gloo sums already."""
+    switch = MemorySwitch(3, fails_at=None if seen == "by the switch" else 0, silent=range(3))
+    met = threading.Barrier(3)
+
+    def body(rank, store):
+        gloo = GlooReducer.open(dist.PrefixStore("gloo", store), rank, 3, TIMEOUT, 44)
+        reducer = FallbackReducer(
+            lambda period: switch.worker(rank, period), gloo, store, rank, 3, answers=lambda address: False
+        )
+        values = np.ones(5, np.float32)
+        if seen == "later":
+            assert reducer.sum(values) is False
+            recwarn.clear()
+        met.wait(20)
+        if rank == 1:
+            reducer.close()
+            del reducer, gloo  # its connections end
+            switch.die(1)
+            return None
+        values[:] = 7
+        with pytest.raises(WorkersMissingError, match=r"Start the script again") as raised:
+            reducer.sum(values)
+        assert (values == 7).all()
+        reducer.close()
+        return str(raised.value)
+
+    first, _, third = run_ranks(3, body)
+    words = {"by the switch": "lacks rank 1", "by gloo": "it does not answer. And gloo does not reach", "later": "gloo"}
+    for text in (first, third):
+        assert words[seen] in text and ".cc" not in text and text.count("Start the script again") == 1
+    assert not [warning for warning in recwarn if issubclass(warning.category, FallbackWarning)]
 
 
 def no_comparison(monkeypatch):

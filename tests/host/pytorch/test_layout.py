@@ -113,3 +113,18 @@ def test_a_view_receives_the_sum_and_nothing_else_changes(view, dtype):
 
     with UdpModel(SMALL) as model:
         assert all(groups(model, body, fallback="gloo"))
+
+
+@pytest.mark.filterwarnings("ignore:gloo does")
+def test_a_sparse_tensor_receives_the_sum_of_gloo():
+    def body(rank, group, gloo):
+        summed, reduced, oracle = (torch.diag((torch.arange(SIZE) <= rank).float()).to_sparse() for _ in range(3))
+        group.allreduce([summed], waiting(dist.AllreduceOptions)).wait()
+        group.reduce([reduced], waiting(dist.ReduceOptions, dist.ReduceOp.SUM, root=1)).wait()
+        gloo.allreduce([oracle]).wait()
+        assert torch.equal(summed.to_dense(), oracle.to_dense())
+        assert torch.equal(reduced.to_dense(), oracle.to_dense()) == (rank == 1)
+        return summed.to_dense().diag().tolist()
+
+    with UdpModel(SMALL) as model:
+        assert groups(model, body, fallback="gloo") == [[3.0, 2.0, 1.0]] * SIZE

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
+from torch.nn.parallel import DistributedDataParallel
 
 from iswitch import IswitchError
 from iswitch.config import Config
@@ -267,6 +268,10 @@ def test_what_the_switch_cannot_do_is_refused_by_name_and_nothing_is_sent():
                 group.allreduce([torch.zeros(3, dtype=torch.int32)], options).wait()
         with pytest.raises(UnsupportedError, match="cannot do send"):
             group.send([torch.zeros(3)], 0, 0)
+        with pytest.raises(UnsupportedError, match="cannot do recv from any rank"):
+            group.recv_anysource([torch.zeros(3)], 0)
+        with pytest.raises(UnsupportedError, match="cannot do monitored_barrier"):
+            group.monitored_barrier()
         with pytest.raises(UnsupportedError, match="cannot do all_to_all"):
             group.alltoall([torch.zeros(1)] * SIZE, [torch.zeros(1)] * SIZE, waiting(c10d.AllToAllOptions)).wait()
         ones = torch.ones(3)
@@ -295,6 +300,64 @@ def test_gloo_does_what_the_switch_cannot_if_asked_and_says_so_once():
             assert other == [6]
     texts = [str(warning.message) for warning in warned if "gloo does" in str(warning.message)]
     assert len(texts) <= 2 * SIZE
+
+
+def test_messages_between_ranks_are_those_of_gloo_if_asked():
+    def body(rank, group, gloo):
+        if rank == 0:
+            first, second = torch.zeros(2), torch.zeros(2)
+            group.recv([first], 1, 5).wait()
+            group.recv_anysource([second], 6).wait()
+            received = [first.tolist(), second.tolist()]
+        else:
+            group.send([torch.full((2,), float(rank))], 0, 4 + rank).wait()
+            received = []
+        group.monitored_barrier()
+        return received
+
+    with UdpModel(SMALL) as model:
+        assert groups(model, body, fallback="gloo") == [[[1.0] * 2, [2.0] * 2], [], []]
+
+
+@pytest.fixture
+def alone():
+    """The options of a default group of this process alone."""
+    with UdpModel(SMALL) as model:
+        options = Options(address=model.address(0), switch_timeout_s=7)
+        dist.init_process_group("cpu:iswitch", store=dist.HashStore(), rank=0, world_size=1, pg_options=options)
+        yield options
+        dist.destroy_process_group()
+
+
+def test_a_new_group_has_the_options_of_the_default_group_unless_it_is_given_others(alone):
+    others = Options(address=alone.address, switch_timeout_s=8)
+    made = [dist.group.WORLD, dist.new_group(), dist.new_group(pg_options=others)]
+    tensors = [torch.tensor([2.5, 1e9]) for _ in made]
+    for group, tensor in zip(made, tensors, strict=True):
+        dist.all_reduce(tensor, group=group)
+    assert [group._options for group in made] == [alone, alone, others]
+    assert [tensor.tolist() for tensor in tensors] == [[2.5, 1e9]] * 3
+
+
+def test_a_compiled_model_trains_as_one_that_is_not(alone):
+    """The compiler sees collectives in Python, and would trace them."""
+
+    def trained(compiled):
+        torch.manual_seed(1)
+        model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)))
+        called = torch.compile(model, backend="aot_eager") if compiled else model
+        for _ in range(2):
+            called(torch.randn(3, 4)).square().sum().backward()
+        return [parameter.grad for parameter in model.parameters()]
+
+    @torch.compile(backend="aot_eager", fullgraph=True)
+    def doubled_sum(tensor):
+        tensor = tensor * 2
+        dist.all_reduce(tensor)
+        return tensor + 1
+
+    assert all(map(torch.equal, trained(True), trained(False)))
+    assert doubled_sum(torch.ones(2)).tolist() == [3.0, 3.0]
 
 
 def test_other_groups_take_free_jobs():
