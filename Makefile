@@ -53,9 +53,10 @@ BOARDS   := .venv/.boards-$(SET_UP)
 TEST     := .venv/.test-$(SET_UP)-$(TORCH)
 LINT     := .venv/.lint-$(SET_UP)-$(TORCH)
 SITE     := .venv/.site-$(SET_UP)
+RAY      := .venv/.ray-$(SET_UP)-$(TORCH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup pins test test-long test-slow test-all prove wireshark lint packages site demo watch demo-apex demo-atari demo-schedule emulator sim bench cartpole-time timing bitstream clean
+.PHONY: help setup pins test test-long test-slow test-all prove wireshark lint packages site demo watch demo-apex demo-atari demo-schedule ray emulator sim bench cartpole-time timing bitstream clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r target what; do \
@@ -65,7 +66,7 @@ setup: $(LINT)  ## make .venv with everything in it (the other targets install w
 
 .venv/.%:
 	@tools/setup.sh $(firstword $(subst -, ,$*))
-	@rm -f $(filter-out $(EMULATOR) $(DEMO) $(BOARDS) $(TEST) $(LINT) $(SITE),$(wildcard .venv/.*-*))
+	@rm -f $(filter-out $(EMULATOR) $(DEMO) $(BOARDS) $(TEST) $(LINT) $(SITE) $(RAY),$(wildcard .venv/.*-*))
 	@touch $@
 
 pins: $(LINT)  ## write tools/requirements/ anew from the dependency groups of pyproject.toml
@@ -116,6 +117,8 @@ demo-atari: $(TEST)  ## store the frames of GAME=Breakout in the compiled switch
 
 demo-schedule: $(DEMO)  ## learn to schedule AllReduce, WORKERS=4, whose gradients the compiled switch sums; SEED=1
 	python -m sim.demo_schedule --workers $(WORKERS) --seed $(SEED)
+
+ray: $(RAY)  ## install Ray for examples/ray_apex.py, 79 MB, which `make setup` leaves out
 
 emulator: $(EMULATOR)  ## the compiled switch with a UDP socket for each port, until Ctrl-C; PORT=28000; REPLAY=default: with the replay service
 	python -m sim.emulator --udp-base $(PORT) $(if $(REPLAY),--replay $(REPLAY))

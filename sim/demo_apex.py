@@ -9,14 +9,14 @@ from rich.console import Console
 
 from examples.apex import Options, train
 from examples.common.command import Folder
+from iswitch.switch.replay import USUAL
 from sim.demo_switch import Corrupt, Duplicate, Emulator, Loss, Reorder, Seed, application, option_errors, run
-from sim.emulator.replay import EMULATED
 
 __all__ = ["REPLAY", "app"]
 
 REPLAY = ("--replay", "default")
 """Arguments for an emulator with a replay service."""
-ACTORS_MAX = EMULATED.sessions - 1
+ACTORS_MAX = USUAL.sessions - 1
 """The learner takes one session of the replay service, and each actor another."""
 
 

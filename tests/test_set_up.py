@@ -151,4 +151,4 @@ def test_stamps_of_other_packages_are_removed(tmp_path):
 
 def test_an_unknown_group_is_refused_with_those_there_are(set_up):
     done, _ = set_up("everything")
-    assert done.returncode == 2 and done.stderr == "usage: tools/setup.sh boards|demo|emulator|lint|site|test\n"
+    assert done.returncode == 2 and done.stderr == "usage: tools/setup.sh boards|demo|emulator|lint|ray|site|test\n"

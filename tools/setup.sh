@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs one dependency group of pyproject.toml into .venv, and makes .venv if it is missing: tools/setup.sh emulator|demo|test|boards|lint|site
+# Installs one dependency group of pyproject.toml into .venv, and makes .venv if it is missing: tools/setup.sh emulator|demo|test|boards|ray|lint|site
 # Everything but torch has its version and hashes in tools/requirements/; only wheels are installed, so nothing is compiled.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -97,6 +97,10 @@ test | lint)
     compile test
     requirements "tools/requirements/$group.txt"
     compiled
+    ;;
+ray)
+    tools/setup.sh demo
+    requirements "tools/requirements/$group.txt"
     ;;
 boards | site)
     tools/setup.sh emulator

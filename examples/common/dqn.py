@@ -6,7 +6,7 @@ numpy, with the one network that they have in both places.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,9 @@ class DoubleDQN:
         self._target_weights = torch.from_numpy(self.replica.weights())
         nn.utils.vector_to_parameters(self._target_weights, target.parameters())  # the parameters become views of it
 
-    def step(self, batch: Columns, weights: Vector) -> tuple[Vector, float]:
+    def step(
+        self, batch: Columns, weights: Vector, reduce_gradient: Callable[[Vector], object] = lambda gradient: None
+    ) -> tuple[Vector, float]:
         """Take one step with a batch.
 
         Parameters
@@ -76,6 +78,8 @@ class DoubleDQN:
             Sampled transitions.
         weights : Vector
             Importance weight of each transition.
+        reduce_gradient : Callable
+            Replaces the gradient in place, by that of all learners.
 
         Returns
         -------
@@ -103,6 +107,7 @@ class DoubleDQN:
             raise FloatingPointError(f"the loss of step {self.replica.steps} is {loss.item()}")
         self.replica.gradient.zero_()
         loss.backward()
+        reduce_gradient(self.replica.gradient.numpy())
         self.replica.step(self.learning_rate)
         self._target_weights.lerp_(torch.from_numpy(self.replica.weights()), self.tau)
         return deltas.detach().numpy(), loss.item()

@@ -25,8 +25,22 @@ __all__ = [
 ]
 
 
+def _restored(kind: type["IswitchError"], arguments: tuple[Any, ...], attributes: dict[str, Any]) -> "IswitchError":
+    """Return a pickled error. Its `__init__` may need more arguments than the message."""
+    error = kind.__new__(kind, *arguments)
+    error.args = arguments
+    error.__dict__.update(attributes)
+    return error
+
+
 class IswitchError(Exception):
-    """Base class of the errors of this package. A wrong argument raises ValueError or TypeError instead."""
+    """Base class of the errors of this package. A wrong argument raises ValueError or TypeError instead.
+
+    Errors can be pickled, so they come out of other processes as they were raised there.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, self.__dict__)
 
 
 class ClosedError(IswitchError):

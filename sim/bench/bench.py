@@ -17,7 +17,7 @@ from rich.table import Column, Table
 
 from iswitch.config import Config
 from iswitch.wire import Format
-from sim.bench import compare, replay_boundary, replay_report, replay_step
+from sim.bench import compare, replay_boundary, replay_report, replay_step, replay_torchrl
 from sim.bench.allreduce import allreduce
 from sim.bench.delivery import deliver, trains, wiring
 from sim.bench.isolation import ATTACKS, FLOODS, NOTICES, PLACES, count_notices, victim_cycles
@@ -113,6 +113,13 @@ def replay_baselines(quick: bool) -> Iterator[Figure]:
         yield Figure(key, value, unit, listed=value is None)
 
 
+def replay_beside_torchrl(quick: bool) -> Iterator[Figure]:
+    found = replay_torchrl.measured(quick)
+    replay_torchrl.show(*found, Console())
+    for key, value, unit in replay_torchrl.figures(*found):
+        yield Figure(key, value, unit, listed=value is None)
+
+
 def isolation(quick: bool) -> Iterator[Figure]:
     alone = victim_cycles()
     yield Figure("isolation.victim_cycles.alone", alone, "cycles a frame")
@@ -155,6 +162,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "replay.baselines": replay_baselines,
     "replay.boundary": lambda quick: (Figure(*found) for found in replay_boundary.figures(quick)),
     "replay.learner_step_cycles": lambda quick: (Figure(*found) for found in replay_step.figures(quick)),
+    "replay.torchrl": replay_beside_torchrl,
     "replay": replay,
     "compare": lambda quick: (Figure(*found) for found in compare.figures(quick)),
     "cluster": lambda quick: (Figure(*found) for found in headline.figures()),

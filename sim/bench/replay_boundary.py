@@ -12,12 +12,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from iswitch.config import Config
+from iswitch.switch.replay import USUAL
 from iswitch.wire import Type
 from iswitch.wire.replay import ADD_ROW, BODY_BYTES, SAMPLES_PER_FRAGMENT, UPDATE_ROW, ReplayOutcome
 from sim.bench.replay_client import ParsedFrame, ReplayClient, parse_frame
 from sim.bench.sumtree import fractions
 from sim.emulator.engine import Board, Frame, Stamp
-from sim.emulator.replay import EMULATED
 
 __all__ = ["ITEMS", "PATIENCE_CYCLES", "ROWS", "Boundary", "Emulated", "Station", "boundary", "figures"]
 
@@ -190,7 +190,7 @@ def boundary(board: Emulated, batches: Sequence[int] = BATCHES, *, port: int = 0
 
 def figures(quick: bool) -> Iterator[tuple[str, float, str]]:
     """Key, value and unit, of the emulated board."""
-    with Board(Config(replay=EMULATED), stamps=True) as board:
+    with Board(Config(replay=USUAL), stamps=True) as board:
         for row in boundary(board):
             for operation, cycles in zip(row._fields[1:], row[1:]):
                 yield (

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from iswitch.config import Config
+from iswitch.switch.replay import USUAL
 from iswitch.wire import Type
 from iswitch.wire.replay import SAMPLES_PER_FRAGMENT, Kind, ReplayOutcome
 from sim.bench.replay_boundary import ITEMS, PATIENCE_CYCLES, ROWS, Emulated, Station
 from sim.bench.replay_client import ParsedFrame, parse_frame
 from sim.emulator.engine import Board
-from sim.emulator.replay import EMULATED
 
 __all__ = ["BATCH", "Learner", "Step", "figures", "learner_steps"]
 
@@ -158,7 +158,7 @@ def learner_steps(board: Emulated, batch: int = BATCH, *, steps: int = STEPS, po
 
 def figures(quick: bool) -> Iterator[tuple[str, float, str]]:
     """Key, value and unit, of the emulated board."""
-    with Board(Config(replay=EMULATED), stamps=True) as board:
+    with Board(Config(replay=USUAL), stamps=True) as board:
         found = learner_steps(board, steps=3 if quick else STEPS)
         what = f"cycles of a step of {BATCH} samples, their records and {BATCH} updates"
         yield f"replay.learner_step_cycles.{BATCH}", found.steady, f"{what}, one step after another"

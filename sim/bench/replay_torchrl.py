@@ -1,5 +1,5 @@
-"""`python -m sim.bench.replay_torchrl`: the replay buffers that a TorchRL program can choose, in one run, as ratios to
-TorchRL's own.
+"""`python -m sim.bench.replay_torchrl`, and part of `make bench`: the replay buffers that a TorchRL program can choose,
+in one run, as ratios to TorchRL's own.
 
 TorchRL's `TensorDictPrioritizedReplayBuffer` and cpprb are in the program's memory. `SwitchReplayBuffer`, and the
 `ReplayClient` inside it, are over loopback with the software switch in a process of its own, whose replay service is
@@ -28,7 +28,7 @@ from iswitch.switch.software_switch import SoftwareSwitch
 from sim.bench.replay_baselines import OPERATIONS, Effort, Rates, rates
 from sim.bench.replay_buffers import ALPHA, BETA, Buffer, CpprbBuffer, TorchrlBuffer
 
-__all__ = ["ClientBuffer", "SwitchBuffer", "ratios", "served", "systems", "table"]
+__all__ = ["ClientBuffer", "SwitchBuffer", "figures", "measured", "ratios", "served", "show", "systems", "table"]
 
 HOST = "127.0.0.1"
 CAPACITY, BATCHES = 1 << 12, (32, 256, 512)
@@ -159,11 +159,29 @@ def table(found: Sequence[Rates], missing: dict[str, str]) -> Table:
     return made
 
 
+def measured(quick: bool) -> tuple[list[Rates], dict[str, str]]:
+    """Measure all systems in turns for some 20 seconds, or for a look."""
+    with systems(CAPACITY) as made:
+        return rates(made, (CAPACITY,), BATCHES, Effort(0.01, 2) if quick else Effort(0.1, 5))
+
+
+def figures(found: Sequence[Rates], missing: dict[str, str]) -> Iterator[tuple[str, float | None, str]]:
+    """Yield key, value and unit of each figure. A missing figure has None, and the reason instead of a unit."""
+    for (system, batch), values in ratios(found).items():
+        for operation, value in zip(OPERATIONS, values):
+            yield f"replay.torchrl.{system}.{batch}.{operation}", value, "items/s, over those of TorchRL's buffer"
+    for system, why in missing.items():
+        yield f"replay.torchrl.{system}", None, f"missing: {why}"
+
+
+def show(found: Sequence[Rates], missing: dict[str, str], console: Console) -> None:
+    """Print the table."""
+    console.print(table(found, missing))
+
+
 def main(quick: bool = False) -> None:
     """Measure for some 20 seconds; `--quick`: for a look."""
-    with systems(CAPACITY) as made:
-        found, missing = rates(made, (CAPACITY,), BATCHES, Effort(0.01, 2) if quick else Effort(0.1, 5))
-    Console(width=110).print(table(found, missing))
+    show(*measured(quick), Console(width=110))
 
 
 if __name__ == "__main__":

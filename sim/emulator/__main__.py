@@ -30,6 +30,7 @@ from iswitch.switch.options import (
     option,
     write_json,
 )
+from iswitch.switch.replay import ReplayOption, parse_replay
 from sim.emulator.compile import CompileError
 from sim.emulator.defaults import roomy_queue_bytes
 from sim.emulator.device import ENGINES, open_device
@@ -38,7 +39,6 @@ from sim.emulator.fabric import Node
 from sim.emulator.faults import Rates
 from sim.emulator.link import parse_link
 from sim.emulator.port_layout import PortLayout
-from sim.emulator.replay import parse_replay
 from sim.emulator.report import show
 from sim.emulator.report import summary as summarised
 from sim.emulator.tree import configure_leaves, parse_leaf
@@ -70,15 +70,7 @@ def main(
             "that several workers can share a port.",
         ),
     ] = None,
-    replay: Annotated[
-        str | None,
-        option(
-            panel=SWITCH,
-            metavar="SIZES",
-            help="Build the switch with a replay service: default, or sizes as in iswitch.config.Replay, such as "
-            "capacity=65536,sessions=8.",
-        ),
-    ] = None,
+    replay: ReplayOption = None,
     switches: Annotated[int, option(panel=SWITCH, metavar="N", min=1, help="Number of switches, all built alike.")] = 1,
     mac: Annotated[
         str, option(panel=SWITCH, metavar="MAC", help="MAC address of the first switch; the others follow.")

@@ -135,8 +135,8 @@ class Session:
         replay = self.control.switch_info().replay
         if replay is None:
             raise NoReplayServiceError(
-                f"the switch at {self.address} has no replay service: start the emulator by `make emulator "
-                "REPLAY=default`, or build the switch with a `replay`"
+                f"the switch at {self.address} has no replay service: start it by `iswitch switch --replay default` or "
+                "`make emulator REPLAY=default`, or build the switch with a `replay`"
             )
         return replay
 

@@ -23,6 +23,7 @@ from iswitch.switch.options import (
     write_json,
 )
 from iswitch.switch.parents import parse_parent
+from iswitch.switch.replay import ReplayOption, parse_replay
 from iswitch.switch.server import SwitchServer
 from iswitch.switch.sizing import config_for
 from iswitch.switch.sockets import open_ports
@@ -66,6 +67,7 @@ def switch(
             "--bind carries. All networks between must carry them too.",
         ),
     ] = None,
+    replay: ReplayOption = None,
     bind: BindOption = "127.0.0.1",
     udp_base: UdpBaseOption = 27000,
     parent: Annotated[
@@ -96,7 +98,9 @@ def switch(
     console = Console(stderr=True)
     try:
         sockets = open_ports(bind, [udp_base + port if udp_base else 0 for port in range(ports)])
-        config = config_for(sockets, members=members, jobs=jobs, window=window, elements=elements)
+        config = config_for(
+            sockets, members=members, jobs=jobs, window=window, elements=elements, replay=parse_replay(replay)
+        )
         # A switch that is started again with its old seed would give out its old epochs and challenges once more.
         model = SoftwareSwitch(config, mac=OWN_MAC, ip=OWN_IP, seed=secrets.randbits(64), operator_key=operator_key)
         for given in parent or []:

@@ -7,7 +7,7 @@ import struct
 from array import array
 from collections.abc import Sequence
 
-from iswitch.config import Config
+from iswitch.config import Config, Replay
 from iswitch.driver.window import in_flight_max
 from iswitch.wire import HEADER, TAIL_BYTES, longest_frame_bytes
 
@@ -30,6 +30,7 @@ def config_for(
     jobs: int = Config.jobs,
     window: int | None = None,
     elements: int | None = None,
+    replay: Replay | None = None,
 ) -> Config:
     """Return the `Config` of a software switch. Its queues are the kernel's: `queue_bytes` fits the elements.
 
@@ -37,7 +38,7 @@ def config_for(
     ----------
     sockets : sequence of socket.socket
         Its ports.
-    members, jobs, window, elements : int, optional
+    members, jobs, window, elements, replay : optional
         As of `Config`. By default, elements fill a packet on the interface, and the window fits a port's buffer.
 
     Raises
@@ -58,6 +59,7 @@ def config_for(
         window=window,
         elements=elements,
         queue_bytes=queue_bytes,
+        replay=replay,
         half_width=True,
     )
 
