@@ -110,7 +110,7 @@ class Learner:
             _client(options, address) as replay,
         ):
             if rank == 0:
-                set_limits(replay, options)
+                _set_limits(replay, options)
                 replay.set_parameters(1, agent.replica.weights())
             version, batches = 1, replay.prefetch(options.batch_size, depth=2, beta=options.beta)
             for step, batch in zip(range(1, options.steps + 1), batches):
@@ -131,7 +131,7 @@ def _client(options: Options, address: str) -> ReplayClient:
     return ReplayClient(address, fields, timeout_s=_TIMEOUT_S)
 
 
-def set_limits(replay: ReplayClient, options: Options) -> None:
+def _set_limits(replay: ReplayClient, options: Options) -> None:
     """Bind the samples of all learners to the adds of all actors, from now on."""
     slack = _SLACK * max(
         options.batch_size * options.learners, round(options.add_size * options.samples_per_insert) * options.actors
