@@ -149,3 +149,11 @@ def test_networks_of_any_shape_get_schedules_that_sum_above_the_bound(seed):
 def test_comparison_wrong():
     with pytest.raises(ValueError, match="k must be at least 1, not 0"):
         compare_schedulers(build_topology("BCube(2,1)"), k=0)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_best_of_several_episodes_is_never_longer_than_greedy(seed):
+    graph = nx.random_labeled_tree(7, seed=seed)
+    nx.set_node_attributes(graph, "host", "kind")
+    rounds = {name: schedule.length for name, schedule in compare_schedulers(graph, k=2, seed=seed).schedules.items()}
+    assert rounds["greedy, best of 2"] <= rounds["greedy"]

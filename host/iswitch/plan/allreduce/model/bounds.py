@@ -1,6 +1,6 @@
 """Lower bounds on the rounds of an AllReduce of N chunks among N servers, if switches forward and do not sum."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,26 +21,25 @@ class Bounds:
         A sum needs N-1 transfers of its chunk, and N-1 more distribute it. So 2 N (N-1) units must enter by the ports
         of all servers.
     inlet : int
-        All N chunks must enter each server by its ports.
+        All N chunks must enter each server by its ports, each with the gradient of the remotest server. That
+        gradient needs a round for each of the d hops, so the first of these chunks comes in round d.
     spread : int
         With at most p ports per server, a value is at no more than (p+1)^r servers after r rounds.
-    distance : int
-        Hops between the two remotest servers.
     two_phases : int
         Bound for schedules that finish all sums before any broadcast begins. Each phase moves N (N-1) units, brings a
-        chunk from one server to all or back, and crosses at least the hops around the most central server.
+        chunk from one server to all or back, and crosses at least the hops around the most central server. The bounds
+        of all schedules hold for these, too.
     """
 
     ports: int
     inlet: int
     spread: int
-    distance: int
     two_phases: int
 
     @property
     def best(self) -> int:
         """The highest bound that holds for every schedule."""
-        return max(self.ports, self.inlet, self.spread, self.distance)
+        return max(self.ports, self.inlet, self.spread)
 
 
 def find_bounds(network: Network) -> Bounds:
@@ -50,6 +49,8 @@ def find_bounds(network: Network) -> Bounds:
     reached, spread = 1, 0
     while reached < size:
         reached, spread = reached * (int(ports.max()) + 1), spread + 1
-    distance = int(network.hop_distance.max())
-    phase = max(-(-size * (size - 1) // total), spread, int(network.hop_distance.max(1).min()))
-    return Bounds(-(-2 * size * (size - 1) // total), int(np.max(-(-size // ports))), spread, distance, 2 * phase)
+    remotest = network.hop_distance.max(1)
+    inlet = int(np.max(remotest - 1 + -(-size // ports)))
+    phase = max(-(-size * (size - 1) // total), spread, int(remotest.min()))
+    found = Bounds(-(-2 * size * (size - 1) // total), inlet, spread, 2 * phase)
+    return replace(found, two_phases=max(found.two_phases, found.best))

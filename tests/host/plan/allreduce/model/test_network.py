@@ -8,6 +8,7 @@ import pytest
 from iswitch.plan.allreduce.model.bounds import find_bounds
 from iswitch.plan.allreduce.model.network import PATHS_MAX, Network
 from iswitch.plan.allreduce.model.topologies import TOPOLOGIES, build_topology
+from iswitch.plan.allreduce.schedulers.exact import find_fewest_rounds
 from iswitch.plan.allreduce.schedulers.overlap import overlap_phases
 from iswitch.plan.allreduce.schedulers.parameter_server import fixed_trees
 
@@ -63,7 +64,28 @@ def test_bounds_of_servers_with_different_ports():
     graph = nx.Graph([("a", "b"), ("b", "c"), ("c", "d"), ("d", "b")])
     nx.set_node_attributes(graph, "host", "kind")
     found = find_bounds(Network(graph))
-    assert (found.ports, found.inlet, found.spread, found.distance) == (3, 4, 1, 2) and found.best == 4
+    assert (found.ports, found.inlet, found.spread) == (3, 5, 1) and found.best == 5
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 12])
+def test_a_line_needs_the_hops_of_the_first_chunk_and_a_round_for_each_further_one(size):
+    graph = nx.path_graph(size)
+    nx.set_node_attributes(graph, "host", "kind")
+    limits = find_bounds(Network(graph))
+    assert limits.best == limits.inlet == 2 * size - 2
+    assert limits.two_phases >= limits.best
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_bound_exceeds_the_fewest_rounds_of_a_random_network(seed):
+    graph = nx.random_labeled_tree(4, seed=seed) if seed % 2 else nx.gnp_random_graph(4, 0.6, seed=seed)
+    if not nx.is_connected(graph):
+        graph = nx.compose(graph, nx.star_graph(3))
+    nx.set_node_attributes(graph, "host", "kind")
+    network = Network(graph)
+    found, limits = find_fewest_rounds(network), find_bounds(network)
+    assert found.schedule is not None and limits.best <= found.schedule.length
+    assert limits.two_phases >= limits.best
 
 
 @pytest.mark.parametrize(
