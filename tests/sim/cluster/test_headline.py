@@ -20,6 +20,12 @@ def test_the_model_of_the_switch_takes_the_time_of_the_rtl(name, costs):
     assert model_s == pytest.approx(rtl_sum_s(size, 4, costs, rate_bps=10e9), rel=0.1)
 
 
+@pytest.mark.parametrize("workers, rack", [(4, 2), (6, 3), (8, 2)])
+def test_the_model_of_a_tree_takes_the_time_of_the_rtl(workers, rack):
+    model_s = switch_sum(40_020, (rack, workers // rack), Costs(), rate_bps=10e9).last_s
+    assert model_s == pytest.approx(rtl_sum_s(40_020, workers, Costs(), rate_bps=10e9, rack=rack), rel=0.05)
+
+
 def test_the_time_of_computing_gives_the_share():
     setting = Setting(size_bytes=40_020)
     found = parameter_server(replace(setting, compute_s=share_compute_s(setting, 0.5)))
