@@ -133,11 +133,15 @@ def resident_kb(pid: int) -> int:
     return int(line.split()[1])
 
 
-def start_switch(stack: ExitStack, folder: Path) -> tuple[subprocess.Popen[bytes], list[tuple[str, int]]]:
-    """Start `iswitch switch`. Return the process and the addresses of its ports."""
+def start_switch(
+    stack: ExitStack, folder: Path, *options: str
+) -> tuple[subprocess.Popen[bytes], list[tuple[str, int]]]:
+    """Start `iswitch switch` with options of the command. Return the process and the addresses of its ports."""
     ready = folder / "ready.json"
     command = [sys.executable, "-c", "from iswitch.tools.cli import main; main()", "switch", "--udp-base", "0"]
-    process = subprocess.Popen([*command, "--ready-file", str(ready), "--summary", str(folder / "summary.json")])
+    process = subprocess.Popen(
+        [*command, "--ready-file", str(ready), "--summary", str(folder / "summary.json"), *options]
+    )
     stack.callback(process.wait)
     stack.callback(process.kill)
     until(ready.exists, STEP_S, unless=process.poll)

@@ -22,6 +22,7 @@ from iswitch.torch.fallback import FallbackReducer
 from iswitch.torch.group_job import GroupJob
 from iswitch.torch.layout import contiguous, require_own_memory
 from iswitch.torch.options import Options
+from iswitch.torch.profiled import profiled
 from iswitch.torch.reducer import GlooReducer, SwitchReducer
 from iswitch.torch.work import CollectiveWork
 
@@ -122,11 +123,15 @@ class IswitchProcessGroup(dist.ProcessGroup):
 
     # How a call runs
 
-    def _run(self, opts: Any, outputs: list[Any], call: Callable[[], None], *, fills: bool = True) -> CollectiveWork:
+    def _run(
+        self, name: str, opts: Any, outputs: list[Any], call: Callable[[], None], *, fills: bool = True
+    ) -> CollectiveWork:
         """Make a call after all earlier ones, and wait for it unless the program asked not to.
 
         Parameters
         ----------
+        name : str
+            The collective, for a profiler.
         opts : object
             Options of torch.distributed.
         outputs : list
@@ -138,6 +143,7 @@ class IswitchProcessGroup(dist.ProcessGroup):
         """
         if fills:
             require_own_memory(outputs)
+        call = profiled(name, call)
         if opts.asyncOp:
             return CollectiveWork(self._calls.submit(call), outputs)
         self._calls.wait()
@@ -171,7 +177,7 @@ class IswitchProcessGroup(dist.ProcessGroup):
         def refuse() -> None:
             raise UnsupportedError(f"the switch cannot do {name}: it sums vectors of all ranks")
 
-        return self._run(opts, outputs, lambda: self._or_gloo(name, refuse, gloo_call))
+        return self._run(name, opts, outputs, lambda: self._or_gloo(name, refuse, gloo_call))
 
     # Sums, and what is made of them
 
@@ -260,7 +266,7 @@ class IswitchProcessGroup(dist.ProcessGroup):
             for tensor in tensors:
                 self._reduce_or_gloo("all_reduce", tensor, opts.reduceOp)
 
-        return self._run(opts, tensors, call)
+        return self._run("all_reduce", opts, tensors, call)
 
     def allreduce_coalesced(self, tensors: list[Tensor], opts: Any) -> CollectiveWork:
         """Replace each tensor by its reduction over the ranks."""
@@ -277,7 +283,7 @@ class IswitchProcessGroup(dist.ProcessGroup):
                     with torch.no_grad():  # a sparse tensor made by `detach` would have the elements for itself
                         tensor.copy_(result)
 
-        return self._run(opts, tensors, call, fills=self._rank == opts.rootRank)
+        return self._run("reduce", opts, tensors, call, fills=self._rank == opts.rootRank)
 
     def broadcast(self, tensors: list[Tensor], opts: Any) -> CollectiveWork:
         """Give all ranks the root's bits. The tensors may have any dtype."""
@@ -288,7 +294,7 @@ class IswitchProcessGroup(dist.ProcessGroup):
                 if self._rank != opts.rootRank:
                     _fill(tensor, words)
 
-        return self._run(opts, tensors, call, fills=self._rank != opts.rootRank)
+        return self._run("broadcast", opts, tensors, call, fills=self._rank != opts.rootRank)
 
     def _broadcast(self, tensor: Tensor, root: int) -> np.ndarray:
         """Return the bytes of the root's tensor, as `_octets` does."""
@@ -301,7 +307,7 @@ class IswitchProcessGroup(dist.ProcessGroup):
 
     def barrier(self, opts: Any = None) -> CollectiveWork:
         """Wait for all ranks."""
-        return self._run(opts or dist.BarrierOptions(), [], self._barrier)
+        return self._run("barrier", opts or dist.BarrierOptions(), [], self._barrier)
 
     def _barrier(self) -> None:
         self._reducer.sum(np.zeros(1, np.int32))
@@ -314,7 +320,7 @@ class IswitchProcessGroup(dist.ProcessGroup):
                 for part, row in zip(parts, self._gather(_octets(tensor)), strict=True):
                     _fill(part, row)
 
-        return self._run(opts, outputs, call)
+        return self._run("all_gather", opts, outputs, call)
 
     def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> CollectiveWork:
         """Give all ranks the tensors of all ranks: `outputs` has a list of tensors for each rank."""
@@ -324,7 +330,7 @@ class IswitchProcessGroup(dist.ProcessGroup):
                 for part, row in zip(parts, self._gather(_octets(tensor)), strict=True):
                     _fill(part, row)
 
-        return self._run(opts, outputs, call)
+        return self._run("all_gather", opts, outputs, call)
 
     def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any) -> CollectiveWork:
         """Give all ranks the tensors of all ranks, one after another in one tensor."""
@@ -341,7 +347,7 @@ class IswitchProcessGroup(dist.ProcessGroup):
                     _fill(part, row)
                 output.detach().copy_(torch.cat([part.reshape(-1) for part in parts]).view(output.shape))
 
-        return self._run(opts, outputs, call)
+        return self._run("all_gather", opts, outputs, call)
 
     def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> CollectiveWork:
         """Give one rank the tensors of all ranks."""
@@ -352,7 +358,7 @@ class IswitchProcessGroup(dist.ProcessGroup):
                 for part, row in zip(outputs[0], rows, strict=True):
                     _fill(part, row)
 
-        return self._run(opts, outputs, call)
+        return self._run("gather", opts, outputs, call)
 
     def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> CollectiveWork:
         """Give each rank its tensor of the root's list."""
@@ -368,11 +374,13 @@ class IswitchProcessGroup(dist.ProcessGroup):
                 self._reducer.sum(table.reshape(-1))
             _fill(output, table[self._rank])
 
-        return self._run(opts, outputs, call)
+        return self._run("scatter", opts, outputs, call)
 
     def reduce_scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> CollectiveWork:
         """Give each rank the reduction of its tensors in the lists of all ranks."""
-        return self._run(opts, outputs, lambda: self._reduce_scatter(outputs[0], inputs[0], opts.reduceOp))
+        return self._run(
+            "reduce_scatter", opts, outputs, lambda: self._reduce_scatter(outputs[0], inputs[0], opts.reduceOp)
+        )
 
     def reduce_scatter_single(self, output: Tensor, tensor: Tensor, opts: Any) -> CollectiveWork:
         """Give each rank the reduction of its part of the tensors of all ranks."""
@@ -386,7 +394,7 @@ class IswitchProcessGroup(dist.ProcessGroup):
                 parts = list(tensor.reshape(-1).chunk(self._size)) if tensor.numel() else [tensor] * self._size
                 self._reduce_scatter(output, parts, opts.reduceOp)
 
-        return self._run(opts, outputs, call)
+        return self._run("reduce_scatter", opts, outputs, call)
 
     def _reduce_scatter(self, output: Tensor, parts: list[Tensor], op: Any) -> None:
         whole = torch.cat([part.detach().reshape(-1) for part in parts])

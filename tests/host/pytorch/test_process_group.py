@@ -2,6 +2,8 @@
 
 import itertools
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from iswitch import IswitchError
 from iswitch.config import Config
-from iswitch.torch import IswitchProcessGroup, Options, UnsupportedError, process_group
+from iswitch.torch import IswitchProcessGroup, Options, UnsupportedError, fallback, process_group
 from sim.bench.udp_model import Faults, UdpModel
 from tests.host.pytorch.ranks import TIMEOUT, run_ranks
 
@@ -339,6 +341,14 @@ def test_a_new_group_has_the_options_of_the_default_group_unless_it_is_given_oth
     assert [tensor.tolist() for tensor in tensors] == [[2.5, 1e9]] * 3
 
 
+def test_a_collective_is_an_event_of_a_profiler_from_its_call_to_its_end(alone):
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        dist.all_reduce(torch.ones(2), async_op=True).wait()
+        dist.broadcast(torch.ones(2), 0)
+    found = {event.name: event.is_async for event in profile.events() if event.name.startswith("iswitch:")}
+    assert found == {"iswitch:all_reduce": True, "iswitch:broadcast": False}
+
+
 def test_a_compiled_model_trains_as_one_that_is_not(alone):
     """The compiler sees collectives in Python, and would trace them."""
 
@@ -384,6 +394,66 @@ def test_other_groups_take_free_jobs():
     with UdpModel(SMALL) as model:
         [(jobs, sums), others] = run_ranks(2, body)
     assert (jobs, sums) == others and len(set(jobs)) == 2 and sums == [0, 2]
+
+
+def test_several_groups_are_used_from_several_threads_at_once():
+    def use(group, name, rank):
+        sums = []
+        for step in range(12):
+            tensor = torch.full((1 + 40 * (step % 3),), float(rank + 10 * name + step))
+            group.allreduce([tensor], waiting(dist.AllreduceOptions, asynchronous=step % 2 == 0)).wait()
+            copied = torch.tensor([rank])
+            group.broadcast([copied], waiting(dist.BroadcastOptions, root=step % 2)).wait()
+            sums.append((tensor.unique().tolist(), copied.item()))
+        return sums
+
+    def body(rank, store):
+        options = Options(address=model.address(rank))
+        made = [
+            IswitchProcessGroup(dist.PrefixStore(f"{name}", store), rank, 2, TIMEOUT, options, default_group=False)
+            for name in range(3)
+        ]
+        with ThreadPoolExecutor(3) as threads:
+            results = list(threads.map(lambda name: use(made[name], name, rank), range(3)))
+        for group in made:
+            group.shutdown()
+        return results
+
+    with UdpModel(SMALL) as model:
+        for results in run_ranks(2, body):
+            for name, sums in enumerate(results):
+                assert sums == [([1.0 + 20 * name + 2 * step], step % 2) for step in range(12)]
+
+
+@pytest.mark.filterwarnings("ignore::iswitch.torch.fallback.FallbackWarning")
+def test_a_switch_that_stands_still_beyond_its_limit_and_goes_on_changes_no_sum(monkeypatch):
+    """It does with old frames what it would have done before, as a process after SIGSTOP and SIGCONT."""
+    monkeypatch.setattr(fallback, "_CHECK_S", 0.05)
+
+    def stand_still(group, stands):
+        with model.lock:
+            stands.set()
+            while group._reducer.uses_switch:
+                time.sleep(0.01)
+
+    def body(rank, group, gloo):
+        left = False
+        for step in range(10_000):
+            if rank == step == 2:
+                stands = threading.Event()
+                threading.Thread(target=stand_still, args=(group, stands)).start()
+                assert stands.wait(20)
+            tensor = torch.full((50,), float(rank + step))
+            group.allreduce([tensor], waiting(dist.AllreduceOptions)).wait()
+            assert (tensor == 3 + 3 * step).all()
+            left |= not group._reducer.uses_switch
+            if left and group._reducer.uses_switch:
+                return step
+        raise AssertionError("the ranks do not return to the switch")
+
+    with UdpModel(SMALL) as model:
+        first, *others = groups(model, body, fallback="gloo", switch_timeout_s=0.3)
+    assert others == [first] * 2
 
 
 def test_all_ranks_of_a_group_learn_that_the_switch_has_no_free_job():
