@@ -65,6 +65,9 @@ def test_random_traffic_of_half_width_jobs_gives_the_same_frames_and_counters(co
     for us in (0, 40_000_000, 3_000_000_000):
         pair.wait(us)
         traffic.steps(300)
+        for client in traffic.clients:  # a format of another job, which random frames seldom have
+            other = Format.FP16 if client.format == Format.BF16 else Format.BF16
+            traffic.send(client, client.contribution(traffic.low(client), np.ones(4, np.uint16), format=other))
     kinds = (Outcome.ADDED, Outcome.QUARANTINED, Outcome.LENGTH, Outcome.FORMAT, Outcome.DUPLICATE)
     assert all(pair.model.outcomes[kind] for kind in kinds)
     pair.counters_agree()
