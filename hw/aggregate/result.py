@@ -40,7 +40,8 @@ class ResultComposer(wiring.Component):
     found here. No bit error gives sums to another frame.
 
     A result of two-byte elements, whose words come every other cycle, starts when so many of its words wait that it
-    leaves without a gap: half of them (`level`), or its last (`complete`).
+    leaves without a gap: half of them (`level`), or its last (`complete`). In a switch with such elements, a result
+    whose header has a bit error waits for its last word.
 
     A GRANT has length 0 and consists of header words only, with the complement in the header. It appears `LATENCY` + 3
     cycles after its header. A switch without asynchronous jobs has no GRANTs, and no logic for them.
@@ -84,8 +85,10 @@ class ResultComposer(wiring.Component):
         starts = self.sums.valid
         if config.half_width:
             enough = Signal()
-            m.d.sync += enough.eq(~self.headers.ready & (self.complete | (self.level >= known.enough)))
-            starts = Mux(known.half, enough, starts)
+            # Nothing says how many words come, nor how fast, if the header has a bit error.
+            arrived = ~known.corrupt & (self.level >= known.enough)
+            m.d.sync += enough.eq(~self.headers.ready & (self.complete | arrived))
+            starts = Mux(known.half | known.corrupt, enough, starts)
         index = Signal(range(header_words + 1))
         tail_word = Signal.like(known.extra, name="tail_word")
         valid, in_header, in_payload, ended, closes = (
