@@ -11,7 +11,7 @@ docs/boards.md has the expected counts (`hw.board.expected`); `--update` writes 
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -34,7 +34,17 @@ from hw.synthesis.timing import PARTS
 from hw.synthesis.timing_paths import TimingPath, critical_paths
 from iswitch.config import Config, Replay
 
-__all__ = ["CORE_CLOCK", "DESIGNS", "Design", "available", "block_rams", "count", "main", "xilinx_report"]
+__all__ = [
+    "CORE_CLOCK",
+    "DESIGNS",
+    "Design",
+    "available",
+    "block_rams",
+    "count",
+    "main",
+    "with_half_width",
+    "xilinx_report",
+]
 
 BUILD = Path(__file__).parents[2] / "build" / "counts"
 SUME = BOARDS["netfpga_sume"]
@@ -72,6 +82,11 @@ def board_design(board: Board) -> Design:
         ports=False,
         expected=board.name in (SUME.name, DEFAULT),
     )
+
+
+def with_half_width(board: Board) -> Board:
+    """Return the board with half-width formats in its switch."""
+    return replace(board, config=replace(board.config, half_width=True))
 
 
 def of_sume(name: str) -> Design:
@@ -187,9 +202,14 @@ def main(
         bool, typer.Option("--update", help="Renew the rows of docs/boards.md; without --only all of them.")
     ] = False,
     most: Annotated[int, typer.Option(help="Ways to show of each.")] = 3,
+    half_width: Annotated[
+        bool, typer.Option("--half-width", help="Boards with half-width formats, whatever their Config says.")
+    ] = False,
 ) -> None:
     """Print the resource utilisation of designs in a Xilinx part, and their critical paths."""
     console = Console(highlight=False, soft_wrap=True)
+    if half_width and (write or not set(only.split(",")) <= BOARDS.keys()):
+        raise typer.BadParameter(f"--half-width needs --only with boards ({', '.join(BOARDS)}), and no --update")
     names = only.split(",") if only else [name for name, design in DESIGNS.items() if design.expected or not write]
     for name in names:
         if name not in DESIGNS:
@@ -204,7 +224,8 @@ def main(
         padding=(0, 1, 0, 0),
     )
     for name in names:
-        found[name] = one = count(name, DESIGNS[name])
+        design = board_design(with_half_width(BOARDS[name])) if half_width else DESIGNS[name]
+        found[name] = one = count(name, design)
         table.add_row(*row(name, one, available(DESIGNS[name].of)))
         console.print(f"{name}: {one['seconds']} s", style="dim")
         for path in one["paths"][:most]:

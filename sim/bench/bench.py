@@ -7,6 +7,7 @@ do not depend on the machine; kilohertz and microseconds do, and `machine.load` 
 import json
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -30,7 +31,9 @@ from sim.emulator.engine import Board
 __all__ = ["MEASUREMENTS", "Figure"]
 
 OUT = Path(__file__).parents[2] / "build" / "bench.json"
-FULL = Config().elements
+CONFIG = Config()
+HALF_WIDTH = replace(CONFIG, half_width=True)
+FULL = CONFIG.elements
 DUPLICATES = 0.01
 REPLAY_LEAVES = 1 << 20
 
@@ -50,13 +53,20 @@ Measurement = Callable[[bool], Iterator[Figure]]
 
 
 def words_per_cycle(
-    name: str, quick: bool, *, elements: int = FULL, format: Format = Format.WINDOW64, duplicates: float = 0
+    name: str,
+    quick: bool,
+    *,
+    config: Config = CONFIG,
+    elements: int = FULL,
+    format: Format = Format.WINDOW64,
+    duplicates: float = 0,
 ) -> Iterator[Figure]:
-    with Board(Config(), trace=True, stamps=True) as board:
+    with Board(config, trace=True, stamps=True) as board:
         run = throughput(
             board, frames=1_000 if quick else 10_400, elements=elements, format=format, duplicates=duplicates
         )
     yield Figure(f"{name}.words_per_cycle", run.words_per_cycle, "words/cycle")
+    yield Figure(f"{name}.elements_per_cycle", run.elements_per_cycle, "elements/cycle")
 
 
 def beside_ordinary(quick: bool) -> Iterator[Figure]:
@@ -73,14 +83,21 @@ def forwarding(quick: bool) -> Iterator[Figure]:
         yield Figure(f"forward.words_per_cycle_{name}", run.words_per_cycle, "words/cycle")
 
 
-def latency(quick: bool) -> Iterator[Figure]:
-    with Board(Config(), trace=True, stamps=True) as board:
-        found = {elements: latencies(board, elements) for elements in (1, 44, FULL)}
-    yield Figure("aggregate.latency_cycles", max(cycles.first for cycles in found.values()), "cycles")
-    for elements, cycles in found.items():
-        yield Figure(f"aggregate.latency_cycles.{elements}_elements", cycles.first, "cycles")
-        yield Figure(f"aggregate.latency_cycles.last_to_last.{elements}_elements", cycles.last, "cycles")
-        yield Figure(f"aggregate.latency_cycles.entry_to_exit.{elements}_elements", cycles.whole, "cycles")
+def latency(
+    name: str,
+    quick: bool,
+    *,
+    config: Config = CONFIG,
+    format: Format = Format.WINDOW64,
+    elements: tuple[int, ...] = (1, 44, FULL),
+) -> Iterator[Figure]:
+    with Board(config, trace=True, stamps=True) as board:
+        found = {count: latencies(board, count, format=format) for count in elements}
+    yield Figure(name, max(cycles.first for cycles in found.values()), "cycles")
+    for count, cycles in found.items():
+        yield Figure(f"{name}.{count}_elements", cycles.first, "cycles")
+        yield Figure(f"{name}.last_to_last.{count}_elements", cycles.last, "cycles")
+        yield Figure(f"{name}.entry_to_exit.{count}_elements", cycles.whole, "cycles")
 
 
 def engine(name: str, quick: bool) -> Iterator[Figure]:
@@ -153,7 +170,14 @@ MEASUREMENTS: dict[str, Measurement] = {
     ),
     "aggregate.fp32": partial(words_per_cycle, "aggregate.fp32", format=Format.FP32),
     "aggregate.minimum_size": partial(words_per_cycle, "aggregate.minimum_size", elements=1),
-    "aggregate.latency_cycles": latency,
+    "aggregate.latency_cycles": partial(latency, "aggregate.latency_cycles"),
+    "aggregate.bf16": partial(words_per_cycle, "aggregate.bf16", config=HALF_WIDTH, format=Format.BF16),
+    "aggregate.bf16.latency_cycles": partial(
+        latency, "aggregate.bf16.latency_cycles", config=HALF_WIDTH, format=Format.BF16, elements=(2, 44, FULL)
+    ),
+    "aggregate.half_width.latency_cycles": partial(
+        latency, "aggregate.half_width.latency_cycles", config=HALF_WIDTH, elements=(FULL,)
+    ),
     "mixed": beside_ordinary,
     "forward.words_per_cycle": forwarding,
     "isolation.victim_cycles": isolation,

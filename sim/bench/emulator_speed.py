@@ -11,6 +11,7 @@ import statistics
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -77,9 +78,12 @@ def compare(paths: Sequence[Path], repetitions: int) -> list[list[float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m sim.bench.emulator_speed", description=__doc__)
     parser.add_argument("libraries", nargs="*", type=Path, help="libraries of other checkouts, of the same switch")
+    parser.add_argument("--half-width", action="store_true", help="also this checkout's board with half-width formats")
     parser.add_argument("--repetitions", type=int, default=40)
     asked = parser.parse_args()
     paths = [library(Config()), *asked.libraries]
+    if asked.half_width:
+        paths.append(library(replace(Config(), half_width=True)))
     speeds = compare(paths, asked.repetitions)
     for path, found in zip(paths, speeds, strict=True):
         median, best = statistics.median(found), statistics.quantiles(found, n=10)[-1]

@@ -13,6 +13,7 @@ from amaranth.sim import Simulator
 from hw.ingress.packet_queue import PacketQueue
 from iswitch.config import Config
 from iswitch.wire import FRAME_BYTES, Format, Outcome, PortCounter
+from iswitch.wire.formats import FORMATS
 from sim.bench.hosts import Host
 from sim.emulator.counters import counters
 from sim.emulator.engine import Board, Frame
@@ -58,16 +59,27 @@ def words(config: Config, frame: bytes) -> int:
 
 
 class Throughput:
-    """Figures of one run. `words`: all input words. `cycles`: from the first of them to the last word of the last
-    result, so with filling and emptying of the switch. `khz`: speed of the board; `cpu_khz`: the same by processor
-    time."""
+    """Figures of one run. `words`: all input words. `elements`: those of each frame. `cycles`: from the first word to
+    the last word of the last result, so with filling and emptying of the switch. `khz`: speed of the board; `cpu_khz`:
+    the same by processor time."""
 
-    def __init__(self, words: int, cycles: int, frames: int, khz: float, cpu_khz: float):
-        self.words, self.cycles, self.frames, self.khz, self.cpu_khz = words, cycles, frames, khz, cpu_khz
+    def __init__(self, words: int, cycles: int, frames: int, elements: int, khz: float, cpu_khz: float):
+        self.words, self.cycles, self.frames, self.elements = words, cycles, frames, elements
+        self.khz, self.cpu_khz = khz, cpu_khz
 
     @property
     def words_per_cycle(self) -> float:
         return self.words / self.cycles
+
+    @property
+    def elements_per_cycle(self) -> float:
+        return self.frames * self.elements / self.cycles
+
+
+def ones(format: Format, count: int) -> np.ndarray:
+    """Return the elements of a payload of ones, as they are on the wire."""
+    patterns = {Format.BF16: np.uint16(0x3F80), Format.FP16: np.uint16(0x3C00)}
+    return np.full(count, patterns.get(format, np.float32(1)))
 
 
 def throughput(
@@ -83,6 +95,8 @@ def throughput(
     clients = joined(board, format=format)
     segments = -(-frames // WORLD)
     payloads = np.random.default_rng(1).normal(size=(WORLD, elements)).astype("<f4")
+    if FORMATS[format].is_half_width:
+        payloads = np.tile(ones(format, elements), (WORLD, 1))
     chance = random.Random(1)
     board.limit(2 * segments)
     sent, repeated = Counter[int](), 0
@@ -109,6 +123,7 @@ def throughput(
         sum(size * count for size, count in sent.items()),
         last - first + 1,
         sent.total(),
+        elements,
         ran / seconds / 1e3,
         ran / cpu_seconds / 1e3,
     )
@@ -229,7 +244,12 @@ def numbered_frames(to: Host, source: Host, frames: int, size: int) -> list[byte
 def queue_cycles(config: Config) -> int:
     """Return the cycles from a frame's last word entering a port's queue to its first word at the queue's output,
     measured on the queue alone."""
-    queue = PacketQueue(bus_bits=config.bus_bits, depth=config.queue_words, frame_bytes_max=config.frame_bytes_max)
+    queue = PacketQueue(
+        bus_bits=config.bus_bits,
+        depth=config.queue_words,
+        frame_bytes_max=config.frame_bytes_max,
+        half_width=config.half_width,
+    )
     seen: list[int] = []
 
     async def bench(ctx):
@@ -273,7 +293,7 @@ def latencies(board: Board, elements: int, *, format: Format = Format.WINDOW64) 
     """
     config = board.config
     clients = joined(board, format=format)
-    payload = np.ones(elements, "<f4")
+    payload = ones(format, elements)
     for client in clients[:-1]:
         board.send(client.port, client.contribution(client.first_seq, payload, format=format))
         board.run(SETTLE_CYCLES)
@@ -291,7 +311,7 @@ def latencies(board: Board, elements: int, *, format: Format = Format.WINDOW64) 
     if stamp is None:
         raise RuntimeError("the board kept no stamps")
     leaves = stamp.last + queue_cycles(config)
-    words = config.header_words + -(-elements // config.lanes)
+    words = config.header_words + -(-payload.nbytes // config.bus_bytes)
     first, last = max(result.first for result in results), max(result.last for result in results)
     return Latencies(first - leaves, last - (leaves + words - 1), last - stamp.last)
 

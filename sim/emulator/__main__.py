@@ -70,6 +70,14 @@ def main(
             "that several workers can share a port.",
         ),
     ] = None,
+    half_width: Annotated[
+        bool,
+        typer.Option(
+            "--half-width",
+            rich_help_panel=SWITCH,
+            help="Build the switch with the number formats bf16 and fp16.",
+        ),
+    ] = DEFAULT.half_width,
     replay: ReplayOption = None,
     switches: Annotated[int, option(panel=SWITCH, metavar="N", min=1, help="Number of switches, all built alike.")] = 1,
     mac: Annotated[
@@ -206,6 +214,7 @@ def main(
             window=window,
             elements=elements,
             queue_bytes=queue or roomy_queue_bytes(window, elements),
+            half_width=half_width,
             replay=parse_replay(replay),
         )
         layout = PortLayout(

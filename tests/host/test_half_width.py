@@ -242,7 +242,8 @@ def test_an_infinity_of_fp16_taints_and_a_large_number_of_float32_becomes_one(mo
 
 
 def test_a_switch_without_these_formats_refuses_the_job():
-    with UdpModel(Config(ports=2, half_width=False)) as model, pytest.raises(RefusedError, match="format"):
+    message = r"`format` is not the job's, or unknown to the switch.*`Config\(half_width=True\)`, as `iswitch switch`"
+    with UdpModel(Config(ports=2, half_width=False)) as model, pytest.raises(RefusedError, match=message):
         Worker(model.address(), world=1, format="bf16", join_timeout_s=5)
 
 

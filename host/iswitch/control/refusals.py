@@ -67,7 +67,10 @@ REFUSALS: dict[Reason, Refusal] = {
         "start all workers with the same `threshold`, and in a tree of switches with none",
     ),
     Reason.FORMAT: Refusal(
-        "`format` is not the job's, or unknown to the switch", "start all workers with the same `format`"
+        "`format` is not the job's, or unknown to the switch",
+        'start all workers with the same `format`. For "bf16" and "fp16" the switch must be built with '
+        "`Config(half_width=True)`, as `iswitch switch` is, and the emulated board with `--half-width`; at another "
+        'switch leave `format` out, or pass "window64"',
     ),
     Reason.FRACTION: Refusal(
         "`fraction` is not the job's, or not -126 to 149", "start all workers with the same `fraction`"

@@ -4,14 +4,15 @@ in a board's report."""
 from dataclasses import replace
 
 import pytest
+import typer
 from amaranth.hdl import Module
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import Component, In, Out
 
 import hw.synthesis.timing_paths
-from hw.board.boards import BOARDS
+from hw.board.boards import BOARDS, DEFAULT
 from hw.board.expected import TABLE, differences, read
-from hw.board.utilisation import DESIGNS, Design, available, block_rams, count, xilinx_report
+from hw.board.utilisation import DESIGNS, Design, available, block_rams, count, main, with_half_width, xilinx_report
 from hw.replay.sampling.sum_tree import SumTree
 from hw.synthesis.primitives import resources
 
@@ -107,6 +108,13 @@ def test_report_of_a_board_without_a_tool_for_placement(family, build):
         and "URAM" not in report["resources"]
     )
     assert xilinx_report(board, netlist, cells, required_mhz={"clk": 250.0})["clocks"]["clk"]["required_mhz"] == 250.0
+
+
+@pytest.mark.parametrize("options", [{"only": "sume-queue"}, {"only": ""}, {"only": DEFAULT, "write": True}])
+def test_half_width_is_for_boards_and_not_for_the_table(options):
+    with pytest.raises(typer.BadParameter, match="--half-width needs --only with boards"):
+        main(**options, half_width=True)
+    assert with_half_width(BOARDS[DEFAULT]).config == replace(BOARDS[DEFAULT].config, half_width=True)
 
 
 def test_two_half_block_rams_are_one():

@@ -4,6 +4,7 @@ import pytest
 
 from iswitch.config import Config
 from iswitch.wire import Format
+from sim.bench.designs import HALF_WIDTH
 from sim.bench.throughput import latencies, mixed, ordinary_throughput, queue_cycles, throughput
 from sim.emulator.engine import Board
 
@@ -24,6 +25,13 @@ def test_full_frames_flow_at_nearly_a_word_per_cycle(format, duplicates):
     with Board(Config(), trace=True, stamps=True) as board:
         run = throughput(board, frames=800, elements=Config().elements, format=format, duplicates=duplicates)
     assert run.frames >= 800 and 0.99 < run.words_per_cycle <= 1
+
+
+@pytest.mark.parametrize("format", [Format.BF16, Format.FP16])
+def test_half_width_frames_add_a_word_of_the_slot_per_cycle(format):
+    with Board(HALF_WIDTH, trace=True, stamps=True) as board:
+        run = throughput(board, frames=400, elements=HALF_WIDTH.elements, format=format)
+    assert 0.97 < run.elements_per_cycle / HALF_WIDTH.lanes <= 1
 
 
 def test_ordinary_frames_and_contributions_fill_the_bus_and_share_it():
