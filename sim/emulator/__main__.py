@@ -73,9 +73,7 @@ def main(
     half_width: Annotated[
         bool,
         typer.Option(
-            "--half-width",
-            rich_help_panel=SWITCH,
-            help="Build the switch with the number formats bf16 and fp16.",
+            "--half-width", rich_help_panel=SWITCH, help="Build the switch with the number formats bf16 and fp16."
         ),
     ] = DEFAULT.half_width,
     replay: ReplayOption = None,
