@@ -92,16 +92,15 @@ def test_stopped_clocks_change_no_half_width_sum_and_no_time() -> None:
 
 
 def test_a_policy_that_trains_with_two_byte_gradients_is_the_one_that_the_software_switch_trains() -> None:
-    options = Options(workers=2, num_envs=1, total_steps=2 * 128 * 2)
+    options = Options(workers=2, num_envs=1, total_steps=2 * 128)
 
     def work(program: Program, rank: int) -> str:
         with Worker(world=2, rank=rank, format=name, transport=program.transport()) as worker:
             return train(worker, rank, options).weights_sha256
 
     found = {}
-    for name in ("bf16", "window64"):
-        for engine in ("verilator", "software"):
-            board = open_device(HALF_WIDTH, engine=engine, seed=3, mac=SWITCH_MAC, ip=SWITCH_IP)
-            found[name, engine], _ = run(work, board=board, workers=2)
+    for name, engine in (("bf16", "verilator"), ("bf16", "software"), ("window64", "software")):
+        board = open_device(HALF_WIDTH, engine=engine, seed=3, mac=SWITCH_MAC, ip=SWITCH_IP)
+        found[name, engine], _ = run(work, board=board, workers=2)
     assert len({*found["bf16", "verilator"], *found["bf16", "software"]}) == 1
-    assert found["bf16", "software"] != found["window64", "software"] == found["window64", "verilator"]
+    assert found["bf16", "software"] != found["window64", "software"]
