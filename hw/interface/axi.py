@@ -6,6 +6,7 @@ from enum import IntEnum
 from amaranth.hdl import Value, ValueLike
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import Flow, In, Out
+from amaranth.utils import exact_log2
 
 __all__ = [
     "INTO_MEMORY",
@@ -127,15 +128,15 @@ def pins(bus: wiring.PureInterface, *, only: str = "aw w b ar r") -> Iterator[tu
         yield channel + "ready", flow.flip(), Value.cast(wires.ready)
 
 
-def incrementing(payload: data.View, address: ValueLike, beats: int):
-    """Return the assignments of a request for a burst of `beats` words of 64 bits from `address` on."""
+def incrementing(payload: data.View, address: ValueLike, beats: int, data_bits: int = 64):
+    """Return the assignments of a request for a burst of `beats` words of `data_bits` from `address` on."""
     if not 1 <= beats <= 256:
         raise ValueError(f"a burst's beats must be 1 to 256, not {beats!r}")
     return [
         payload.id.eq(0),
         payload.addr.eq(address),
         payload.len.eq(beats - 1),
-        payload.size.eq(3),
+        payload.size.eq(exact_log2(data_bits // 8)),
         payload.burst.eq(Burst.INCR),
         payload.lock.eq(0),
         payload.cache.eq(INTO_MEMORY),

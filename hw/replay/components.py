@@ -10,6 +10,7 @@ from hw.interface.axi import address_bits_of
 from hw.interface.reply import ReplyRoute
 from hw.replay.engine import Engine
 from hw.replay.execute.acknowledge import Acknowledgement
+from hw.replay.execute.data import DataSender
 from hw.replay.execute.execution import Execution
 from hw.replay.memory.units import UnitReader, UnitWriter
 from hw.replay.reply.answers import AnswerSender
@@ -54,12 +55,13 @@ COMPONENTS: dict[str, Callable[[Any], Component]] = {
     "header check": lambda c: HeaderCheck(c.replay),
     "admission": lambda c: Admission(c.replay),
     "sessions": lambda c: Sessions(sessions=c.replay.sessions, cached_answers=c.replay.cached_answers),
-    "reply cache": lambda c: ReplyCache(c.replay),
-    "answer sender": lambda c: AnswerSender(c.replay),
+    "reply cache": lambda c: ReplyCache(c.replay, bus_bits=c.bus_bits),
+    "answer sender": lambda c: AnswerSender(c.replay, bus_bits=c.bus_bits),
+    "data sender": lambda c: DataSender(c.replay, bus_bits=c.bus_bits),
     "receiver": lambda c: RequestReceiver(bus_bits=c.bus_bits, depth=c.replay.request_bytes // c.bus_bytes),
     "framer": lambda c: ReplyFramer(bus_bits=c.bus_bits),
     "store-and-forward": lambda c: StoreAndForward(bus_bits=c.bus_bits, depth=queue_words(c.bus_bits), meta=ReplyRoute),
-    "unit reader": lambda c: UnitReader(address_bits_of(c.replay.memory_bytes)),
-    "unit writer": lambda c: UnitWriter(address_bits_of(c.replay.memory_bytes)),
+    "unit reader": lambda c: UnitReader(address_bits_of(c.replay.memory_bytes), data_bits=c.bus_bits),
+    "unit writer": lambda c: UnitWriter(address_bits_of(c.replay.memory_bytes), data_bits=c.bus_bits),
 }
 """Name of a component, and what builds it for the Config of a switch with a replay service."""

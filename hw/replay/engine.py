@@ -9,6 +9,7 @@ from hw.interface.replay_request import RequestOrigin
 from hw.interface.reply import ReplyRoute
 from hw.replay.execute.acknowledge import Acknowledgement, Closing, PrioritySummary
 from hw.replay.execute.bookkeeping import Bookkeeping
+from hw.replay.execute.data import DataSender
 from hw.replay.execute.execution import Execution
 from hw.replay.memory.units import UnitReader, UnitWriter
 from hw.replay.reply.answers import AnswerSender
@@ -53,10 +54,15 @@ MOVES_DATA = (
     Kind.REBUILD,
 )
 """Kinds that are executed step by step; OPEN is, too, and needs no admission."""
+WRITES_MEMORY = (Kind.WRITE, Kind.ADD)
+"""Kinds that wait until what the requests before them read is on its way."""
 
 
 class Engine(wiring.Component):
     """Executes requests in the order in which they arrive, each completely before the next.
+
+    Only DATA frames are made beside the execution of the next requests. They and the answers leave in the order of
+    their requests. A request that writes to memory waits until the frames before it are made.
 
     `words` are frames with `first` and, constant over a frame, `arrived`; the entry never stalls. A frame without room
     is dropped, and `stat_drop` is 1 for one cycle. `o` are complete frames without addresses, which `Stamp` fills in
@@ -69,8 +75,9 @@ class Engine(wiring.Component):
     A request takes 18 cycles, 8 of them for its header, and 1 for each row of its body, each sample and each item that
     it adds; a row of an UPDATE takes 3 while `times` is set. OPEN takes 3 more and 2 for each session, UPDATE the
     sampler's `latency` and 2, SAMPLE that and 10 (8 if the switch counts no samples; 4 more for each sample while
-    `times` is set); ADD, WRITE and kinds that read take as long as memory needs. Between the last row of a request and
-    the first row of the next, that request's frame is checked for bit errors: 1 cycle for each of its words, and 4.
+    `times` is set), FETCH 1; ADD and WRITE take as long as memory needs. Frames leave at a word a cycle. Between the
+    last row of a request and the first row of the next, that request's frame is checked for bit errors: 1 cycle for
+    each of its words, and 4.
     Answers are sent while the next request is executed. The golden model is `host/iswitch/golden/replay/service.py`,
     the rules are in docs/replay.md.
     """
@@ -86,7 +93,7 @@ class Engine(wiring.Component):
                 "first": In(1),
                 "arrived": In(RequestOrigin),
                 "o": Out(stream.Signature(Packet(config.bus_bits, meta=ReplyRoute))),
-                "memory": Out(Axi4(self.address_bits)),
+                "memory": Out(Axi4(self.address_bits, data_bits=config.bus_bits)),
                 "now_us": In(32),
                 "concluded": Out(1),
                 "outcome": Out(ReplayOutcome),
@@ -107,13 +114,17 @@ class Engine(wiring.Component):
             Acknowledgement(replay),
         )
         self.sessions = Sessions(sessions=replay.sessions, cached_answers=replay.cached_answers)
-        self.samplers, self.cache = Samplers(replay), ReplyCache(replay)
-        self.answer_sender = AnswerSender(replay)
+        self.samplers, self.cache = Samplers(replay), ReplyCache(replay, bus_bits=config.bus_bits)
+        self.answer_sender, self.data_sender = (
+            sender(replay, bus_bits=config.bus_bits) for sender in (AnswerSender, DataSender)
+        )
         self.framer = ReplyFramer(bus_bits=config.bus_bits)
         self.complete_frames = StoreAndForward(
             bus_bits=config.bus_bits, depth=queue_words(config.bus_bits), meta=ReplyRoute
         )
-        self.unit_reader, self.unit_writer = UnitReader(self.address_bits), UnitWriter(self.address_bits)
+        self.unit_reader, self.unit_writer = (
+            unit(self.address_bits, data_bits=config.bus_bits) for unit in (UnitReader, UnitWriter)
+        )
 
     def elaborate(self, platform):
         m = Module()
@@ -128,6 +139,7 @@ class Engine(wiring.Component):
             "samplers",
             "cache",
             "answer_sender",
+            "data_sender",
             "framer",
             "complete_frames",
             "unit_reader",
@@ -137,13 +149,15 @@ class Engine(wiring.Component):
         # The rows of the request's session and table while it is carried out, written back when it is recorded.
         session, table, outcome = Signal(Session), Signal(TableState), Signal(ReplayOutcome)
         m.d.comb += [
-            self.outcome.eq(outcome),
-            self.concluded.eq(self.acknowledgement.concluded),
+            self.outcome.eq(Mux(self.acknowledgement.concluded, outcome, self.data_sender.outcome)),
+            self.concluded.eq(self.acknowledgement.concluded | self.data_sender.concluded),
+            self.data_sender.hold.eq(self.acknowledgement.concluded),
             self.saturated.eq(self.execution.saturated),
             self.busy.eq(
                 ~self.reader.idle
                 | self.receiver.busy
                 | self.answer_sender.busy
+                | self.data_sender.busy
                 | self.framer.busy
                 | self.complete_frames.busy
             ),
@@ -176,6 +190,7 @@ class Engine(wiring.Component):
                 session_corrupted
                 | self.sessions.searched_corrupt
                 | execution.found_corrupt
+                | self.data_sender.found_corrupt
                 | answer_lost
                 | self.receiver.stat_corrupt
                 | self.answer_sender.spoil
@@ -231,12 +246,13 @@ class Engine(wiring.Component):
                     with m.Case(ReplayOutcome.OVERWRITTEN):
                         execute()
                     with m.Case(ReplayOutcome.DONE):
-                        m.d.sync += [session.eq(bookkeeping.session_next), table.eq(bookkeeping.table_next)]
-                        with m.Switch(kind):
-                            with m.Case(*MOVES_DATA):
-                                execute()
-                            with m.Case(*BOOKKEEPING_ONLY):
-                                close(Closing.RECORD)
+                        with m.If(~(kind.matches(*WRITES_MEMORY) & self.data_sender.busy)):
+                            m.d.sync += [session.eq(bookkeeping.session_next), table.eq(bookkeeping.table_next)]
+                            with m.Switch(kind):
+                                with m.Case(*MOVES_DATA):
+                                    execute()
+                                with m.Case(*BOOKKEEPING_ONLY):
+                                    close(Closing.RECORD)
             with m.State("EXECUTE"):
                 with m.If(execution.done):
                     close(Closing.RECORD)
@@ -365,7 +381,13 @@ class Engine(wiring.Component):
             self.replay.samples_per_request,
             Signal.like(cache.row_address),
         )
-        connect(m, acknowledgement.answers, sender.answers)
+        # Frames leave in the order of their requests: an answer waits until the data requested before it are sent.
+        answers, waits = acknowledgement.answers, self.data_sender.busy
+        m.d.comb += [
+            sender.answers.payload.eq(answers.payload),
+            sender.answers.valid.eq(answers.valid & ~waits),
+            answers.ready.eq(sender.answers.ready & ~waits),
+        ]
         m.d.sync += list_begin.eq(
             Mux(kind_of(request.frame) == Kind.LIST, scratch_list(self.replay), cache.index * samples)
         )
@@ -382,22 +404,29 @@ class Engine(wiring.Component):
             execution.row.eq(cache.row),
             execution.row_corrupt.eq(cache.row_corrupt),
             self.admission.answer_corrupt.eq(cache.answer_corrupt),
-            sender.row_corrupt.eq(cache.row_corrupt),
+            sender.corrupt.eq(cache.word_corrupt),
             cache.lost.eq(sender.spoil),
             cache.lost_list.eq(sender.list),
-            self.framer.spoil.eq(sender.spoil | execution.spoil),
             execution.sending.eq(sender.busy),
             execution.sending_list.eq(sender.list),
-            sender.row.eq(cache.row),
+            sender.listed.eq(cache.word),
         ]
 
     def _connect_memory(self, m):
         """Units that are read and written, as AXI4."""
         reader, writer, execution, bus = self.unit_reader, self.unit_writer, self.execution, self.memory
-        connect(m, execution.reads, reader.units)
-        connect(m, reader.beats, execution.read_beats)
+        data = self.data_sender
+        connect(m, execution.jobs, data.jobs)
+        connect(m, data.units, reader.units)
+        connect(m, reader.beats, data.beats)
         connect(m, execution.writes, writer.units)
-        connect(m, execution.write_beats, writer.beats)
+        connect(m, execution.write_rows, writer.rows)
+        m.d.comb += [
+            execution.read_list.eq(data.list),
+            execution.position.eq(data.position),
+            data.slot.eq(execution.slot),
+            data.slot_corrupt.eq(execution.slot_corrupt),
+        ]
         for inner, outer in (
             (reader.ar, bus.ar),
             (reader.r, bus.r),
@@ -410,12 +439,12 @@ class Engine(wiring.Component):
 
     def _connect_exit(self, m):
         """Frames of answers, and of data while no answer is being sent."""
-        framer, sender, execution = self.framer, self.answer_sender, self.execution
+        framer, sender, data_sender = self.framer, self.answer_sender, self.data_sender
         connect(m, framer.o, self.complete_frames.i)
         connect(m, self.complete_frames.o, flipped(self.o))
         for answer, data, frames in (
-            (sender.heads, execution.heads, framer.heads),
-            (sender.rows, execution.rows, framer.rows),
+            (sender.heads, data_sender.heads, framer.heads),
+            (sender.words, data_sender.words, framer.words),
         ):
             m.d.comb += [
                 frames.payload.eq(Mux(sender.busy, answer.payload, data.payload)),

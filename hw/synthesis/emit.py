@@ -44,7 +44,10 @@ def flat(config: Config, *, gated: bool = False) -> tuple[Module, list[Signal]]:
     m.submodules.switch = switch = Switch(config, gated=gated)
     if config.replay:
         m.submodules.memory = memory = OnChipRam(
-            bytes=config.replay.memory_bytes, latency=MEMORY_LATENCY, address_bits=switch.engine.address_bits
+            bytes=config.replay.memory_bytes,
+            latency=MEMORY_LATENCY,
+            address_bits=switch.engine.address_bits,
+            data_bits=config.bus_bits,
         )
         connect(m, switch.memory, memory.axi)
     ports: list[Signal] = []

@@ -1,4 +1,4 @@
-"""A memory behind AXI4 channels of 64 bits that uses all the freedom that the standard allows."""
+"""A memory behind AXI4 channels that uses all the freedom that the standard allows."""
 
 import functools
 import random
@@ -9,9 +9,7 @@ from hw.interface.axi import Burst, Response
 
 __all__ = ["Memory"]
 
-BYTES = 8
-"""Bytes of a beat."""
-AHEAD = 16
+AHEAD = 64
 """Bursts that are accepted before the first of them is served."""
 
 
@@ -22,16 +20,17 @@ class Request(NamedTuple):
     beats: int
 
     @classmethod
-    def of(cls, cycle: int, payload: Any) -> "Request":
-        """Return the request. Raise `AssertionError` if the standard forbids it, or this memory does not support it."""
-        beats, end = payload.len + 1, payload.addr + (payload.len + 1) * BYTES
-        assert payload.burst == Burst.INCR and 1 << payload.size == BYTES, (
+    def of(cls, cycle: int, payload: Any, word: int) -> "Request":
+        """Return the request, of beats of `word` bytes. Raise `AssertionError` if the standard forbids it, or this
+        memory does not support it."""
+        beats, end = payload.len + 1, payload.addr + (payload.len + 1) * word
+        assert payload.burst == Burst.INCR and 1 << payload.size == word, (
             "Memory bursts must be of type INCR and of whole words"
         )
         assert payload.addr // 4096 == (end - 1) // 4096, (
             f"a burst from {payload.addr:#x} to {end:#x} crosses a multiple of 4096"
         )
-        assert payload.addr % BYTES == 0, f"a burst must begin with a whole word, not at {payload.addr:#x}"
+        assert payload.addr % word == 0, f"a burst must begin with a whole word, not at {payload.addr:#x}"
         return cls(cycle, payload.id, payload.addr, beats)
 
 
@@ -56,6 +55,7 @@ class Memory:
     def __init__(
         self, contents: bytearray, *, stalls: float = 0, latency: int = 1, seed: int = 0, beats_first: bool = False
     ):
+        self.word_bytes = 8
         self.contents, self.latency, self.beats_first, self.stalls = contents, latency, beats_first, stalls
         self.rngs = random.Random(seed), random.Random(seed + 1)
         self.reads: list[int] = []
@@ -64,7 +64,9 @@ class Memory:
     def attach(
         self, bench: Any, *, ar: Any = None, r: Any = None, aw: Any = None, w: Any = None, b: Any = None
     ) -> "Memory":
-        """Connect the memory to a bench's component by its channels for reading, for writing or both."""
+        """Connect the memory to a bench's component by its channels for reading, for writing or both. The channels'
+        width is that of a beat."""
+        self.word_bytes = len((r if r is not None else w).payload.data) // 8
         if ar is not None:
             bench.process(functools.partial(self._reading, ar=ar, r=r))
         if aw is not None:
@@ -77,7 +79,7 @@ class Memory:
         async for _, _, asked, ready, request, taken in ctx.tick().sample(ar.valid, ar.ready, ar.payload, r.ready):
             cycle += 1
             if asked and ready:
-                requests.append(Request.of(cycle, request))
+                requests.append(Request.of(cycle, request, self.word_bytes))
                 self.reads.append(request.addr)
             if offered and taken:
                 beats.popleft()
@@ -89,17 +91,19 @@ class Memory:
                 ctx.set(r.valid, offered)
                 ctx.set(
                     r.payload,
-                    beats[0] if offered else {"data": rng.getrandbits(64), "resp": rng.choice(list(Response))},
+                    beats[0]
+                    if offered
+                    else {"data": rng.getrandbits(8 * self.word_bytes), "resp": rng.choice(list(Response))},
                 )
             ctx.set(ar.ready, len(requests) < AHEAD and go())
 
     def _beats(self, request):
         for k in range(request.beats):
-            at = request.address + k * BYTES
-            there = at + BYTES <= len(self.contents)
+            at = request.address + k * self.word_bytes
+            there = at + self.word_bytes <= len(self.contents)
             yield {
                 "id": request.id,
-                "data": int.from_bytes(self.contents[at : at + BYTES], "little") if there else 0,
+                "data": int.from_bytes(self.contents[at : at + self.word_bytes], "little") if there else 0,
                 "resp": Response.OKAY if there else Response.DECERR,
                 "last": k == request.beats - 1,
             }
@@ -112,7 +116,7 @@ class Memory:
         ):
             cycle += 1
             if asked and ready:
-                requests.append(Request.of(cycle, request))
+                requests.append(Request.of(cycle, request, self.word_bytes))
                 self.writes.append(request.addr)
             if here and put:
                 beats.append(beat)
@@ -134,11 +138,11 @@ class Memory:
         )
         response = Response.OKAY
         for k, beat in enumerate(beats):
-            at = request.address + k * BYTES
-            if at + BYTES > len(self.contents):
+            at = request.address + k * self.word_bytes
+            if at + self.word_bytes > len(self.contents):
                 response = Response.DECERR
                 continue
-            for place in range(BYTES):
+            for place in range(self.word_bytes):
                 if beat.strb >> place & 1:
                     self.contents[at + place] = beat.data >> 8 * place & 0xFF
         return response

@@ -19,18 +19,24 @@ class Units(wiring.Component):
     """A reader and a writer at one bus. `stat_error` is 1 for each error of either."""
 
     def __init__(
-        self, address_bits: int, *, reader: type[UnitReader] = UnitReader, writer: type[UnitWriter] = UnitWriter
+        self,
+        address_bits: int,
+        *,
+        data_bits: int = 64,
+        reader: type[UnitReader] = UnitReader,
+        writer: type[UnitWriter] = UnitWriter,
     ):
-        self.reader, self.writer = reader(address_bits), writer(address_bits)
+        self.data_bits = data_bits
+        self.reader, self.writer = (unit(address_bits, data_bits=data_bits) for unit in (reader, writer))
         super().__init__(
             {
                 "reads": In(stream.Signature(address_bits)),
-                "found": Out(stream.Signature(Beat)),
+                "found": Out(stream.Signature(Beat(data_bits))),
                 "writes": In(stream.Signature(address_bits)),
                 "put": In(stream.Signature(64)),
                 "busy": Out(1),
                 "stat_error": Out(1),
-                "axi": Out(Axi4(address_bits)),
+                "axi": Out(Axi4(address_bits, data_bits=data_bits)),
             }
         )
 
@@ -44,7 +50,7 @@ class Units(wiring.Component):
             (reader.units, self.reads),
             (reader.beats, self.found),
             (writer.units, self.writes),
-            (writer.beats, self.put),
+            (writer.rows, self.put),
         ):
             connect(m, inner, flipped(outer))
         m.d.comb += [self.busy.eq(writer.busy), self.stat_error.eq(reader.error | writer.error)]

@@ -1,13 +1,14 @@
-"""AXI4 across a clock domain boundary, and AXI4 of 64 bits to a memory that takes 256 bits only."""
+"""AXI4 across a clock domain boundary, and AXI4 of 512 bits to a memory that takes 256 bits only."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.fifo import AsyncFIFO
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from hw.interface.axi import Axi4, Burst
 
-__all__ = ["AxiCrossing", "AxiWidener"]
+__all__ = ["AxiCrossing", "AxiNarrower"]
 
 CHANNELS = {"aw": True, "w": True, "b": False, "ar": True, "r": False}
 """The channels of AXI4, and whether they go from the manager to the memory."""
@@ -50,65 +51,67 @@ class AxiCrossing(wiring.Component):
         return m
 
 
-class AxiWidener(wiring.Component):
-    """Bursts of 8 beats of 64 bits to bursts of 2 beats of 256 bits, for the replay service only: each burst is an
+class AxiNarrower(wiring.Component):
+    """Bursts of 1 beat of 512 bits to bursts of 2 beats of 256 bits, for the replay service only: each burst is an
     aligned unit of 64 bytes.
 
-    `memory.ar.payload.len` and the like belong to the wide bus. Requests pass in the same cycle. A wide beat is written
-    in the cycle in which the last of its four parts came. A read takes the cycle in which the memory offers it and
-    three more. Throughput is that of the narrow side. Only three quarters of a beat are stored.
+    `memory.ar.payload.len` and the like belong to the narrow bus. Requests pass in the same cycle. A wide beat is taken
+    in the cycle in which its second half is written, and offered in the cycle in which memory offers its second half,
+    with the worse response of the two. Throughput is that of the narrow side. Only half a beat is stored, of reads.
     """
 
-    RATIO = 4
+    NARROW_BITS = 256
 
     def __init__(self, address_bits: int):
-        super().__init__({"manager": In(Axi4(address_bits)), "memory": Out(Axi4(address_bits, data_bits=256))})
+        narrow = self.NARROW_BITS
+        super().__init__(
+            {
+                "manager": In(Axi4(address_bits, data_bits=2 * narrow)),
+                "memory": Out(Axi4(address_bits, data_bits=narrow)),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
-        narrow, wide = self.manager, self.memory
+        wide, narrow = self.manager, self.memory
         for name in ("aw", "ar"):
-            i, o = getattr(narrow, name), getattr(wide, name)
+            i, o = getattr(wide, name), getattr(narrow, name)
             m.d.comb += [
                 o.payload.eq(i.payload),
                 o.payload.len.eq(1),
-                o.payload.size.eq(5),
+                o.payload.size.eq(exact_log2(self.NARROW_BITS // 8)),
                 o.payload.burst.eq(Burst.INCR),
                 o.valid.eq(i.valid),
                 i.ready.eq(o.ready),
             ]
         m.d.comb += [
-            narrow.b.payload.eq(wide.b.payload),
-            narrow.b.valid.eq(wide.b.valid),
-            wide.b.ready.eq(narrow.b.ready),
+            wide.b.payload.eq(narrow.b.payload),
+            wide.b.valid.eq(narrow.b.valid),
+            narrow.b.ready.eq(wide.b.ready),
         ]
 
-        at = Signal(range(self.RATIO))
-        kept, strobes = Signal(3 * 64), Signal(3 * 8)
-        full = at == self.RATIO - 1
-        w = narrow.w
+        w, at_second = wide.w, Signal()
         m.d.comb += [
-            wide.w.payload.data.eq(Cat(kept, w.payload.data)),
-            wide.w.payload.strb.eq(Cat(strobes, w.payload.strb)),
-            wide.w.payload.last.eq(w.payload.last),
-            wide.w.valid.eq(w.valid & full),
-            w.ready.eq(Mux(full, wide.w.ready, 1)),
+            narrow.w.payload.data.eq(w.payload.data.word_select(at_second, self.NARROW_BITS)),
+            narrow.w.payload.strb.eq(w.payload.strb.word_select(at_second, self.NARROW_BITS // 8)),
+            narrow.w.payload.last.eq(at_second),
+            narrow.w.valid.eq(w.valid),
+            w.ready.eq(narrow.w.ready & at_second),
         ]
-        with m.If(w.valid & w.ready):
-            m.d.sync += at.eq(at + 1)
-            with m.If(~full):
-                m.d.sync += [kept.eq(Cat(kept[64:], w.payload.data)), strobes.eq(Cat(strobes[8:], w.payload.strb))]
+        with m.If(narrow.w.valid & narrow.w.ready):
+            m.d.sync += at_second.eq(~at_second)
 
-        part = Signal(range(self.RATIO))
-        r = wide.r
+        r, has_first, first = narrow.r, Signal(), Signal.like(narrow.r.payload)
         m.d.comb += [
-            narrow.r.payload.id.eq(r.payload.id),
-            narrow.r.payload.resp.eq(r.payload.resp),
-            narrow.r.payload.data.eq(r.payload.data.word_select(part, 64)),
-            narrow.r.payload.last.eq(r.payload.last & (part == self.RATIO - 1)),
-            narrow.r.valid.eq(r.valid),
-            r.ready.eq(narrow.r.ready & (part == Const(self.RATIO - 1, 2))),
+            wide.r.payload.id.eq(r.payload.id),
+            wide.r.payload.resp.eq(r.payload.resp | first.resp),
+            wide.r.payload.data.eq(Cat(first.data, r.payload.data)),
+            wide.r.payload.last.eq(1),
+            wide.r.valid.eq(r.valid & has_first),
+            r.ready.eq(~has_first | wide.r.ready),
         ]
-        with m.If(narrow.r.valid & narrow.r.ready):
-            m.d.sync += part.eq(part + 1)
+        with m.If(r.valid & r.ready):
+            m.d.sync += has_first.eq(~has_first)
+            with m.If(~has_first):
+                m.d.sync += first.eq(r.payload)
         return m

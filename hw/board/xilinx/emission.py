@@ -88,9 +88,10 @@ def shell_ports(board: Board) -> dict[str, Port]:
     found = {"clk": Port("clk", "in", 1, "clock"), "rst": Port("rst", "in", 1, "clk")}
     found |= {name: Port(name, flow, width, "clk") for name, flow, width, _ in shell_pins(board.config)}
     if board.config.replay:
+        memory = Axi4(address_bits_of(board.config.replay.memory_bytes), data_bits=board.config.bus_bits)
         found |= {
             f"memory_{name}": Port(f"memory_{name}", "out" if flow == Out else "in", len(value), "clk")
-            for name, flow, value in pins(Axi4(address_bits_of(board.config.replay.memory_bytes)).create())
+            for name, flow, value in pins(memory.create())
         }
     return found
 

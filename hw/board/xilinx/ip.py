@@ -289,13 +289,17 @@ def cmac(*, refclk_mhz: float, freerun_mhz: int, core: str, lanes: tuple[str, ..
 
 
 AXI = """in {clock} {p}awid:{id} {p}awaddr:{address} {p}awlen:8 {p}awsize:3 {p}awburst:2 {p}awlock {p}awcache:4 {p}awprot:3 {p}awqos:4 {p}awvalid
-in {clock} {p}wdata:64 {p}wstrb:8 {p}wlast {p}wvalid {p}bready
+in {clock} {p}wdata:{data} {p}wstrb:{strobes} {p}wlast {p}wvalid {p}bready
 in {clock} {p}arid:{id} {p}araddr:{address} {p}arlen:8 {p}arsize:3 {p}arburst:2 {p}arlock {p}arcache:4 {p}arprot:3 {p}arqos:4 {p}arvalid {p}rready
-out {clock} {p}awready {p}wready {p}bid:{id} {p}bresp:2 {p}bvalid {p}arready {p}rid:{id} {p}rdata:64 {p}rresp:2 {p}rlast {p}rvalid
+out {clock} {p}awready {p}wready {p}bid:{id} {p}bresp:2 {p}bvalid {p}arready {p}rid:{id} {p}rdata:{data} {p}rresp:2 {p}rlast {p}rvalid
 """
 
 
-def ddr3(*, project: str) -> Ip:
+def axi_pins(clock: str, prefix: str, *, address_bits: int, data_bits: int) -> str:
+    return AXI.format(clock=clock, p=prefix, id=1, address=address_bits, data=data_bits, strobes=data_bits // 8)
+
+
+def ddr3(*, project: str, data_bits: int) -> Ip:
     """The 7 series memory controller (UG586). Its `project` file has its whole configuration."""
     pins = """in clock sys_clk_i clk_ref_i
 in async sys_rst aresetn
@@ -304,7 +308,7 @@ out clock ui_clk
 out ui_clk ui_clk_sync_rst init_calib_complete
 inout pad ddr3_dq:64 ddr3_dqs_p:8 ddr3_dqs_n:8
 out pad ddr3_addr:16 ddr3_ba:3 ddr3_ras_n ddr3_cas_n ddr3_we_n ddr3_reset_n ddr3_ck_p ddr3_ck_n ddr3_cke ddr3_cs_n ddr3_dm:8 ddr3_odt
-""" + AXI.format(clock="ui_clk", p="s_axi_", id=1, address=32)
+""" + axi_pins("ui_clk", "s_axi_", address_bits=32, data_bits=data_bits)
     custom = dict.fromkeys(("RESET_BOARD_INTERFACE", "MIG_DONT_TOUCH_PARAM", "BOARD_MIG_PARAM"), "Custom")
     config = {"XML_INPUT_FILE": "[file normalize $here/memory.prj]", **custom}
     return Ip(
@@ -317,12 +321,12 @@ out pad ddr3_addr:16 ddr3_ba:3 ddr3_ras_n ddr3_cas_n ddr3_we_n ddr3_reset_n ddr3
     )
 
 
-def ddr4(*, input_ps: int) -> Ip:
+def ddr4(*, input_ps: int, data_bits: int) -> Ip:
     """The DDR4 controller of UltraScale+ (PG150) for the 16 GB module of the card, at 1200 MHz: 300 MHz behind it."""
     config = {
         "System_Clock": "No_Buffer",
         "C0.DDR4_AxiSelection": "true",
-        "C0.DDR4_AxiDataWidth": "64",
+        "C0.DDR4_AxiDataWidth": str(data_bits),
         "C0.DDR4_AxiIDWidth": "1",
         "C0.DDR4_AxiArbitrationScheme": "RD_PRI_REG",
         "C0.DDR4_TimePeriod": "833",
@@ -343,7 +347,7 @@ in c0_ddr4_ui_clk {p}ctrl_awvalid {p}ctrl_awaddr:32 {p}ctrl_wvalid {p}ctrl_wdata
 inout pad c0_ddr4_dq:72 c0_ddr4_dqs_t:18 c0_ddr4_dqs_c:18
 out pad c0_ddr4_adr:17 c0_ddr4_ba:2 c0_ddr4_bg:2 c0_ddr4_cke c0_ddr4_cs_n c0_ddr4_odt c0_ddr4_parity c0_ddr4_reset_n c0_ddr4_act_n
 out pad c0_ddr4_ck_t c0_ddr4_ck_c
-""" + AXI.format(clock="c0_ddr4_ui_clk", p=p, id=1, address=34)
+""" + axi_pins("c0_ddr4_ui_clk", p, address_bits=34, data_bits=data_bits)
     return Ip(module="memory", core="ddr4", config=config, pins=ports(pins), licence=VIVADO)
 
 

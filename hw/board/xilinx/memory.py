@@ -9,7 +9,7 @@ from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import connect
 
 from hw.board.xilinx import ip as xilinx_ip
-from hw.board.xilinx.axi_crossing import AxiCrossing, AxiWidener
+from hw.board.xilinx.axi_crossing import AxiCrossing, AxiNarrower
 from hw.board.xilinx.ip import Ip
 from hw.board.xilinx.mig import project
 from hw.interface.axi import pins
@@ -28,7 +28,9 @@ def behind_crossing(
     m.domains += ClockDomain("memory")
     made, in_reset = Signal(name="memory_clock"), Signal(name="memory_in_reset")
     m.d.comb += [ClockSignal("memory").eq(made), ResetSignal("memory").eq(in_reset)]
-    m.submodules.crossing = crossing = AxiCrossing(top.address_bits, memory_domain="memory")
+    m.submodules.crossing = crossing = AxiCrossing(
+        top.address_bits, memory_domain="memory", data_bits=top.config.bus_bits
+    )
     connect(m, top.memory, crossing.manager)
     axi = {}
     for name, flow, value in pins(crossing.memory):
@@ -42,7 +44,8 @@ def behind_crossing(
 
 def ddr3(top: "Top", m: Module) -> None:
     listed = tuple(pin for pin in top.platform.pins if pin.port.startswith("ddr3_"))
-    ip = xilinx_ip.ddr3(project=project(listed, part=top.platform.part))
+    bits = top.config.bus_bits
+    ip = xilinx_ip.ddr3(project=project(listed, part=top.platform.part, data_bits=bits), data_bits=bits)
     top.take(ip)
     raw = Signal(name="memory_raw")
     m.submodules.ddr_clk = Instance("IBUFDS", i_I=top.port("ddr_clk_p"), i_IB=top.port("ddr_clk_n"), o_O=raw)
@@ -68,7 +71,7 @@ def ddr3(top: "Top", m: Module) -> None:
 
 
 def ddr4(top: "Top", m: Module) -> None:
-    ip = xilinx_ip.ddr4(input_ps=3332)
+    ip = xilinx_ip.ddr4(input_ps=3332, data_bits=top.config.bus_bits)
     top.take(ip)
     raw = Signal(name="memory_raw")
     m.submodules.ddr_clk = Instance("IBUFDS", i_I=top.port("ddr_clk_p"), i_IB=top.port("ddr_clk_n"), o_O=raw)
@@ -92,21 +95,23 @@ def ddr4(top: "Top", m: Module) -> None:
 
 
 def hbm(top: "Top", m: Module) -> None:
+    if top.config.bus_bits != 2 * AxiNarrower.NARROW_BITS:
+        raise ValueError(f"a switch with HBM must have a bus of 512 bits, not {top.config.bus_bits}")
     ip = xilinx_ip.hbm()
     top.take(ip)
-    m.submodules.widener = widener = AxiWidener(top.address_bits)
+    m.submodules.narrower = narrower = AxiNarrower(top.address_bits)
     # No request before the controller has initialised itself (PG276, apb_complete).
     complete, up = Signal(), Signal()
     m.submodules.up = FFSynchronizer(complete, up)
     for name in ("aw", "ar"):
-        i, o = getattr(top.memory, name), getattr(widener.manager, name)
+        i, o = getattr(top.memory, name), getattr(narrower.manager, name)
         m.d.comb += [o.payload.eq(i.payload), o.valid.eq(i.valid & up), i.ready.eq(o.ready & up)]
     for name, forth in (("w", True), ("b", False), ("r", False)):
-        ours, its = getattr(top.memory, name), getattr(widener.manager, name)
+        ours, its = getattr(top.memory, name), getattr(narrower.manager, name)
         i, o = (ours, its) if forth else (its, ours)
         m.d.comb += [o.payload.eq(i.payload), o.valid.eq(i.valid), i.ready.eq(o.ready)]
     axi = {}
-    for name, flow, value in pins(widener.memory):
+    for name, flow, value in pins(narrower.memory):
         pin = ip.pins.get(f"AXI_00_{name.upper()}")
         if pin:
             wire = Signal(pin.width, name=f"axi_{name}")

@@ -74,14 +74,14 @@ MODES = (
 AXI = {
     "C0_C_RD_WR_ARB_ALGORITHM": "RD_PRI_REG",
     "C0_S_AXI_ADDR_WIDTH": "32",
-    "C0_S_AXI_DATA_WIDTH": "64",
     "C0_S_AXI_ID_WIDTH": "1",
     "C0_S_AXI_SUPPORTS_NARROW_BURST": "0",
 }
 
 
-def project(pins: tuple[Pin, ...], *, part: str, module: str = "memory") -> str:
-    """Return the file's text. `pins` are those of the memory, `ddr3_...`; `part` is spelled as in Vivado."""
+def project(pins: tuple[Pin, ...], *, part: str, data_bits: int, module: str = "memory") -> str:
+    """Return the file's text. `pins` are those of the memory, `ddr3_...`; `part` is spelled as in Vivado; the
+    controller's AXI port has `data_bits`."""
     device, speed = part.rsplit("-", 1)
     top = ElementTree.Element("Project", NoOfControllers="1")
 
@@ -132,7 +132,7 @@ def project(pins: tuple[Pin, ...], *, part: str, module: str = "memory") -> str:
         put(controller, tag, text, name=name)
     put(controller, "PortInterface", "AXI")
     axi = put(controller, "AXIParameters")
-    for tag, text in AXI.items():
+    for tag, text in (AXI | {"C0_S_AXI_DATA_WIDTH": str(data_bits)}).items():
         put(axi, tag, text)
     ElementTree.indent(top)
     return (

@@ -173,7 +173,7 @@ class Top(Elaboratable):
         connections = {f"{flow[0]}_{name}": wires[name] for name, flow, _, _ in shell_pins(self.config)}
         if self.config.replay:
             self.address_bits = address_bits_of(self.config.replay.memory_bytes)
-            self.memory = Axi4(self.address_bits).create(path=("memory",))
+            self.memory = Axi4(self.address_bits, data_bits=self.config.bus_bits).create(path=("memory",))
             connections |= {
                 f"{'o' if flow.name == 'Out' else 'i'}_memory_{name}": value for name, flow, value in pins(self.memory)
             }

@@ -54,9 +54,9 @@ class Acknowledgement(wiring.Component):
 
     The status describes the priorities as they are now, or for a SAMPLE those that it was `sampled_from`.
 
-    Then `answers` offers the answer. A request that was answered with data has none: FETCH, LOAD, and the outcome
-    OVERWRITTEN. A FAULT has one at most every `NOTICE_INTERVAL_US` at each port. `done` is 1 for one cycle, when the
-    answer is taken, or else with the step before.
+    Then `answers` offers the answer. A request that is answered with data has none, and is not reported here: FETCH,
+    LOAD, and the outcome OVERWRITTEN. A FAULT has one at most every `NOTICE_INTERVAL_US` at each port. `done` is 1 for
+    one cycle, when the answer is taken, or else with the step before.
     """
 
     def __init__(self, replay: Replay):
@@ -120,12 +120,13 @@ class Acknowledgement(wiring.Component):
                 m.d.comb += self.settle.eq(1)
                 m.next = "RECORD"
             with m.State("RECORD"):
-                m.d.comb += [self.record.eq(1), self.write_session.eq(1), self.concluded.eq(1)]
+                m.d.comb += [self.record.eq(1), self.write_session.eq(1)]
                 m.d.sync += offered.eq(composed)
                 with m.If(kind.matches(Kind.FETCH, Kind.LOAD) | (self.outcome == ReplayOutcome.OVERWRITTEN)):
                     m.d.comb += self.done.eq(1)
                     m.next = "IDLE"
                 with m.Else():
+                    m.d.comb += self.concluded.eq(1)
                     m.next = "ANSWER"
             with m.State("REPEAT"):
                 m.d.comb += [self.write_session.eq(1), self.concluded.eq(1)]

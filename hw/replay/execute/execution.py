@@ -8,16 +8,15 @@ from amaranth.utils import exact_log2
 from hw.interface.axi import address_bits_of
 from hw.interface.layout import layout
 from hw.replay.execute.commands import CommandEncoder, ResultRecorder, sampler_shape
+from hw.replay.execute.data import LIST_LENGTH, LISTS, DataJob
 from hw.replay.execute.open_session import OpenSession
 from hw.replay.execute.rebuild import RebuildTree
 from hw.replay.execute.sample import ListItems, SampleItems
 from hw.replay.execute.sample_limit import RetireItems, SampleCounts
-from hw.replay.execute.send import Broadcast, FetchList, SendData
+from hw.replay.execute.send import Broadcast, FetchList, RequestData
 from hw.replay.execute.store import AddItems, UpdatePriorities, WriteLog
 from hw.replay.memory.sequencer import UnitSequencer
-from hw.replay.memory.units import Beat
 from hw.replay.reply.cache import list_rows
-from hw.replay.reply.framer import FrameHead
 from hw.replay.request.record import ROW_BITS, Request, TableState, kind_of, view_as
 from hw.replay.request.sessions import Session
 from hw.replay.sampling.fractions import RandomFractions
@@ -40,16 +39,18 @@ class Execution(wiring.Component):
 
     `start` begins, and `done` is 1 for one cycle at the end. In between `request`, `outcome` and `list` must stay.
     `clear`, before `start`, sets the counts of results to 0. `outcome_changes` is 1 for one cycle when the outcome
-    becomes `outcome_next`: no session is given (`failed`, with `done`), a FETCH has stale handles, what was requested
-    is lost to an error of a memory (with `done`), or the sampler is `corrupt` at the end of a SAMPLE, LIST or REBUILD
-    (with `done`). `undone`: a SAMPLE or LIST ends so, without effect. `opened`: an OPEN ends, and `session_next` is its
-    row. `added` counts an item in `table.adds`, and `total_changed` gives the sum of all priorities.
+    becomes `outcome_next`: no session is given (`failed`, with `done`), or the sampler is `corrupt` at the end of a
+    SAMPLE, LIST or REBUILD (with `done`). `undone`: a SAMPLE or LIST ends so, without effect. `opened`: an OPEN ends,
+    and `session_next` is its row. `added` counts an item in `table.adds`, and `total_changed` gives the sum of all
+    priorities.
 
     The streams and memories around it: `body` with the request's rows until `ended`; `index` while `needs_session`, for
     `session_row` 1 cycle later, and `session_corrupt` 2 cycles later; `commands` and `results` of the table's sampler,
     where `pending` says that a result is awaited; rows of lists, read and written, where `sending` and `sending_list`
-    say which list an answer is being sent from; addresses and beats of units in memory; and `heads` and `rows` of DATA
-    frames. All may stall but `results`.
+    say which list an answer is being sent from; addresses and rows of units that are written; and `jobs`, the DATA
+    frames that are requested, with the `slot` of row `position` of a FETCH's list `read_list`. All may stall but
+    `results`. FETCH, LOAD and SHOUT are done when their DATA frames are requested. WRITE and ADD must not start while a
+    frame is still to be made.
     """
 
     def __init__(self, replay: Replay):
@@ -107,20 +108,20 @@ class Execution(wiring.Component):
                 "write_row_address": Out(range(list_rows(replay))),
                 "row_next": Out(layout(SAMPLED_ROW)),
                 # memory
-                "reads": Out(stream.Signature(address_bits)),
-                "read_beats": In(stream.Signature(Beat)),
                 "writes": Out(stream.Signature(address_bits)),
-                "write_beats": Out(stream.Signature(ROW_BITS)),
+                "write_rows": Out(stream.Signature(ROW_BITS)),
                 "writer_busy": In(1),
                 # data frames
-                "heads": Out(stream.Signature(FrameHead)),
-                "rows": Out(stream.Signature(ROW_BITS)),
-                "spoil": Out(1),
+                "jobs": Out(stream.Signature(DataJob(replay))),
+                "read_list": In(range(LISTS)),
+                "position": In(range(LIST_LENGTH)),
+                "slot": Out(range(replay.capacity)),
+                "slot_corrupt": Out(1),
             }
         )
         self.open_session, self.write_log, self.add_items = OpenSession(replay), WriteLog(replay), AddItems(replay)
         self.update, self.sample, self.list_items = UpdatePriorities(replay), SampleItems(replay), ListItems(replay)
-        self.fetch_list, self.send_data, self.broadcast = FetchList(replay), SendData(replay), Broadcast(replay)
+        self.fetch_list, self.request_data, self.broadcast = FetchList(replay), RequestData(replay), Broadcast(replay)
         self.rebuild = RebuildTree(replay)
         self.retire = RetireItems(replay) if replay.sample_count_bits else None
 
@@ -135,28 +136,35 @@ class Execution(wiring.Component):
             "list_items",
             "rebuild",
             "fetch_list",
-            "send_data",
+            "request_data",
             "broadcast",
         ):
             m.submodules[name] = getattr(self, name)
-        for executor in (self.open_session, self.write_log, self.sample, self.list_items, self.rebuild, self.send_data):
+        for executor in (
+            self.open_session,
+            self.write_log,
+            self.sample,
+            self.list_items,
+            self.rebuild,
+            self.request_data,
+        ):
             m.d.comb += executor.request.eq(self.request)
         self._start(m)
         self._finish(m)
         self._share_body(m)
         self._share_sessions(m)
         self._share_commands(m)
-        errors = [self.broadcast.found_corrupt, self.spoil]
+        errors = [self.broadcast.found_corrupt]
         if self.retire is not None:
             m.submodules.retire = self.retire
             errors.append(self._count_samples(m))
         m.d.comb += self.found_corrupt.eq(any_of(errors))
         self._share_memory(m)
-        self._send(m)
+        self._request_data(m)
         return m
 
     def _start(self, m):
-        """Start the executor of the request's kind, and the sender of data when there is something to send."""
+        """Start the executor of the request's kind, and request data when there is something to send."""
         kind, overwritten = kind_of(self.request.frame), self.outcome == ReplayOutcome.OVERWRITTEN
         for executor, of in (
             (self.open_session, Kind.OPEN),
@@ -171,7 +179,7 @@ class Execution(wiring.Component):
             m.d.comb += executor.start.eq(self.start & (kind == of))
         m.d.comb += [
             self.broadcast.start.eq(self.start & (kind == Kind.SHOUT) & ~overwritten),
-            self.send_data.start.eq(
+            self.request_data.start.eq(
                 self.start & ((kind == Kind.LOAD) | overwritten) | self.fetch_list.done | self.broadcast.send
             ),
         ]
@@ -199,23 +207,14 @@ class Execution(wiring.Component):
             self.done.eq(
                 any_of(executor.done for executor in exclusive_executors)
                 | sampled
-                | self.send_data.done & ~self.broadcast.active
+                | self.request_data.done & ~self.broadcast.active
             ),
             self.opened.eq(self.open_session.done & ~self.open_session.failed),
             self.session_next.eq(self.open_session.session),
             self.challenge.eq(self.open_session.challenge),
-            self.outcome_changes.eq(
-                self.failed
-                | corrupted
-                | self.fetch_list.done & (self.fetch_list.overwritten != 0)
-                | self.send_data.done & self.send_data.lost
-            ),
-            self.outcome_next.eq(ReplayOutcome.OVERWRITTEN),
+            self.outcome_changes.eq(self.failed | corrupted),
+            self.outcome_next.eq(Mux(self.failed, self.open_session.failure, ReplayOutcome.CORRUPT)),
         ]
-        with m.If(self.failed):
-            m.d.comb += self.outcome_next.eq(self.open_session.failure)
-        with m.If(corrupted):
-            m.d.comb += self.outcome_next.eq(ReplayOutcome.CORRUPT)
 
     def _share_body(self, m):
         """Offer the body's rows to the executors, of which at most one is ready."""
@@ -326,49 +325,40 @@ class Execution(wiring.Component):
         return found
 
     def _share_memory(self, m):
-        """Addresses of the active executor's units, and their beats."""
+        """Addresses of the units that the active executor writes, and their rows."""
         m.submodules.sequencer = sequencer = UnitSequencer(self.replay)
-        connect(m, sequencer.reads, flipped(self.reads))
-        connect(m, sequencer.writes, flipped(self.writes))
-        connect(m, flipped(self.read_beats), self.send_data.beats)
+        connect(m, sequencer.units, flipped(self.writes))
         kind, writers = kind_of(self.request.frame), (self.write_log, self.add_items)
         m.d.comb += [
             sequencer.table.eq(self.request.table),
-            sequencer.load.eq(any_of([*(writer.load for writer in writers), self.send_data.load])),
-            sequencer.range.eq(
-                Mux(
-                    kind == Kind.WRITE,
-                    self.write_log.range,
-                    Mux(kind == Kind.ADD, self.add_items.range, self.send_data.range),
-                )
-            ),
-            self.send_data.last_address.eq(sequencer.last),
-            self.write_beats.payload.eq(self.body.payload),
-            self.write_beats.valid.eq(any_of(writer.beats.valid for writer in writers)),
+            sequencer.load.eq(any_of(writer.load for writer in writers)),
+            sequencer.range.eq(Mux(kind == Kind.WRITE, self.write_log.range, self.add_items.range)),
+            self.write_rows.payload.eq(self.body.payload),
+            self.write_rows.valid.eq(any_of(writer.rows.valid for writer in writers)),
         ]
         for writer in writers:
             m.d.comb += [
                 writer.sequencer_idle.eq(sequencer.idle),
                 writer.writer_busy.eq(self.writer_busy),
-                writer.beats.ready.eq(self.write_beats.ready),
+                writer.rows.ready.eq(self.write_rows.ready),
             ]
 
-    def _send(self, m):
-        """Data frames, of the records of a FETCH, or to the recipients of a SHOUT."""
-        connect(m, self.send_data.heads, flipped(self.heads))
-        connect(m, self.send_data.rows, flipped(self.rows))
+    def _request_data(self, m):
+        """Request DATA frames, of the records of a FETCH, of a log, or for the recipients of a SHOUT."""
+        fetch_list, request_data, broadcast = self.fetch_list, self.request_data, self.broadcast
+        connect(m, request_data.jobs, flipped(self.jobs))
         m.d.comb += [
-            self.fetch_list.adds.eq(self.table.adds),
-            self.fetch_list.filled.eq(self.filled),
-            self.fetch_list.position.eq(self.send_data.position),
-            self.fetch_list.shift.eq(self.send_data.shift),
-            self.send_data.outcome.eq(self.outcome),
-            self.send_data.slot.eq(self.fetch_list.slot),
-            self.send_data.slot_corrupt.eq(self.fetch_list.slot_corrupt),
-            self.spoil.eq(self.send_data.spoil),
-            self.send_data.overwritten.eq(self.fetch_list.overwritten),
-            self.send_data.to_recipient.eq(self.broadcast.active),
-            self.send_data.recipient.eq(self.broadcast.recipient),
-            self.send_data.recipient_session.eq(self.broadcast.index),
-            self.broadcast.sent.eq(self.send_data.done),
+            fetch_list.adds.eq(self.table.adds),
+            fetch_list.filled.eq(self.filled),
+            fetch_list.read_list.eq(self.read_list),
+            fetch_list.position.eq(self.position),
+            self.slot.eq(fetch_list.slot),
+            self.slot_corrupt.eq(fetch_list.slot_corrupt),
+            request_data.outcome.eq(self.outcome),
+            request_data.list.eq(fetch_list.list),
+            request_data.overwritten.eq(fetch_list.overwritten),
+            request_data.to_recipient.eq(broadcast.active),
+            request_data.recipient.eq(broadcast.recipient),
+            request_data.recipient_session.eq(broadcast.index),
+            broadcast.sent.eq(request_data.done),
         ]

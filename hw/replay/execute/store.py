@@ -17,7 +17,7 @@ __all__ = ["AddItems", "UpdatePriorities", "WriteLog"]
 class WriteLog(wiring.Component):
     """Executes WRITE: appends the body's units to the log of the request's session.
 
-    Takes rows after `start` as `beats` is ready. `done` is 1 for one cycle when the body has `ended`, the
+    Takes rows after `start` as `rows` is ready. `done` is 1 for one cycle when the body has `ended`, the
     `sequencer_idle`, and memory has confirmed every unit (`writer_busy` is 0): 1 cycle after the last of these at the
     earliest.
     """
@@ -33,7 +33,7 @@ class WriteLog(wiring.Component):
                 "load": Out(1),
                 "range": Out(UnitRange(replay)),
                 "sequencer_idle": In(1),
-                "beats": Out(stream.Signature(ROW_BITS)),
+                "rows": Out(stream.Signature(ROW_BITS)),
                 "writer_busy": In(1),
             }
         )
@@ -43,13 +43,12 @@ class WriteLog(wiring.Component):
         active = Signal()
         m.d.comb += [
             self.load.eq(self.start),
-            self.range.write.eq(1),
             self.range.index.eq(self.request.session),
             self.range.start.eq(view_as(WRITE, self.request.parameters).start),
             self.range.count.eq(self.request.frame.count),
-            self.beats.payload.eq(self.body.payload),
-            self.beats.valid.eq(self.body.valid & active),
-            self.body.ready.eq(self.beats.ready & active),
+            self.rows.payload.eq(self.body.payload),
+            self.rows.valid.eq(self.body.valid & active),
+            self.body.ready.eq(self.rows.ready & active),
             self.done.eq(active & self.ended & self.sequencer_idle & ~self.writer_busy),
         ]
         m.d.sync += active.eq(self.start | active & ~self.done)
@@ -61,7 +60,7 @@ class AddItems(wiring.Component):
 
     The record is written where the next item's slot is, which follows from `adds`. `added` is 1 for one cycle for each
     item, and `adds` must count it by the next. `done` is 1 for one cycle when the body has `ended`, memory has
-    confirmed every unit and no command is `pending`. One row a cycle, as `commands` and `beats` are ready; an item's
+    confirmed every unit and no command is `pending`. One row a cycle, as `commands` and `rows` are ready; an item's
     first row waits until all addresses of the record before are taken.
     """
 
@@ -80,7 +79,7 @@ class AddItems(wiring.Component):
                 "load": Out(1),
                 "range": Out(UnitRange(replay)),
                 "sequencer_idle": In(1),
-                "beats": Out(stream.Signature(ROW_BITS)),
+                "rows": Out(stream.Signature(ROW_BITS)),
                 "writer_busy": In(1),
             }
         )
@@ -93,11 +92,10 @@ class AddItems(wiring.Component):
             self.commands.payload.kind.eq(CommandKind.ADD),
             self.commands.payload.priority.eq(view_as(ADD_ROW, self.body.payload).priority),
             self.commands.valid.eq(at_priority & self.body.valid & self.sequencer_idle),
-            self.beats.payload.eq(self.body.payload),
-            self.beats.valid.eq(active & ~at_priority & self.body.valid),
+            self.rows.payload.eq(self.body.payload),
+            self.rows.valid.eq(active & ~at_priority & self.body.valid),
             self.added.eq(self.commands.valid & self.commands.ready),
             self.load.eq(self.added),
-            self.range.write.eq(1),
             self.range.in_record.eq(1),
             self.range.index.eq(self.adds[: (self.replay.capacity - 1).bit_length()]),
             self.range.count.eq(record_bytes // UNIT_BYTES),
@@ -106,10 +104,10 @@ class AddItems(wiring.Component):
         with m.If(at_priority):
             m.d.comb += self.body.ready.eq(self.commands.ready & self.sequencer_idle)
         with m.Elif(active):
-            m.d.comb += self.body.ready.eq(self.beats.ready)
+            m.d.comb += self.body.ready.eq(self.rows.ready)
         with m.If(self.added):
             m.d.sync += [rows_left.eq(record_bytes // ROW_BYTES - 1), at_priority.eq(0)]
-        with m.If(self.beats.valid & self.beats.ready):
+        with m.If(self.rows.valid & self.rows.ready):
             m.d.sync += [rows_left.eq(rows_left - 1), at_priority.eq(rows_left == 0)]
         with m.If(self.start):
             m.d.sync += [active.eq(1), at_priority.eq(1)]

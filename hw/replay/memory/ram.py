@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In
-from amaranth.utils import ceil_log2
+from amaranth.utils import ceil_log2, exact_log2
 
 from hw.interface.axi import Axi4, Burst, Response
 from hw.stream.fifo import Fifo
@@ -12,14 +12,12 @@ from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
 
 __all__ = ["OnChipRam"]
 
-OUTSTANDING = 8
+OUTSTANDING = 32
 """Bursts of each direction that are accepted before the first of them is done."""
-WORD_BITS = 3
-"""Bits of an address within a word."""
 
 
 class OnChipRam(wiring.Component):
-    """`bytes` of memory in words of 64 bits.
+    """`bytes` of memory in words of `data_bits`.
 
     Bursts must be of type INCR with beats of whole words; any other burst has the response SLVERR and writes nothing. A
     word beyond the end has the response DECERR and reads as 0. Reads are executed in order, and so are writes, and
@@ -30,17 +28,23 @@ class OnChipRam(wiring.Component):
     simulators other than Icarus Verilog.
     """
 
-    def __init__(self, *, bytes: int, latency: int = 16, address_bits: int = 32, id_bits: int = 1):
-        if not (bytes >= 16 and bytes % 8 == 0 and bytes <= 1 << address_bits):
-            raise ValueError(f"OnChipRam bytes must be a multiple of 8 from 16 to 2^{address_bits}, not {bytes!r}")
+    def __init__(self, *, bytes: int, latency: int = 16, address_bits: int = 32, data_bits: int = 64, id_bits: int = 1):
+        word = data_bits // 8
+        if not (bytes >= 2 * word and bytes % word == 0 and bytes <= 1 << address_bits):
+            raise ValueError(
+                f"OnChipRam bytes must be a multiple of {word} from {2 * word} to 2^{address_bits}, not {bytes!r}"
+            )
         if not 2 <= latency <= 256:
             raise ValueError(f"OnChipRam latency must be 2 to 256, not {latency!r}")
-        self.words, self.latency = bytes // 8, latency
-        super().__init__({"axi": In(Axi4(address_bits, id_bits=id_bits))})
+        self.data_bits, self.word_address_bits = data_bits, exact_log2(word)  # bits of an address within a word
+        self.words, self.latency = bytes // word, latency
+        super().__init__({"axi": In(Axi4(address_bits, data_bits=data_bits, id_bits=id_bits))})
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.memory = memory = Memory(shape=64, depth=self.words, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
+        m.submodules.memory = memory = Memory(
+            shape=self.data_bits, depth=self.words, init=[], attrs=NEVER_READ_BEFORE_WRITTEN
+        )
         self._write(m, memory.write_port(granularity=8))
         self._read(m, memory.read_port())
         return m
@@ -48,17 +52,18 @@ class OnChipRam(wiring.Component):
     def _queue(self, m, name, requests):
         """Build a queue of bursts. Return whether it holds one, the oldest burst, the address and the response of its
         present word, the input that moves on to its next word, and whether that word is the burst's last."""
+        within = self.word_address_bits
         shape = data.StructLayout(
-            {"id": requests.payload.id.shape(), "word": len(requests.payload.addr) - WORD_BITS, "len": 8, "good": 1}
+            {"id": requests.payload.id.shape(), "word": len(requests.payload.addr) - within, "len": 8, "good": 1}
         )
         m.submodules[name] = fifo = Fifo(shape, depth=OUTSTANDING, buffered=False)
         put, first, request = Signal(shape, name=f"{name}_put"), Signal(shape, name=f"{name}_first"), requests.payload
         steps, ends, beat = Signal(name=f"{name}_steps"), Signal(name=f"{name}_ends"), Signal(8, name=f"{name}_beat")
         m.d.comb += [
             put.id.eq(request.id),
-            put.word.eq(request.addr[WORD_BITS:]),
+            put.word.eq(request.addr[within:]),
             put.len.eq(request.len),
-            put.good.eq((request.burst == Burst.INCR) & (request.size == WORD_BITS)),
+            put.good.eq((request.burst == Burst.INCR) & (request.size == within)),
             requests.ready.eq(fifo.i.ready),
             fifo.i.valid.eq(requests.valid),
             fifo.i.payload.eq(put),
@@ -68,7 +73,7 @@ class OnChipRam(wiring.Component):
         ]
         with m.If(steps):
             m.d.sync += beat.eq(Mux(ends, 0, beat + 1))
-        word = Signal(len(request.addr) - WORD_BITS, name=f"{name}_word")
+        word = Signal(len(request.addr) - within, name=f"{name}_word")
         m.d.comb += word.eq(first.word + beat)
         response = Mux(~first.good, Response.SLVERR, Mux(word < self.words, Response.OKAY, Response.DECERR))
         return fifo.o.valid, first, word, response, steps, ends

@@ -13,7 +13,7 @@ __all__ = ["UnitRange", "UnitSequencer"]
 
 
 class UnitRange(data.StructLayout):
-    """`count` units one behind the other, to be written or read.
+    """`count` units one behind the other.
 
     `in_record`: all units of record `index` of the table, `start` is 0; else units of the log of session `index` from
     `start` on, of which only the bits below the log's length matter.
@@ -22,7 +22,6 @@ class UnitRange(data.StructLayout):
     def __init__(self, replay: Replay):
         super().__init__(
             {
-                "write": 1,
                 "in_record": 1,
                 "index": range(max(replay.capacity, replay.sessions)),
                 "start": max(exact_log2(replay.log_units), 4),
@@ -32,10 +31,10 @@ class UnitRange(data.StructLayout):
 
 
 class UnitSequencer(wiring.Component):
-    """Gives the addresses of a range's units, in order, to the writer or to the reader of units.
+    """Gives the addresses of a range's units, in order, to a writer or a reader of units.
 
     `load` replaces what is left of the last range by `range`, whose first address is offered in the next cycle: one
-    address a cycle, while `reads` or `writes` is ready. `idle`: no address is left; `last`: the range's last address is
+    address a cycle, while `units` is ready. `idle`: no address is left; `last`: the range's last address is
     taken in this cycle, so `load` may follow at once. `table` must not change while a record's addresses are left.
 
     Memory holds the records of all tables, then the logs of all sessions (`Config.replay`).
@@ -49,8 +48,7 @@ class UnitSequencer(wiring.Component):
                 "table": In(range(replay.tables)),
                 "load": In(1),
                 "range": In(UnitRange(replay)),
-                "reads": Out(stream.Signature(self.address_bits)),
-                "writes": Out(stream.Signature(self.address_bits)),
+                "units": Out(stream.Signature(self.address_bits)),
                 "idle": Out(1),
                 "last": Out(1),
             }
@@ -59,7 +57,7 @@ class UnitSequencer(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         replay = self.replay
-        write, in_record = Signal(), Signal()
+        in_record = Signal()
         index, unit, left = Signal.like(self.range.index), Signal.like(self.range.start), Signal.like(self.range.count)
         address, taken = Signal(self.address_bits), Signal()
         records = self.table * (replay.capacity * replay.record_bytes)
@@ -75,18 +73,15 @@ class UnitSequencer(wiring.Component):
                 )
             ),
             self.idle.eq(left == 0),
-            self.reads.payload.eq(address),
-            self.reads.valid.eq(~write & ~self.idle),
-            self.writes.payload.eq(address),
-            self.writes.valid.eq(write & ~self.idle),
-            taken.eq(self.reads.valid & self.reads.ready | self.writes.valid & self.writes.ready),
+            self.units.payload.eq(address),
+            self.units.valid.eq(~self.idle),
+            taken.eq(self.units.valid & self.units.ready),
             self.last.eq(taken & (left == 1)),
         ]
         with m.If(taken):
             m.d.sync += [left.eq(left - 1), unit.eq(unit + 1)]
         with m.If(self.load):
             m.d.sync += [
-                write.eq(self.range.write),
                 in_record.eq(self.range.in_record),
                 index.eq(self.range.index),
                 unit.eq(self.range.start),

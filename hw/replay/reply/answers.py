@@ -1,20 +1,20 @@
 """Sends answers while the next request is executed."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.interface.address import Address
 from hw.interface.layout import layout
 from hw.replay.reply.cache import Answer, list_rows
-from hw.replay.reply.framer import FrameHead
+from hw.replay.reply.framer import FrameHead, FrameWord
 from iswitch.config import Replay
 from iswitch.wire import Type, version_type
 from iswitch.wire.replay import ROW_BYTES, SAMPLED_ROW, SAMPLES_PER_FRAGMENT, STATUS, Kind
 
 __all__ = ["AnswerSender", "OutgoingAnswer"]
 
-ROW_BITS, STATUS_ROWS = 8 * ROW_BYTES, STATUS.itemsize // ROW_BYTES
+STATUS_ROWS = STATUS.itemsize // ROW_BYTES
 
 
 class OutgoingAnswer(data.StructLayout):
@@ -41,25 +41,26 @@ class AnswerSender(wiring.Component):
     """Sends one answer after another: for each fragment a head, and then the status and rows of the list as its body.
 
     While `busy`, `list` is the first row of the list that is being sent, which must not change, and `row_address` and
-    `row` own the reply cache's lists. `row_corrupt` says that the `row` of 1 cycle before has a bit error; if that row
-    was sent, `spoil` is 1: the frame must not leave under a right checksum. A new answer is taken only while not
-    `busy`.
+    `listed`, the bus word of rows from there on 1 cycle later, own the reply cache's lists. `corrupt` says which rows
+    of `listed` have a bit error; if such a row is sent, `spoil` is 1 in that cycle, and the word spoils its frame. A
+    new answer is taken only while not `busy`.
 
-    Latency: a head is offered 1 cycle after its answer was taken. Then one row in each cycle, and 2 cycles between
+    Latency: a head is offered 1 cycle after its answer was taken. Then one word in each cycle, and 2 cycles between
     fragments; both outputs may stall.
     """
 
-    def __init__(self, replay: Replay):
-        self.replay = replay
+    def __init__(self, replay: Replay, *, bus_bits: int = 64):
+        self.replay, self.bus_bits = replay, bus_bits
+        self.rows_per_word = bus_bits // (8 * ROW_BYTES)
         super().__init__(
             {
                 "answers": In(stream.Signature(OutgoingAnswer(replay))),
                 "row_address": Out(range(list_rows(replay))),
-                "row": In(layout(SAMPLED_ROW)),
-                "row_corrupt": In(1),
+                "listed": In(data.ArrayLayout(layout(SAMPLED_ROW), self.rows_per_word)),
+                "corrupt": In(self.rows_per_word),
                 "spoil": Out(1),
                 "heads": Out(stream.Signature(FrameHead)),
-                "rows": Out(stream.Signature(ROW_BITS)),
+                "words": Out(stream.Signature(FrameWord(bus_bits))),
                 "list": Out(range(list_rows(replay))),
                 "busy": Out(1),
             }
@@ -69,13 +70,14 @@ class AnswerSender(wiring.Component):
         m = Module()
         outgoing = Signal.like(self.answers.payload)
         answer, head = outgoing.answer, self.heads.payload
-        fragment, rows_left, status_row = (
+        status_words = STATUS_ROWS // self.rows_per_word
+        fragment, rows_left, status_word = (
             Signal(range(self.replay.fragments + 1)),
             Signal(16),
-            Signal(range(STATUS_ROWS)),
+            Signal(range(status_words)),
         )
-        rows, left = Signal(8), Signal(8)  # rows of the list in this fragment, and rows that follow the shown one
-        # Addresses of the fragment's first row, and of the row that is shown.
+        rows, left = Signal(8), Signal(8)  # rows of the list in this fragment, and those from the shown word on
+        # Addresses of the fragment's first row, and of the first row of the word that is shown.
         first_row, shown_row = Signal.like(self.row_address), Signal.like(self.row_address)
         at_most_a_fragment = lambda count: Mux(count > SAMPLES_PER_FRAGMENT, SAMPLES_PER_FRAGMENT, count)
         in_fragments = (answer.kind == Kind.SAMPLE) & (answer.rows != 0)
@@ -95,10 +97,12 @@ class AnswerSender(wiring.Component):
             header.token.eq(outgoing.token),
             header.ticket.eq(outgoing.ticket),
         ]
-        row_was_shown = Signal()
-        m.d.comb += self.spoil.eq(row_was_shown & self.row_corrupt)
+        word, last_word = self.words.payload, Signal()
+        m.d.comb += [
+            last_word.eq(left <= self.rows_per_word),  # no word follows the last of a list
+            self.spoil.eq(self.words.valid & self.words.ready & word.spoil),
+        ]
         with m.FSM() as fsm:
-            m.d.sync += row_was_shown.eq(fsm.ongoing("ROWS"))
             m.d.comb += self.busy.eq(~fsm.ongoing("IDLE"))
             with m.State("IDLE"):
                 m.d.comb += self.answers.ready.eq(1)
@@ -117,33 +121,33 @@ class AnswerSender(wiring.Component):
                     m.next = "NEXT"
                 with m.Else():
                     m.d.comb += self.heads.valid.eq(1)
-                    m.d.sync += status_row.eq(0)
+                    m.d.sync += status_word.eq(0)
                     with m.If(self.heads.ready):
                         m.next = "STATUS"
             with m.State("STATUS"):
                 m.d.comb += [
-                    self.rows.valid.eq(1),
-                    self.rows.payload.eq(answer.status.as_value().word_select(status_row, ROW_BITS)),
+                    self.words.valid.eq(1),
+                    word.data.eq(answer.status.as_value().word_select(status_word, self.bus_bits)),
                     self.row_address.eq(first_row),
                 ]
-                m.d.sync += [shown_row.eq(first_row), left.eq(rows - 1)]
-                with m.If(self.rows.ready):
-                    m.d.sync += status_row.eq(status_row + 1)
-                    with m.If(status_row == STATUS_ROWS - 1):
+                m.d.sync += [shown_row.eq(first_row), left.eq(rows)]
+                with m.If(self.words.ready):
+                    m.d.sync += status_word.eq(status_word + 1)
+                    with m.If(status_word == status_words - 1):
                         m.next = "ROWS"
                         with m.If(rows == 0):
                             m.next = "NEXT"
             with m.State("ROWS"):
-                last_row = left == 0  # no row follows the last list
                 m.d.comb += [
-                    self.rows.valid.eq(1),
-                    self.rows.payload.eq(self.row),
-                    self.row_address.eq(shown_row + (self.rows.ready & ~last_row)),
+                    self.words.valid.eq(1),
+                    word.data.eq(self.listed),
+                    word.spoil.eq(Cat(self.corrupt[k] & (k < left) for k in range(self.rows_per_word)).any()),
+                    self.row_address.eq(Mux(self.words.ready & ~last_word, shown_row + self.rows_per_word, shown_row)),
                 ]
                 m.d.sync += shown_row.eq(self.row_address)
-                with m.If(self.rows.ready):
-                    m.d.sync += left.eq(left - 1)
-                    with m.If(last_row):
+                with m.If(self.words.ready):
+                    m.d.sync += left.eq(left - self.rows_per_word)
+                    with m.If(last_word):
                         m.next = "NEXT"
             with m.State("NEXT"):
                 after = (rows_left - SAMPLES_PER_FRAGMENT)[:16]

@@ -2,6 +2,7 @@
 """The replay engine alone, frame in and frame out, against the golden service; every plausible mutant is killed."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import count, pairwise
 
 import pytest
@@ -119,14 +120,80 @@ class Clocked(EngineBench):
         return [after - before for before, after in pairwise(self.concluded)]
 
 
+def check_beside(engine=Engine, *, latency=40):
+    """DATA frames are made while the next requests are executed. Yet all frames leave in the order of their requests,
+    and what an ADD or a WRITE overwrites is read before."""
+    alone, scenario = EngineBench(CONFIG, engine=engine, latency=latency), Scenario(CONFIG)
+    client, service, chance = ReplayClient(0, port=0, nonce=1 << 32 | 1), scenario.service, scenario.chance
+    client.session, client.token = 0, 1
+    alone.quiet = partial(alone.quiet, limit=3000)
+
+    async def run(ctx):
+        await alone.quiet(ctx)
+        seq = lambda more=0: service.sessions[0].next + more
+        records = lambda count: [(5, chance.randbytes(SMALL.record_bytes)) for _ in range(count)]
+
+        async def answered(*frames):
+            scenario.now_us += 1000
+            burst = scenario.burst((0, frame) for frame in frames)
+            assert await alone.exchange(ctx, burst.now_us, burst.requests) == burst.answers
+
+        await answered(client.open())
+        for _ in range(4):
+            await answered(client.add(seq(), records(19)))
+        for start, units in ((0, 22), (22, 22), (44, 20)):
+            await answered(client.write(seq(), start, chance.randbytes(units * 64)))
+        # The last of four frames names what the request behind it overwrites.
+        oldest = service.tables[0].adds
+        fetches = [client.fetch([oldest + 40 + k for k in range(19)])] * 3
+        await answered(*fetches, client.fetch([oldest + k for k in range(19)]), client.add(seq(), records(1)))
+        loads = [client.load(20, 22, log=0)] * 3
+        await answered(*loads, client.load(0, 22, log=0), client.write(seq(), 64, bytes(64), 1))
+        for most in (1, 3):
+            items = [service.tables[0].adds + 63 - k for k in range(most)]
+            fetch = client.fetch(items)
+            await answered(fetch, client.look(), client.load(30, most, log=0), fetch, client.skip(seq()))
+            await answered(fetch, fetch, client.update(seq(), [(items[0], 9)]), client.look(token=3))
+            await answered(fetch, client.sample(seq(), 3, most), fetch, client.fetch([0]), client.list(0, most))
+
+    alone.bench.drive(run)
+    assert alone.contents == service.memory.bytes and alone.outcomes == scenario.outcomes
+
+
+@pytest.mark.parametrize("latency", [1, 40])
+def test_frames_leave_in_the_order_of_their_requests_and_nothing_is_overwritten_before_it_was_read(latency):
+    check_beside(latency=latency)
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        # an ADD, a WRITE or an answer does not wait
+        ("~(kind.matches(*WRITES_MEMORY) & self.data_sender.busy)", "1"),
+        ("WRITES_MEMORY = (Kind.WRITE, Kind.ADD)", "WRITES_MEMORY = (Kind.WRITE,)"),
+        ("WRITES_MEMORY = (Kind.WRITE, Kind.ADD)", "WRITES_MEMORY = (Kind.ADD,)"),
+        ("waits = acknowledgement.answers, self.data_sender.busy", "waits = acknowledgement.answers, 0"),
+        # an outcome is counted twice, or not, or another one
+        ("self.acknowledgement.concluded | self.data_sender.concluded", "self.acknowledgement.concluded"),
+        ("Mux(self.acknowledgement.concluded, outcome, self.data_sender.outcome)", "outcome"),
+    ],
+)
+def test_a_mutant_of_the_order_is_noticed(sound, wrong):
+    broken = mutant(hw.replay.engine, sound, wrong).Engine
+    with pytest.raises(AssertionError):
+        check_beside(broken)
+        check_beside(broken, latency=1)
+
+
 REQUEST = 18
 """Cycles of a request without a body."""
 
 
 @pytest.mark.parametrize("bus_bits", [64, 512])
 def test_cycles_of_a_request(bus_bits):
-    """What the engine promises, of requests that wait behind one another; answers of 17 rows keep them back after the
-    third."""
+    """What the engine promises, of requests that wait behind one another; at 64 bits answers of 17 words keep them back
+    after the third."""
     alone, client = Clocked(replace(CONFIG, bus_bits=bus_bits)), ReplayClient(1, port=1)
     sampler, seq = Sampler(capacity=SMALL.capacity).latency, count(0)
 
@@ -145,9 +212,10 @@ def test_cycles_of_a_request(bus_bits):
         assert await alone.cycles(ctx, *looks) == [
             period(REQUEST, looks[0]),
             period(REQUEST, looks[0]),
-            period(REQUEST + 1, looks[0]),
+            period(REQUEST + (bus_bits == 64), looks[0]),
         ]
-        assert alone.left[0] - alone.concluded[0] == 4 + len(answer.frame) // 8  # it leaves whole
+        words = -(-len(answer.frame) * 8 // bus_bits)
+        assert alone.left[0] - alone.concluded[0] == 4 + words  # it leaves whole
         skips = [client.skip(next(seq)), client.skip(next(seq))]
         assert (await alone.cycles(ctx, *skips))[0] == period(REQUEST, skips[0])
         for items in (1, 3):
@@ -164,6 +232,14 @@ def test_cycles_of_a_request(bus_bits):
         for draws in (1, 2, 50):
             requests = [client.sample(next(seq), draws, 1) for _ in range(3)]
             assert await alone.cycles(ctx, *requests) == [period(REQUEST + 4 + draws + sampler + 11, requests[0])] * 2
+        await alone.cycles(ctx, client.write(next(seq), 0, bytes(64)), client.look())
+        for items in (5, 16):  # DATA frames leave beside the next requests
+            requests = [client.fetch([SMALL.capacity] * items)] * 4
+            words = -(-(FRAME_BYTES + items * SMALL.record_bytes + END.itemsize) * 8 // bus_bits)
+            cycles = max(period(REQUEST + items + 1, requests[0], waits=6), words)
+            assert await alone.cycles(ctx, *requests) == [cycles] * 3
+        loads = [client.load(0, 1, log=0)] * 4
+        assert await alone.cycles(ctx, *loads) == [period(REQUEST + 1, loads[0])] * 3
         again = [client.open(), client.open(), client.open()]
         assert await alone.cycles(ctx, *again) == [REQUEST + 3 + 2 * SMALL.sessions + 1] * 2
 
@@ -208,7 +284,7 @@ def test_no_replay_wrong():
 MODULES = [hw.replay.engine, hw.replay.execute.acknowledge, hw.replay.execute.execution, hw.replay.request.reader]
 MUTANTS = [
     ("frame.session.eq(self.opened_session)", "frame.session.eq(0)"),
-    ("self.fetch_list.shift.eq(self.send_data.shift)", "self.fetch_list.shift.eq(0)"),
+    ("fetch_list.read_list.eq(self.read_list)", "fetch_list.read_list.eq(0)"),
     ("acknowledgement.record & (request.table == k)", "acknowledgement.record"),
 ]
 RARE_MUTANTS = [
@@ -216,7 +292,7 @@ RARE_MUTANTS = [
     ("request.session * cached_answers + (request.frame.seq & cached_answers - 1)", "request.session * cached_answers"),
     ("Mux(load.session < self.replay.sessions, load.session, 0)", "request.session"),
     ("session.heard.eq(request.now_us)", "session.heard.eq(0)"),
-    ("self.outcome_next.eq(self.open_session.failure)", "self.outcome_next.eq(ReplayOutcome.DONE)"),
+    ("Mux(self.failed, self.open_session.failure", "Mux(self.failed, ReplayOutcome.DONE"),
     ("self.record & self.counts", "self.record"),
     ("counts.clear.eq(self.add_items.added)", "counts.clear.eq(0)"),
 ]

@@ -108,7 +108,8 @@ def test_frames_have_no_gap_however_slow_the_memory_is(bus_bits):
 
 
 def test_nothing_of_a_frame_leaves_while_memory_does_not_answer():
-    """Or all other replies of the switch would wait behind it, and all ports with them."""
+    """Or all other replies of the switch would wait behind it, and all ports with them. The LOOK behind the FETCH is
+    executed, and its answer waits."""
     client = ReplayClient(0)
     client.token = client.nonce % 2**32
     beside = Beside(switch(), latency=100_000)
@@ -124,7 +125,7 @@ def test_nothing_of_a_frame_leaves_while_memory_does_not_answer():
         [(0, client.open()), (0, client.fetch([1])), (0, client.look())], patience=2000
     )
     assert (
-        beside.outcomes == [ReplayOutcome.DONE]
+        beside.outcomes == [ReplayOutcome.DONE] * 2
         and not fetched + looked
         and 8 * shown == ADDRESSES.itemsize + len(opened)
     )

@@ -7,6 +7,7 @@ import pytest
 from amaranth.hdl import Value
 
 import hw.replay.engine
+import hw.replay.execute.data
 import hw.replay.execute.execution
 import hw.replay.execute.sample_limit
 import hw.replay.execute.send
@@ -14,6 +15,7 @@ import hw.replay.reply.cache
 import hw.replay.request.sessions
 import hw.stream.cut_through_queue
 from hw.replay.engine import Engine
+from hw.replay.execute.data import LIST_LENGTH
 from iswitch.wire import ADDRESSES, ones_complement_sum
 from iswitch.wire.replay import REPLAY_FRAME, ReplayOutcome
 from sim.bench.bit_errors import flip, keep_memories
@@ -312,10 +314,9 @@ def test_a_cached_answer_with_a_bit_error_is_not_sent_and_its_request_is_not_exe
             "self.cache.write.eq(acknowledgement.write_answer)",
             "self.cache.write.eq(acknowledgement.record)",
         ),
-        (check_lists, "sender.row_corrupt.eq(cache.row_corrupt)", "sender.row_corrupt.eq(0)"),
+        (check_lists, "sender.corrupt.eq(cache.word_corrupt)", "sender.corrupt.eq(0)"),
         (check_lists, "cache.lost.eq(sender.spoil)", "cache.lost.eq(0)"),
         (check_lists, "cache.lost_list.eq(sender.list)", "cache.lost_list.eq(0)"),
-        (check_lists, "self.framer.spoil.eq(sender.spoil | execution.spoil)", "self.framer.spoil.eq(execution.spoil)"),
         (check_lists, "| self.answer_sender.spoil", ""),
     ],
 )
@@ -414,7 +415,7 @@ def check_memory_errors(*, engine=Engine):
 
 
 def check_slots(monkeypatch, *, executor=hw.replay.execute.execution):
-    """Flip a bit of a slot that a FETCH names, while the records before it are sent."""
+    """Flip a bit of a slot that a FETCH names, while the records before it are read."""
     memories = keep_memories(monkeypatch, hw.replay.execute.send)
     monkeypatch.setattr(hw.replay.engine, "Execution", executor.Execution)
     test = Clients()
@@ -422,9 +423,10 @@ def check_slots(monkeypatch, *, executor=hw.replay.execute.execution):
 
     async def run(ctx):
         async def flip_and_quiet(ctx):
-            for _ in range(70):  # the request is checked and read, and the first records are sent
+            last = Value.cast(memories[0].data[LIST_LENGTH + 15])  # of the first list
+            while ctx.get(last) == 0:  # until the request's last row was taken: its first records are read
                 await test.bench.tick(ctx)
-            flip(ctx, memories[0], 15, 0)
+            flip(ctx, memories[0], LIST_LENGTH + 15, 0)
             await quiet(ctx)
 
         await quiet(ctx)
@@ -449,9 +451,7 @@ def test_no_record_of_another_item_is_sent_after_a_bit_error_in_the_list_of_a_fe
 @pytest.mark.mutant
 def test_a_mutant_of_the_lists_parity_is_noticed(monkeypatch):
     broken = mutant(
-        hw.replay.execute.execution,
-        "self.send_data.slot_corrupt.eq(self.fetch_list.slot_corrupt)",
-        "self.send_data.slot_corrupt.eq(0)",
+        hw.replay.execute.execution, "self.slot_corrupt.eq(fetch_list.slot_corrupt)", "self.slot_corrupt.eq(0)"
     )
     with pytest.raises(AssertionError):
         check_slots(monkeypatch, executor=broken)
@@ -465,10 +465,13 @@ def test_data_that_memory_reports_as_wrong_leaves_under_no_right_checksum_and_co
 @pytest.mark.parametrize(
     ("module", "sound", "wrong"),
     [
-        (hw.replay.engine, "sender.spoil | execution.spoil", "sender.spoil"),
-        (hw.replay.execute.execution, "| self.send_data.done & self.send_data.lost", ""),
-        (hw.replay.execute.execution, "[self.broadcast.found_corrupt, self.spoil]", "[self.broadcast.found_corrupt]"),
-        (hw.replay.execute.execution, "self.spoil.eq(self.send_data.spoil)", "self.spoil.eq(0)"),
+        (hw.replay.engine, "| self.data_sender.found_corrupt", ""),
+        (
+            hw.replay.execute.data,
+            "self.found_corrupt.eq(reads.found_corrupt | sends.spoil)",
+            "self.found_corrupt.eq(0)",
+        ),
+        (hw.replay.execute.data, "~lost & (is_wrong | self.damaged)", "0"),
     ],
 )
 def test_a_mutant_of_the_spoiled_data_is_noticed(module, sound, wrong, monkeypatch):
@@ -476,6 +479,6 @@ def test_a_mutant_of_the_spoiled_data_is_noticed(module, sound, wrong, monkeypat
     if module is hw.replay.engine:
         engine = broken.Engine
     else:
-        monkeypatch.setattr(hw.replay.engine, "Execution", broken.Execution)
+        monkeypatch.setattr(hw.replay.engine, "DataSender", broken.DataSender)
     with pytest.raises(AssertionError):
         check_memory_errors(engine=engine)

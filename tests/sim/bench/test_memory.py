@@ -25,11 +25,11 @@ def asked(**fields):
 )
 def test_a_request_wrong(wrong, message):
     with pytest.raises(AssertionError, match=message):
-        Request.of(0, Address(16).const(asked(**wrong)))
+        Request.of(0, Address(16).const(asked(**wrong)), 8)
 
 
 def test_a_request_right():
-    assert Request.of(5, Address(16).const(asked(addr=4096 - 64, id=1))) == Request(5, 1, 4096 - 64, 8)
+    assert Request.of(5, Address(16).const(asked(addr=4096 - 64, id=1)), 8) == Request(5, 1, 4096 - 64, 8)
 
 
 class Bus(wiring.Component):

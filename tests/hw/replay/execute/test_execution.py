@@ -47,11 +47,7 @@ def check(
         (dut.corrupt, corrupt),
     ]
     bench = ExecutorBench(dut, rows=rows, inputs=inputs, stalls=stalls)
-    sinks = {
-        name: bench.sink(getattr(dut, name)) for name in ("commands", "reads", "writes", "write_beats", "heads", "rows")
-    }
-    rows_read = [rng.getrandbits(64) for _ in range(0 if outcome else 16)]
-    beats = bench.source(dut.read_beats, [{"data": row, "parity": row.bit_count() % 2} for row in rows_read])
+    sinks = {name: bench.sink(getattr(dut, name)) for name in ("commands", "writes", "write_rows", "jobs")}
     listed, outcomes, added, strobes = [], [], [], []
 
     async def sampler(ctx):
@@ -99,38 +95,25 @@ def check(
     bench.execute()
     return {
         "commands": [item.kind for item in sinks["commands"].items],
-        "reads": len(sinks["reads"].items),
         "writes": len(sinks["writes"].items),
-        "beats": len(sinks["write_beats"].items),
-        "heads": [(int(head.port), int(head.rows)) for head in sinks["heads"].items],
-        "rows": len(sinks["rows"].items),
+        "rows": len(sinks["write_rows"].items),
+        "jobs": [(job.fetches, job.port, job.ticket, job.requested) for job in sinks["jobs"].items],
         "listed": listed,
         "outcomes": outcomes,
         "added": len(added),
         "strobes": strobes,
-    } | ({} if len(beats.times) <= 16 else {"beats": -1})
+    }
 
 
-NOTHING = {
-    "commands": [],
-    "reads": 0,
-    "writes": 0,
-    "beats": 0,
-    "heads": [],
-    "rows": 0,
-    "listed": [],
-    "outcomes": [],
-    "added": 0,
-    "strobes": [],
-}
+NOTHING = {"commands": [], "writes": 0, "rows": 0, "jobs": [], "listed": [], "outcomes": [], "added": 0, "strobes": []}
 ADD, UPDATE, SAMPLE, READ, RESTORE = CommandKind
 LISTED = [(32, 77), (33, 77)]
 CASES = [
     ({"kind": Kind.OPEN}, {}),
     ({"kind": Kind.OPEN, "full": True}, {"outcomes": [ReplayOutcome.FULL], "strobes": ["failed"]}),
     ({"kind": Kind.OPEN, "full": True, "stale": True}, {"outcomes": [ReplayOutcome.CHALLENGE], "strobes": ["failed"]}),
-    ({"kind": Kind.WRITE}, {"writes": 2, "beats": 16}),
-    ({"kind": Kind.ADD}, {"commands": [ADD, ADD], "writes": 2, "beats": 16, "added": 2}),
+    ({"kind": Kind.WRITE}, {"writes": 2, "rows": 16}),
+    ({"kind": Kind.ADD}, {"commands": [ADD, ADD], "writes": 2, "rows": 16, "added": 2}),
     ({"kind": Kind.UPDATE}, {"commands": [UPDATE, UPDATE]}),
     ({"kind": Kind.SAMPLE}, {"commands": [SAMPLE, SAMPLE, UPDATE, UPDATE], "listed": LISTED}),
     ({"kind": Kind.LIST}, {"commands": [READ, READ], "listed": LISTED}),
@@ -148,11 +131,11 @@ CASES = [
         {"commands": [RESTORE, RESTORE], "outcomes": [ReplayOutcome.CORRUPT], "strobes": ["restart"]},
     ),
     ({"kind": Kind.UPDATE, "corrupt": True}, {"commands": [UPDATE, UPDATE]}),
-    ({"kind": Kind.FETCH}, {"reads": 2, "heads": [(0, 16)], "rows": 16, "outcomes": [ReplayOutcome.OVERWRITTEN]}),
-    ({"kind": Kind.LOAD}, {"reads": 2, "heads": [(0, 16)], "rows": 16}),
-    ({"kind": Kind.LOAD, "outcome": ReplayOutcome.OVERWRITTEN}, {"heads": [(0, 0)]}),
-    ({"kind": Kind.SHOUT}, {"reads": 2, "heads": [(0, 16)], "rows": 16}),
-    ({"kind": Kind.SHOUT, "outcome": ReplayOutcome.OVERWRITTEN}, {"heads": [(0, 0)]}),
+    ({"kind": Kind.FETCH}, {"jobs": [(1, 0, 3, 1)]}),
+    ({"kind": Kind.LOAD}, {"jobs": [(0, 0, 0, 1)]}),
+    ({"kind": Kind.LOAD, "outcome": ReplayOutcome.OVERWRITTEN}, {"jobs": [(0, 0, 1, 1)]}),
+    ({"kind": Kind.SHOUT}, {"jobs": [(0, 0, 0, 0)]}),
+    ({"kind": Kind.SHOUT, "outcome": ReplayOutcome.OVERWRITTEN}, {"jobs": [(0, 0, 1, 1)]}),
 ]
 
 
@@ -168,9 +151,11 @@ def test_each_kind_is_executed(case, expected, stalls):
     [
         ("(kind == Kind.SHOUT) & ~overwritten", "(kind == Kind.SHOUT)"),
         ("(kind == Kind.LOAD) | overwritten", "(kind == Kind.LOAD)"),
-        ("| self.send_data.done & ~self.broadcast.active", "| self.send_data.done"),
-        ("self.fetch_list.done & (self.fetch_list.overwritten != 0)", "0"),
-        ("self.outcome_next.eq(self.open_session.failure)", "self.outcome_next.eq(ReplayOutcome.DONE)"),
+        ("| self.request_data.done & ~self.broadcast.active", "| self.request_data.done"),
+        ("request_data.overwritten.eq(fetch_list.overwritten)", "request_data.overwritten.eq(0)"),
+        ("| self.fetch_list.done | self.broadcast.send", "| self.fetch_list.done"),
+        ("Mux(kind == Kind.WRITE, self.write_log.range, self.add_items.range)", "self.add_items.range"),
+        ("Mux(self.failed, self.open_session.failure", "Mux(self.failed, ReplayOutcome.DONE"),
         ("self.sample.done & ~self.corrupt", "self.sample.done"),
         ("self.retire.done | self.undone", "self.retire.done"),
         ("self.undone | self.rebuild.done & self.corrupt", "self.undone"),

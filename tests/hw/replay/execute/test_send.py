@@ -6,17 +6,16 @@ import random
 import pytest
 
 import hw.replay.execute.send
-from hw.replay.execute.send import Broadcast, FetchList, SendData
+from hw.replay.execute.data import LIST_LENGTH, LISTS
+from hw.replay.execute.send import Broadcast, FetchList, RequestData
 from iswitch.config import Replay
-from iswitch.wire import VERSION, Type
 from iswitch.wire.replay import Kind, ReplayOutcome
 from sim.bench.bit_errors import flip, keep_memories
 from sim.bench.mutant import mutant
 from sim.bench.replay_executor import ExecutorBench
-from sim.bench.stream import STALLS
+from sim.bench.stream import STALLS, Bench
 
-REPLAY = Replay(tables=1, capacity=64, sessions=3, cached_answers=2, log_bytes=4096, record_bytes=128)
-RECORD_ROWS = 16
+REPLAY = Replay(tables=2, capacity=64, sessions=3, cached_answers=2, log_bytes=4096, record_bytes=128)
 
 
 def check_list(executor=FetchList, *, stalls=0.0, adds=100, filled=64, seed=1, memories=None):
@@ -37,26 +36,64 @@ def check_list(executor=FetchList, *, stalls=0.0, adds=100, filled=64, seed=1, m
     async def look(ctx):
         await ctx.tick().until(dut.done)
         found["overwritten"] = ctx.get(dut.overwritten)
-        found["slots"] = []
+        found["slots"], here = [], ctx.get(dut.list)
+        ctx.set(dut.read_list, here)
         for k in range(len(items)):
             ctx.set(dut.position, k)
             if memories and k % 3 == 0:
-                flip(ctx, memories[0], k, k)
+                flip(ctx, memories[0], here * LIST_LENGTH + k, k)
             assert ctx.get(dut.slot_corrupt) == bool(memories and k % 3 == 0)
             found["slots"].append(items[k] % 64 if memories and k % 3 == 0 else ctx.get(dut.slot))
             await ctx.tick()
-        ctx.set(dut.shift, 1)
-        await ctx.tick()
-        ctx.set(dut.shift, 0)
-        found["shifted"] = ctx.get(dut.overwritten)
 
     bench.simulator.add_testbench(look)
     bench.execute()
     stale = sum((newest - item) % 2**32 >= filled and 1 << k for k, item in enumerate(items))
     if adds == 0:
         stale = (1 << len(items)) - 1
-    assert found["overwritten"] == stale and found["shifted"] == stale >> 1
+    assert found["overwritten"] == stale
     assert found["slots"] == [item % 64 for item in items]
+
+
+def check_lists_stay(executor=FetchList):
+    """A list is there until as many others as there are lists were made."""
+    rng, dut = random.Random(2), executor(REPLAY)
+    lists: dict[int, list[int]] = {}
+
+    async def drive(ctx):
+        ctx.set(dut.adds, 10)
+        ctx.set(dut.filled, 10)
+        for _ in range(3 * LISTS):
+            items = [rng.randrange(128) for _ in range(rng.randint(1, 32))]
+            ctx.set(dut.start, 1)
+            await ctx.tick()
+            ctx.set(dut.start, 0)
+            for item in items:
+                ctx.set(dut.body.payload, item)
+                ctx.set(dut.body.valid, 1)
+                await ctx.tick().until(dut.body.ready)
+            ctx.set(dut.body.valid, 0)
+            ctx.set(dut.ended, 1)
+            assert ctx.get(dut.done)
+            here = ctx.get(dut.list)
+            assert here not in lists or next(iter(lists)) == here, "the oldest list is replaced"
+            lists.pop(here, None)
+            lists[here] = items
+            assert ctx.get(dut.overwritten) == sum((73 - item) % 2**32 >= 10 and 1 << k for k, item in enumerate(items))
+            await ctx.tick()
+            ctx.set(dut.ended, 0)
+            for at, kept in lists.items():
+                for k, item in enumerate(kept):
+                    ctx.set(dut.read_list, at)
+                    ctx.set(dut.position, k)
+                    assert ctx.get(dut.slot) == item % 64 and not ctx.get(dut.slot_corrupt)
+        assert len(lists) == LISTS
+
+    Bench(dut).drive(drive)
+
+
+def test_a_list_stays_while_the_next_lists_are_made():
+    check_lists_stay()
 
 
 def data_request(kind, count, *, start=5, log=1):
@@ -69,155 +106,44 @@ def data_request(kind, count, *, start=5, log=1):
             "seq": 77,
             "token": 0xABCD,
             "eth_src": list(b"abcdef"),
+            "ip_src": [1, 2, 3, 4],
+            "udp_src": [5, 6],
         },
+        "table": 1,
         "parameters": start | log << 32,
         "arrived": {"port": 3},
     }
 
 
-def check_lost(executor=SendData, *, kind, count, corrupt, corrupt_slot=None, stale=0, recipient=False, stalls=0.0):
-    """Rows at `corrupt`, or the slot at `corrupt_slot`, have a bit error. `spoil` follows each, and after that frame
-    another says that all was overwritten."""
+def check_request(
+    executor=RequestData, *, kind=Kind.FETCH, outcome=ReplayOutcome.DONE, count=3, recipient=False, stalls=0.0
+):
+    """One job, with what the request names, or for the recipient of a broadcast."""
     dut, fetches = executor(REPLAY), kind == Kind.FETCH
-    rng, each = random.Random(count), RECORD_ROWS if fetches else 8
-    rows = [rng.getrandbits(64) for _ in range(count * each)]
-    sound = not corrupt and corrupt_slot is None
-    twice = not sound and not recipient
-    inputs = [(dut.request, data_request(kind, count)), (dut.to_recipient, recipient)]
-    bench = ExecutorBench(dut, inputs=inputs, stalls=stalls)
-    beat = lambda k, row: {"data": row, "parity": row.bit_count() % 2 ^ (k in corrupt)}
-    beats = [beat(k, row) for k, row in enumerate(rows)] * 2
-
-    async def read(ctx):
-        """Offer beats of what was loaded."""
-        due = given = 0
-        async for _, _, load, span, valid, ready in ctx.tick().sample(
-            dut.load, dut.range, dut.beats.valid, dut.beats.ready
-        ):
-            due, given = due + load * span.count * 8, given + (valid and ready)
-            ctx.set(dut.beats.valid, given < due)
-            if given < due:
-                ctx.set(dut.beats.payload, beats[given])
-
-    bench.process(read)
-    heads, sent, spoils = bench.sink(dut.heads), bench.sink(dut.rows, stalls=stalls), []
-
-    async def memory(ctx):
-        shown, left, taken, was_taken, was_loaded = stale, 0, 0, None, None
-        ctx.set(dut.overwritten, shown)
-        async for _, _, load, position, shift, valid, ready, spoil in ctx.tick().sample(
-            dut.load, dut.position, dut.shift, dut.rows.valid, dut.rows.ready, dut.spoil
-        ):
-            if spoil:
-                spoils.append((was_taken, was_loaded))
-            was_taken, was_loaded = taken if valid and ready else None, position if load else None
-            taken += valid and ready
-            left = 4 if load else max(left - 1, 0)
-            shown >>= shift
-            ctx.set(dut.overwritten, shown)
-            ctx.set(dut.last_address, left == 1)
-
-    async def list_slots(ctx):
-        async for position in ctx.changed(dut.position):
-            ctx.set(dut.slot_corrupt, position[0] == corrupt_slot)
-
-    bench.process(memory)
-    bench.process(list_slots)
-    _, (lost,) = bench.execute(read=[dut.lost])
-    assert lost == twice and len(heads.items) == 1 + twice
-    assert {row for row, _ in spoils if row in corrupt} == {*corrupt}
-    assert all(row in corrupt or loaded == corrupt_slot for row, loaded in spoils)
-    assert bool(spoils) == (not sound)
-    if twice:
-        head = heads.items[1]
-        assert head.header.ticket == ((1 << count) - 1 if fetches else 1)
-        assert head.rows == (len(rows) if fetches else 0)
-        assert sent.items[len(rows) :] == [0] * head.rows
-    assert heads.items[0].header.ticket == (stale if fetches else 0)
-
-
-LOST = [
-    {"kind": Kind.FETCH, "count": 3, "corrupt": (0,)},
-    {"kind": Kind.FETCH, "count": 11, "corrupt": (5, 11 * RECORD_ROWS - 1)},
-    {"kind": Kind.FETCH, "count": 1, "corrupt": (RECORD_ROWS - 1,)},
-    {"kind": Kind.FETCH, "count": 4, "corrupt": (), "corrupt_slot": 2},
-    {"kind": Kind.FETCH, "count": 4, "corrupt": (), "corrupt_slot": 0},
-    {"kind": Kind.FETCH, "count": 4, "corrupt": (), "stale": 5},
-    {"kind": Kind.LOAD, "count": 2, "corrupt": (15,)},
-    {"kind": Kind.LOAD, "count": 22, "corrupt": (3, 4)},
-    {"kind": Kind.LOAD, "count": 22, "corrupt": ()},
-    {"kind": Kind.SHOUT, "count": 2, "corrupt": (7,), "recipient": True},
-]
-
-
-@pytest.mark.parametrize("stalls", STALLS)
-@pytest.mark.parametrize("case", LOST, ids=str)
-def test_a_frame_with_a_bit_error_is_spoiled_and_a_frame_follows_that_says_that_all_was_overwritten(case, stalls):
-    check_lost(**case, stalls=stalls)
-
-
-def all_lost(executor):
-    for case in LOST:
-        check_lost(executor, **case)
-
-
-def check_send(executor=SendData, *, kind=Kind.FETCH, outcome=ReplayOutcome.DONE, count=3, recipient=False, stalls=0.0):
-    """Units of a log, records of slots, or a header alone: range by range, rows as memory gives them."""
-    rng, dut = random.Random(count), executor(REPLAY)
-    fetches, empty = kind == Kind.FETCH, outcome == ReplayOutcome.OVERWRITTEN and kind != Kind.FETCH
-    slots, stale = [rng.randrange(64) for _ in range(count)], rng.getrandbits(count) if fetches else 0
-    rows = [rng.getrandbits(64) for _ in range(0 if empty else count * (RECORD_ROWS if fetches else 8))]
     inputs = [
         (dut.request, data_request(kind, count)),
         (dut.outcome, outcome),
+        (dut.list, 6),
+        (dut.overwritten, 5),
         (dut.to_recipient, recipient),
         (dut.recipient, {"port": 5, "nonce": 0x1_2222_3333, "address": {"udp": 4}}),
         (dut.recipient_session, 1),
     ]
     bench = ExecutorBench(dut, inputs=inputs, stalls=stalls)
-    # What is read for a stale handle is not sent, so its parity does not matter.
-    unsent = lambda k: fetches and stale >> k // RECORD_ROWS & 1
-    parity_of = lambda k, row: row.bit_count() % 2 ^ (unsent(k) and k % 3 == 0)
-    bench.source(dut.beats, [{"data": row, "parity": parity_of(k, row)} for k, row in enumerate(rows)])
-    heads, sent, ranges = bench.sink(dut.heads), bench.sink(dut.rows), []
-
-    async def memory(ctx):
-        """Show the slot at `position`, and let a range's last address be taken a while after it was loaded."""
-        shown, left = stale, 0
-        ctx.set(dut.overwritten, shown)
-        async for _, _, load, span, shift in ctx.tick().sample(dut.load, dut.range, dut.shift):
-            left = max(left - 1, 0)
-            if load:
-                assert left == 0, "a range may replace another only with its last address"
-                ranges.append((span.in_record, span.index, span.start, span.count))
-                left = 4
-            shown >>= shift
-            ctx.set(dut.overwritten, shown)
-            ctx.set(dut.last_address, left == 1)
-
-    async def list_slots(ctx):
-        async for position in ctx.changed(dut.position):
-            ctx.set(dut.slot, slots[position[0]] if position[0] < count else 0)
-
-    bench.process(memory)
-    bench.process(list_slots)
-    bench.execute()
-    (head,) = heads.items
-    header = head.header
-    assert head.rows == len(rows) and header.count == len(rows) // 8
-    assert (header.version_type, header.kind, header.table) == (VERSION << 4 | Type.DATA, kind, 9)
-    assert header.ticket == (stale if fetches else empty)
-    assert header.fragments == (0 if fetches else 1)
+    jobs = bench.sink(dut.jobs, stalls=stalls)
+    cycles, _ = bench.execute()
+    if not stalls:
+        assert cycles == 1
+    (job,) = jobs.items
+    assert (job.kind, job.table, job.table_index, job.fetches, job.count) == (kind, 9, 1, fetches, count)
+    assert (job.list, job.log, job.start, job.requested) == (6, 1, 5, not recipient)
+    assert job.ticket == (5 if fetches else outcome == ReplayOutcome.OVERWRITTEN)
     if recipient:
-        assert (head.port, head.address.udp, header.session, header.seq, header.token) == (5, 4, 1, 5, 0x2222_3333)
+        assert (job.port, job.address.udp, job.session, job.seq, job.token) == (5, 4, 1, 5, 0x2222_3333)
     else:
-        assert (head.port, header.session, header.seq, header.token) == (3, 2, 77, 0xABCD)
-        assert head.address.mac == int.from_bytes(b"abcdef", "little")
-    if fetches:
-        assert ranges == [(1, slot, 0, 2) for slot in slots]
-        assert sent.items == [0 if stale >> k // RECORD_ROWS & 1 else row for k, row in enumerate(rows)]
-    else:
-        assert ranges == [(0, 1, 5, 0 if empty else count)] and sent.items == rows
+        assert (job.port, job.session, job.seq, job.token) == (3, 2, 77, 0xABCD)
+        assert job.address.mac == int.from_bytes(b"abcdef", "little")
+        assert (job.address.ip, job.address.udp) == (0x0403_0201, 0x0605)
 
 
 def check_broadcast(executor=Broadcast, *, open_sessions=(0, 1, 2), requester=1, corrupt=()):
@@ -255,8 +181,7 @@ def test_stale_handles_are_found(adds, filled, seed, stalls):
 
 CASES = [
     {"kind": Kind.FETCH},
-    {"kind": Kind.FETCH, "count": 1},
-    {"kind": Kind.FETCH, "outcome": ReplayOutcome.OVERWRITTEN, "count": 7},
+    {"kind": Kind.FETCH, "count": 22},
     {"kind": Kind.LOAD, "count": 22},
     {"kind": Kind.LOAD, "outcome": ReplayOutcome.OVERWRITTEN},
     {"kind": Kind.SHOUT, "outcome": ReplayOutcome.OVERWRITTEN},
@@ -266,8 +191,8 @@ CASES = [
 
 @pytest.mark.parametrize("stalls", STALLS)
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_frame_has_its_header_and_its_rows(case, stalls):
-    check_send(**case, stalls=stalls)
+def test_a_data_frame_is_requested_with_what_its_request_names(case, stalls):
+    check_request(**case, stalls=stalls)
 
 
 @pytest.mark.parametrize(("open_sessions", "requester"), [((0, 1, 2), 1), ((0, 2), 0), ((), 0), ((1,), 1)])
@@ -284,10 +209,10 @@ def test_a_session_whose_row_has_a_bit_error_is_no_recipient():
     some_rows_are_corrupt()
 
 
-def all_sends(executor):
+def all_requests(executor):
     for case in CASES:
         for stalls in STALLS:
-            check_send(executor, **case, stalls=stalls)
+            check_request(executor, **case, stalls=stalls)
 
 
 def test_a_slot_with_a_bit_error_is_known(monkeypatch):
@@ -306,25 +231,20 @@ def all_lists(executor):
     [
         (all_lists, "FetchList", "age >= self.filled", "age > self.filled"),
         (all_lists, "FetchList", "self.replay.capacity - 1 - item", "self.replay.capacity - item"),
-        (all_lists, "FetchList", "self.overwritten.eq(self.overwritten >> 1)", "self.overwritten.eq(0)"),
-        (all_sends, "SendData", "fetches & (self.overwritten[0] | self.lost)", "fetches & self.lost"),
-        (all_lost, "SendData", "fetches & (self.overwritten[0] | self.lost)", "fetches & self.overwritten[0]"),
-        (all_sends, "SendData", "taken & ~is_blank & (beat", "taken & (beat"),
-        (all_lost, "SendData", "taken & ~is_blank & (beat.data.xor() != beat.parity) |", ""),
-        (all_lost, "SendData", "| self.load & fetches & self.slot_corrupt", ""),
-        (all_lost, "SendData", "(spoiled | self.spoil) & ~self.lost", "self.spoil & ~self.lost"),
-        (all_lost, "SendData", "(spoiled | self.spoil) & ~self.lost", "spoiled & ~self.lost"),
-        (all_lost, "SendData", "& ~self.to_recipient", ""),
-        (all_lost, "SendData", "[position.eq(0), self.lost.eq(1)]", "[self.lost.eq(1)]"),
-        (all_lost, "SendData", "Mux(self.lost, all_fetched[:LIST_LENGTH], self.overwritten)", "self.overwritten"),
-        (all_lost, "SendData", "(self.outcome == ReplayOutcome.OVERWRITTEN) | self.lost", "self.outcome == 15"),
-        (all_sends, "SendData", "units.eq(Mux(log_overwritten, 0, frame.count))", "units.eq(frame.count)"),
-        (all_sends, "SendData", "(row == record_rows - 1)", "(row == record_rows - 2)"),
-        (all_sends, "SendData", "self.load.eq(position + 1 < frame.count)", "self.load.eq(1)"),
-        (all_sends, "SendData", "m.d.sync += position.eq(position + 1)", "pass"),
-        (all_sends, "SendData", "header.seq.eq(load.start)", "header.seq.eq(frame.seq)"),
-        (all_sends, "SendData", "header.token.eq(recipient.nonce[:32])", "header.token.eq(frame.token)"),
-        (all_sends, "SendData", "overwritten, log_overwritten)", "overwritten, 0)"),
+        (check_lists_stay, "FetchList", "self.overwritten.eq(0), ", ""),
+        (check_lists_stay, "FetchList", "place.eq(0), ", ""),
+        (check_lists_stay, "FetchList", "self.list.eq(self.list + 1)", "self.list.eq(~self.list)"),
+        (check_lists_stay, "FetchList", "Cat(self.position, self.read_list)", "Cat(self.position, self.list)"),
+        (all_requests, "RequestData", "job.start.eq(load.start),", ""),
+        (all_requests, "RequestData", "job.log.eq(load.session),", ""),
+        (all_requests, "RequestData", "job.list.eq(self.list),", ""),
+        (all_requests, "RequestData", "job.table_index.eq(request.table),", ""),
+        (all_requests, "RequestData", "job.requested.eq(~self.to_recipient)", "job.requested.eq(1)"),
+        (all_requests, "RequestData", "Mux(fetches, self.overwritten, self.outcome", "Mux(0, 0, self.outcome"),
+        (all_requests, "RequestData", "self.outcome == ReplayOutcome.OVERWRITTEN", "0"),
+        (all_requests, "RequestData", "job.seq.eq(load.start)", "job.seq.eq(frame.seq)"),
+        (all_requests, "RequestData", "job.token.eq(recipient.nonce[:32])", "job.token.eq(frame.token)"),
+        (all_requests, "RequestData", "self.jobs.valid & ~self.jobs.ready", "0"),
         (check_broadcast, "Broadcast", "& (self.index != self.requester)", ""),
         (
             check_broadcast,
@@ -335,8 +255,6 @@ def all_lists(executor):
         (check_broadcast, "Broadcast", "with m.If(self.sent)", "with m.If(1)"),
         (some_rows_are_corrupt, "Broadcast", "& ~self.row_corrupt", ""),
         (some_rows_are_corrupt, "Broadcast", "self.found_corrupt.eq(self.row_corrupt)", "self.found_corrupt.eq(0)"),
-        (all_sends, "SendData", "Mux(kind_of(frame) == Kind.FETCH, overwritten, log_overwritten)", "0"),
-        (all_sends, "SendData", "Mux(kind_of(frame) == Kind.FETCH, 0, load.session)", "0"),
     ],
 )
 def test_a_mutant_is_noticed(check, name, sound, wrong):

@@ -21,21 +21,21 @@ def run(top, part, folder=BUILD):
     return simulate(top, verilog(part, top), "sim.bench.cocotb_memory", only=f"test_{top}_", folder=folder / top)
 
 
-def test_reader_and_writer_agree_with_another_memory():
-    assert len(run("units", Units(ADDRESS_BITS))) == 4
+@pytest.mark.parametrize("data_bits", [64, 256, 512])
+def test_reader_and_writer_agree_with_another_memory(data_bits, tmp_path):
+    assert len(run("units", Units(ADDRESS_BITS, data_bits=data_bits), tmp_path)) == 4
 
 
-def test_memory_agrees_with_another_master():
-    assert len(run("ram", OnChipRam(**RAM))) == 2
+@pytest.mark.parametrize("data_bits", [64, 256])
+def test_memory_agrees_with_another_master(data_bits, tmp_path):
+    assert len(run("ram", OnChipRam(**RAM, data_bits=data_bits), tmp_path)) == 2
 
 
 @pytest.mark.mutant
 def test_mutants_of_reader_and_writer_are_noticed(tmp_path):
     """A reader that loses beats while its consumer stalls, a writer that is not busy while memory has yet to answer."""
-    reader = mutant(hw.replay.memory.units, "(reserved != self.outstanding)", "1").UnitReader
-    writer = mutant(
-        hw.replay.memory.units, "self.busy.eq(pending != 0)", "self.busy.eq(awaiting_beats != 0)"
-    ).UnitWriter
+    reader = mutant(hw.replay.memory.units, "has_room = reserved != self.outstanding", "has_room = Const(1)").UnitReader
+    writer = mutant(hw.replay.memory.units, "self.busy.eq(pending != 0)", "self.busy.eq(awaiting_rows != 0)").UnitWriter
     with pytest.raises(RuntimeError) as found:
         run("units", Units(ADDRESS_BITS, reader=reader, writer=writer), tmp_path)
     assert set(re.findall(r"(test_\w+/stalls=bursts) failed", str(found.value))) == {

@@ -12,7 +12,7 @@ from amaranth.lib.wiring import connect, flipped
 import hw.replay.memory.ram
 from hw.interface.axi import Burst, Response
 from hw.replay.memory.ram import OnChipRam
-from hw.replay.memory.units import BEATS
+from hw.replay.memory.units import beats_of
 from iswitch.wire.replay import UNIT_BYTES
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench
@@ -25,7 +25,7 @@ class Memory(wiring.Component):
     """Reader, writer and memory together."""
 
     def __init__(self, ram):
-        self.ram, self.units = ram, Units(ADDRESS_BITS)
+        self.ram, self.units = ram, Units(ADDRESS_BITS, data_bits=ram.data_bits)
         super().__init__({name: member for name, member in self.units.signature.members.items() if name != "axi"})
 
     def elaborate(self, platform):
@@ -40,20 +40,21 @@ class Memory(wiring.Component):
         return m
 
 
-def check(ram=OnChipRam, *, bytes=1 << 12, latency=16, count=40, stalls=0.0):
+def check(ram=OnChipRam, *, bytes=1 << 12, latency=16, count=40, stalls=0.0, data_bits=64):
     """Writes, with reads between them of what is there already and of what never was written: zeros."""
     rng = random.Random(bytes)
-    dut = Memory(ram(bytes=bytes, latency=latency, address_bits=ADDRESS_BITS))
+    dut = Memory(ram(bytes=bytes, latency=latency, address_bits=ADDRESS_BITS, data_bits=data_bits))
     units, contents = bytes // UNIT_BYTES, {}
     asked = [rng.randrange(units) for _ in range(count)]
     for unit in asked:
-        contents[unit] = [rng.getrandbits(64) for _ in range(BEATS)]
+        contents[unit] = rng.randbytes(UNIT_BYTES)
     written = [contents[unit] for unit in asked]
+    split = lambda unit, word: [int.from_bytes(unit[k : k + word], "little") for k in range(0, UNIT_BYTES, word)]
     reads = [rng.randrange(units + 2) for _ in range(count)]
     bench = Bench(dut, stalls=stalls)
     writes = bench.source(dut.writes, [unit * UNIT_BYTES for unit in asked])
-    bench.source(dut.put, [word for unit in written for word in unit])
-    late = 100 + count * BEATS * (3 if stalls else 1)
+    bench.source(dut.put, [row for unit in written for row in split(unit, 8)])
+    late = 100 + count * 8 * (3 if stalls else 1)
     source, sink = bench.source(dut.reads, [unit * UNIT_BYTES for unit in reads], start=late), bench.sink(dut.found)
     idle = []
 
@@ -67,9 +68,9 @@ def check(ram=OnChipRam, *, bytes=1 << 12, latency=16, count=40, stalls=0.0):
     bench.process(follow)
     bench.run(quiet=30 + latency)
     assert idle[0] < late and writes.done
-    expected = [word for unit in reads for word in contents.get(unit, [0] * BEATS)]
+    expected = [word for unit in reads for word in split(contents.get(unit, b"\0" * UNIT_BYTES), data_bits // 8)]
     assert [item.data for item in sink.items] == expected
-    assert bench.strobes["stat_error"] == BEATS * sum(unit >= units for unit in reads)
+    assert bench.strobes["stat_error"] == beats_of(data_bits) * sum(unit >= units for unit in reads)
     return source, sink
 
 
@@ -80,9 +81,14 @@ def test_units_come_back_as_they_were_written(bytes, latency, stalls):
     check(bytes=bytes, latency=latency, stalls=stalls)
 
 
-@pytest.mark.parametrize("latency", [2, 16, 40])
-def test_a_beat_a_cycle(latency):
-    _, sink = check(latency=latency)
+@pytest.mark.parametrize("data_bits", [256, 512])
+def test_units_come_back_over_a_wider_bus(data_bits):
+    check(stalls=0.5, data_bits=data_bits)
+
+
+@pytest.mark.parametrize(("latency", "data_bits"), [(2, 64), (16, 64), (40, 64), (24, 256), (24, 512)])
+def test_a_beat_a_cycle(latency, data_bits):
+    _, sink = check(latency=latency, data_bits=data_bits)
     assert sink.times[-1] - sink.times[0] == len(sink.times) - 1
 
 
@@ -242,7 +248,7 @@ def test_parameters_wrong(wrong, message):
         ("Mux(ends, 0, worst_response | response)", "response"),
         ("worst_response.eq(Mux(ends, 0, worst_response", "worst_response.eq(Mux(0, 0, worst_response"),
         ("(request.burst == Burst.INCR) & ", ""),
-        (" & (request.size == WORD_BITS)", ""),
+        (" & (request.size == within)", ""),
         ("Mux(shown.resp == Response.OKAY, port.data, 0)", "port.data"),
         ("Mux(steps & (response == Response.OKAY), axi", "Mux(steps, axi"),
         ("shown.last.eq(ends)", "shown.last.eq(1)"),

@@ -10,7 +10,7 @@ from amaranth.hdl import Value
 
 import hw.replay.memory.units
 from hw.interface.axi import Response
-from hw.replay.memory.units import BEATS, UnitReader, UnitWriter
+from hw.replay.memory.units import UnitReader, UnitWriter, beats_of
 from iswitch.wire.replay import UNIT_BYTES
 from sim.bench.bit_errors import flip, keep_memories
 from sim.bench.memory import Memory
@@ -19,6 +19,7 @@ from sim.bench.stream import STALLS, Bench
 
 ADDRESS_BITS = 20
 SIZE = 1 << 16
+WIDTHS = [64, 256, 512]
 
 
 def addresses(count, *, seed=1):
@@ -32,16 +33,19 @@ def addresses(count, *, seed=1):
     return [place + rng.randrange(UNIT_BYTES) for place in places[:count]]
 
 
-def words(contents, address):
-    start = address // UNIT_BYTES * UNIT_BYTES
-    return [int.from_bytes(contents[at : at + 8], "little") for at in range(start, start + UNIT_BYTES, 8)]
+def words(contents, address, data_bits=64):
+    start, word = address // UNIT_BYTES * UNIT_BYTES, data_bits // 8
+    return [int.from_bytes(contents[at : at + word], "little") for at in range(start, start + UNIT_BYTES, word)]
 
 
-def check_reader(reader=UnitReader, *, outstanding=8, stalls=0.0, latency=1, count=60, slow=None, size=SIZE):
+def check_reader(
+    reader=UnitReader, *, data_bits=64, outstanding=8, stalls=0.0, latency=1, count=60, slow=None, size=SIZE
+):
     """Check a reader. `slow`: stalls of the consumer of beats, if they differ from `stalls`."""
     contents = bytearray(random.Random(2).randbytes(size))
-    asked = addresses(count)
-    bench = Bench(dut := reader(ADDRESS_BITS, outstanding=outstanding), stalls=stalls)
+    asked, beats = addresses(count), beats_of(data_bits)
+    dut = reader(ADDRESS_BITS, data_bits=data_bits, outstanding=outstanding)
+    bench, outstanding = Bench(dut, stalls=stalls), dut.outstanding
     memory = Memory(contents, stalls=stalls, latency=latency).attach(bench, ar=dut.ar, r=dut.r)
     source, sink = bench.source(dut.units, asked), bench.sink(dut.beats, stalls=stalls if slow is None else slow)
     errors, ahead = [], []
@@ -57,43 +61,44 @@ def check_reader(reader=UnitReader, *, outstanding=8, stalls=0.0, latency=1, cou
                 waiting + (comes and not ready),
             )
             errors.append(error)
-            ahead.append(asking - given // BEATS)
+            ahead.append(asking - given // beats)
             assert not waiting, "memory was made to wait"
 
     bench.process(follow)
     bench.run(quiet=60 + latency)
     there = lambda address: address < len(contents)
     expected = [
-        (word, k == BEATS - 1, not there(address))
+        (word, not there(address))
         for address in asked
-        for k, word in enumerate(words(contents, address) if there(address) else [0] * BEATS)
+        for word in (words(contents, address, data_bits) if there(address) else [0] * beats)
     ]
     odd = lambda item: (item.data.bit_count() + item.parity) % 2
-    assert [(item.data, item.last, odd(item)) for item in sink.items] == expected
+    assert [(item.data, odd(item)) for item in sink.items] == expected
     assert memory.reads == [address // UNIT_BYTES * UNIT_BYTES for address in asked]
-    assert sum(errors) == BEATS * sum(not there(address) for address in asked)
+    assert sum(errors) == beats * sum(not there(address) for address in asked)
     assert max(ahead) <= outstanding
     return source, sink
 
 
 @pytest.mark.parametrize("stalls", STALLS)
 @pytest.mark.parametrize("latency", [1, 30])
-@pytest.mark.parametrize("outstanding", [1, 2, 8])
-def test_what_is_read_is_what_is_there(outstanding, latency, stalls):
-    check_reader(outstanding=outstanding, latency=latency, stalls=stalls)
+@pytest.mark.parametrize(("data_bits", "outstanding"), [(64, 1), (64, 2), (64, 8), (256, 3), (512, 1), (512, 8)])
+def test_what_is_read_is_what_is_there(data_bits, outstanding, latency, stalls):
+    check_reader(data_bits=data_bits, outstanding=outstanding, latency=latency, stalls=stalls)
 
 
 def test_stalled_beats_never_stall_memory():
     check_reader(slow=0.9)
 
 
-def test_a_beat_a_cycle():
-    source, sink = check_reader(latency=40)
+@pytest.mark.parametrize("data_bits", WIDTHS)
+def test_a_beat_a_cycle(data_bits):
+    source, sink = check_reader(data_bits=data_bits, latency=40, outstanding=None)
     assert sink.times[-1] - sink.times[0] == len(sink.times) - 1
 
 
 def check_bit_errors(monkeypatch, reader=UnitReader):
-    """Flip bits of beats in the FIFO. Those beats have a wrong parity, and no others; each unit has its end."""
+    """Flip bits of beats in the FIFO. Those beats have a wrong parity, and no others."""
     memories = keep_memories(monkeypatch, amaranth.lib.fifo)
     rng, dut, found = random.Random(3), reader(ADDRESS_BITS, outstanding=4), []
 
@@ -110,7 +115,7 @@ def check_bit_errors(monkeypatch, reader=UnitReader):
                 ctx.set(dut.ar.ready, 1)
                 await ctx.tick()
                 ctx.set(dut.ar.ready, 0)
-                for _ in range(BEATS):
+                for _ in range(8):
                     sent.append(rng.getrandbits(64))
                     ctx.set(dut.r.payload.data, sent[-1])
                     ctx.set(dut.r.valid, 1)
@@ -122,8 +127,8 @@ def check_bit_errors(monkeypatch, reader=UnitReader):
                 row = next(k for k in range(32) if ctx.get(Value.cast(memories[0].data[k])) % 2**64 == sent[place])
                 flip(ctx, memories[0], row, bit)
             ctx.set(dut.beats.ready, 1)
-            for k in range(4 * BEATS):
-                assert ctx.get(dut.beats.valid) and ctx.get(dut.beats.payload.last) == (k % BEATS == BEATS - 1)
+            for k in range(4 * 8):
+                assert ctx.get(dut.beats.valid)
                 data = ctx.get(dut.beats.payload.data)
                 found.append((data.bit_count() + ctx.get(dut.beats.payload.parity)) % 2 == (k in wrong))
                 assert data == sent[k] or k in wrong
@@ -131,7 +136,7 @@ def check_bit_errors(monkeypatch, reader=UnitReader):
             assert not ctx.get(dut.beats.valid)
 
     Bench(dut).drive(drive)
-    assert len(found) == 16 * BEATS and all(found)
+    assert len(found) == 16 * 8 and all(found)
 
 
 def test_a_beat_with_a_bit_error_has_a_wrong_parity(monkeypatch):
@@ -144,7 +149,16 @@ def test_what_is_not_there_is_an_error():
 
 
 def check_writer(
-    writer=UnitWriter, *, outstanding=8, stalls=0.0, latency=1, count=60, beats_first=False, beats_late=0, size=SIZE
+    writer=UnitWriter,
+    *,
+    data_bits=64,
+    outstanding=8,
+    stalls=0.0,
+    latency=1,
+    count=60,
+    beats_first=False,
+    beats_late=0,
+    size=SIZE,
 ):
     rng = random.Random(3)
     contents, expected, asked = bytearray(size), bytearray(SIZE), addresses(count)
@@ -152,12 +166,13 @@ def check_writer(
     for address, unit in zip(asked, data):
         start = address // UNIT_BYTES * UNIT_BYTES
         expected[start : start + UNIT_BYTES] = unit
-    bench = Bench(dut := writer(ADDRESS_BITS, outstanding=outstanding), stalls=stalls)
+    dut = writer(ADDRESS_BITS, data_bits=data_bits, outstanding=outstanding)
+    bench = Bench(dut, stalls=stalls)
     memory = Memory(contents, stalls=stalls, latency=latency, beats_first=beats_first).attach(
         bench, aw=dut.aw, w=dut.w, b=dut.b
     )
     bench.source(dut.units, asked)
-    beats = bench.source(dut.beats, [word for unit in data for word in words(unit, 0)], start=beats_late)
+    rows = bench.source(dut.rows, [word for unit in data for word in words(unit, 0)], start=beats_late)
     begun = done = errors = 0
 
     async def follow(ctx):
@@ -187,19 +202,20 @@ def check_writer(
     assert contents == expected[:size] and begun == done == count
     assert memory.writes == [address // UNIT_BYTES * UNIT_BYTES for address in asked]
     assert errors == sum(address >= size for address in asked)
-    return beats
+    return rows
 
 
 @pytest.mark.parametrize("stalls", STALLS)
 @pytest.mark.parametrize("latency", [1, 30])
-@pytest.mark.parametrize("outstanding", [1, 2, 8])
-def test_what_was_written_is_there_when_the_writer_is_not_busy(outstanding, latency, stalls):
-    check_writer(outstanding=outstanding, latency=latency, stalls=stalls)
+@pytest.mark.parametrize(("data_bits", "outstanding"), [(64, 1), (64, 2), (64, 8), (256, 3), (512, 1), (512, 8)])
+def test_what_was_written_is_there_when_the_writer_is_not_busy(data_bits, outstanding, latency, stalls):
+    check_writer(data_bits=data_bits, outstanding=outstanding, latency=latency, stalls=stalls)
 
 
-def test_a_beat_a_cycle_is_written():
-    beats = check_writer(latency=40)
-    assert beats.times[-1] - beats.times[0] == len(beats.times) - 1
+@pytest.mark.parametrize("data_bits", WIDTHS)
+def test_a_row_a_cycle_is_written(data_bits):
+    rows = check_writer(data_bits=data_bits, latency=40)
+    assert rows.times[-1] - rows.times[0] == len(rows.times) - 1
 
 
 @pytest.mark.parametrize("stalls", STALLS)
@@ -237,12 +253,12 @@ def check_strays(*, reader=UnitReader, writer=UnitWriter):
             found = []
             ctx.set(stray.valid, 1)
             ctx.set(dut.beats.ready, 1)
-            for k in range(BEATS + 6):
+            for k in range(14):
                 ctx.set(stray.payload.data, k)
                 await ctx.tick()
                 if ctx.get(dut.beats.valid):
-                    found.append((ctx.get(dut.beats.payload.data), ctx.get(dut.beats.payload.last)))
-            assert found == [(k, k == BEATS - 1) for k in range(BEATS)]
+                    found.append(ctx.get(dut.beats.payload.data))
+            assert found == list(range(8))
 
         Bench(dut).drive(testbench)
 
@@ -255,6 +271,8 @@ def test_what_was_asked_for_before_a_reset_is_not_taken():
 def test_parameters_wrong(unit):
     with pytest.raises(ValueError, match=f"{unit.__name__} address_bits must be 13 to 64, not 12"):
         unit(12)
+    with pytest.raises(ValueError, match=f"{unit.__name__} data_bits must be 64, 128, 256 or 512, not 32"):
+        unit(ADDRESS_BITS, data_bits=32)
     with pytest.raises(ValueError, match=f"{unit.__name__} outstanding must be 1 to 64, not 0"):
         unit(ADDRESS_BITS, outstanding=0)
 
@@ -264,26 +282,30 @@ def test_parameters_wrong(unit):
     ("sound", "wrong"),
     [
         # a beat is dropped, or memory is stalled, while the consumer stalls
-        ("(reserved != self.outstanding)", "1"),
-        ("depth=self.outstanding * BEATS", "depth=self.outstanding * BEATS - 1"),
-        ("leaves & self.beats.payload.last", "leaves"),
+        ("has_room = reserved != self.outstanding", "has_room = Const(1)"),
+        ("self.outstanding * self.unit_beats)", "self.outstanding * self.unit_beats - 1)"),
+        ("leaves & (leaving == self.unit_beats - 1)", "leaves"),
         ("leaving + leaves", "leaving + self.beats.ready"),
         ("self.r.payload.data.xor() ^ self.r.payload.resp[1]", "self.r.payload.data.xor()"),
         ("self.r.payload.data.xor() ^ self.r.payload.resp[1]", "self.r.payload.resp[1]"),
-        ("payload.last.eq(leaving == BEATS - 1)", "payload.last.eq(leaving == 0)"),
+        ("leaves & (leaving == self.unit_beats - 1)", "leaves & (leaving == 0)"),
         ("reserved + accepted - released", "reserved + accepted"),
-        ("ends_unit = beat == BEATS - 1", "ends_unit = beat == 0"),
+        ("beat == self.unit_beats - 1\n        m.d.comb", "beat == 0\n        m.d.comb"),
         ("beat + arrived", "beat + 1"),
-        ("fifo.o.ready.eq(self.beats.ready)", "fifo.o.ready.eq(1)"),
+        ("self.beats.valid & self.beats.ready)", "self.beats.valid)"),
         ("arrived & self.r.payload.resp[1]", "0"),
         ("arrived & self.r.payload.resp[1]", "self.r.payload.resp[1]"),
         ("self.r.valid & (awaited_units != 0)", "self.r.valid"),
         # an address is lost, is sent twice, changes while it is offered
-        ("self.units.ready.eq(~self.ar.valid & (reserved", "self.units.ready.eq((reserved"),
-        ("self.ar.valid.eq(0)", "self.ar.valid.eq(self.ar.valid)"),
-        ("with m.Elif(self.ar.ready):", "with m.Else():"),
+        ("addresses.i.ready & has_room", "has_room"),
+        ("self.units.valid & has_room", "self.units.valid"),
+        ("addresses.o.ready.eq(self.ar.ready)", "addresses.o.ready.eq(1)"),
+        (
+            "aligned(addresses.o.payload), self.unit_beats, self.data_bits",
+            "aligned(addresses.o.payload), self.unit_beats",
+        ),
         # units come in another order
-        ("self.ar.valid.eq(1), address.eq(aligned(", "self.ar.valid.eq(1), address.eq(UNIT_BYTES ^ aligned("),
+        ("self.ar.payload, aligned(", "self.ar.payload, UNIT_BYTES ^ aligned("),
         ("Const(0, exact_log2(UNIT_BYTES)), address", "address[:exact_log2(UNIT_BYTES)], address"),
     ],
 )
@@ -291,6 +313,7 @@ def test_a_mutant_in_the_reader_is_noticed(sound, wrong):
     broken = mutant(hw.replay.memory.units, sound, wrong).UnitReader
     with pytest.raises((AssertionError, TimeoutError)):
         check_reader(broken, count=20)
+        check_reader(broken, count=20, data_bits=512, outstanding=2)
         check_reader(broken, count=40, stalls=0.5)
         check_reader(broken, count=20, slow=0.95)
         check_reader(broken, count=20, size=4096, stalls=0.5)
@@ -302,7 +325,7 @@ def test_a_mutant_in_the_reader_is_noticed(sound, wrong):
     ("sound", "wrong"),
     [
         # busy ends before memory has answered
-        ("self.busy.eq(pending != 0)", "self.busy.eq(awaiting_beats != 0)"),
+        ("self.busy.eq(pending != 0)", "self.busy.eq(awaiting_rows != 0)"),
         ("pending + accepted - confirmed", "pending + accepted - unit_complete"),
         ("pending + accepted - confirmed", "pending + accepted"),
         ("self.b.ready.eq(1)", "self.b.ready.eq(0)"),
@@ -311,13 +334,16 @@ def test_a_mutant_in_the_reader_is_noticed(sound, wrong):
         ("confirmed & self.b.payload.resp[1]", "self.b.payload.resp[1]"),
         ("self.b.valid & self.busy", "self.b.valid"),
         # beats
-        ("self.beats.valid & (awaiting_beats != 0)", "self.beats.valid"),
-        ("buffer.i.ready & (awaiting_beats != 0)", "buffer.i.ready"),
-        ("awaiting_beats + accepted - unit_complete", "awaiting_beats + accepted"),
+        ("self.rows.valid & (awaiting_rows != 0)", "self.rows.valid"),
+        ("buffer.i.ready & (awaiting_rows != 0)", "buffer.i.ready"),
+        ("awaiting_rows + accepted - unit_complete", "awaiting_rows + accepted"),
         ("put.strb.eq(-1)", "put.strb.eq(127)"),
-        ("put.last.eq(beat == BEATS - 1), unit_complete", "put.last.eq(beat == 0), unit_complete"),
-        ("beat + (buffer.i.valid & buffer.i.ready)", "beat + buffer.i.valid"),
-        ("self.beats.valid & (awaiting_beats != 0)", "self.beats.valid & (awaiting_beats != 0) & ~self.aw.valid"),
+        ("put.last.eq(beat == self.unit_beats - 1)", "put.last.eq(beat == 0)"),
+        ("beat + (taken & ends_beat)", "beat + buffer.i.valid"),
+        ("row + taken", "row + self.rows.valid"),
+        ("& ends_beat),\n            put", "),\n            put"),
+        ("Cat(kept, self.rows.payload)[row_bits:]", "Cat(self.rows.payload, kept)[:-row_bits]"),
+        ("self.rows.valid & (awaiting_rows != 0)", "self.rows.valid & (awaiting_rows != 0) & ~self.aw.valid"),
         # addresses
         ("self.units.ready.eq(~self.aw.valid & (pending", "self.units.ready.eq((pending"),
         ("self.aw.valid.eq(0)", "self.aw.valid.eq(self.aw.valid)"),
@@ -328,6 +354,7 @@ def test_a_mutant_in_the_writer_is_noticed(sound, wrong):
     with pytest.raises((AssertionError, TimeoutError)):
         check_writer(broken, count=20, latency=40)
         check_writer(broken, count=40, stalls=0.5)
+        check_writer(broken, count=20, stalls=0.5, data_bits=256)
         check_writer(broken, count=10, beats_first=True)
         check_writer(broken, count=20, size=4096, stalls=0.5)
         check_strays(writer=broken)

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""Answers as heads and rows: fragment by fragment, as the golden model's frames; every plausible mutant is killed."""
+"""Answers as heads and words: fragment by fragment, as the golden model's frames; every plausible mutant is killed."""
 
 import random
 
@@ -20,7 +20,8 @@ REPLAY = Replay(capacity=64, sessions=3, cached_answers=2, samples_per_request=5
 STATUS_ROWS = STATUS.itemsize // 8
 
 
-RATES_OF_SPOILED = [{}, {"rows": 0.5}]
+WIDTHS = [64, 256, 512]
+RATES_OF_SPOILED = [{}, {"words": 0.5}]
 
 
 def asking(kind, rows, *, fragments=ALL_FRAGMENTS, at=0, seed=1):
@@ -60,63 +61,65 @@ def expected(asked, contents):
         )
 
 
-def check(answers, *, answerer=AnswerSender, asked=0.0, heads=0.0, rows=0.0, corrupt=()):
-    """Check the frames of `answers`. `asked`, `heads`, `rows`: stalls of the source and of the two consumers.
+def check(answers, *, bus_bits=256, answerer=AnswerSender, asked=0.0, heads=0.0, words=0.0, corrupt=()):
+    """Check the frames of `answers`. `asked`, `heads`, `words`: stalls of the source and of the two consumers.
     `corrupt`: addresses of rows that have a bit error."""
     contents = np.random.default_rng(7).integers(0, 2**64, list_rows(REPLAY), "<u8").tolist()
-    dut = answerer(REPLAY)
+    dut, per_word = answerer(REPLAY, bus_bits=bus_bits), bus_bits // 64
     bench = Bench(dut)
     source = bench.source(dut.answers, answers, stalls=asked)
-    head_sink, row_sink = (
+    head_sink, word_sink = (
         bench.sink(dut.heads, stalls=heads),
-        bench.sink(dut.rows, stalls=rows, beside=[dut.list, dut.busy]),
+        bench.sink(dut.words, stalls=words, beside=[dut.list, dut.busy, dut.spoil]),
     )
 
     async def memory(ctx):
-        """Answer as `ReplyCache` does: a row comes 1 cycle after its address."""
-        shown = None
+        """Answer as `ReplyCache` does: a word comes 1 cycle after its address."""
         async for _, _, at in ctx.tick().sample(dut.row_address):
             assert at < list_rows(REPLAY), "rows are asked for that there are not"
-            ctx.set(Value.cast(dut.row), contents[at])
-            ctx.set(dut.row_corrupt, shown in corrupt)
-            shown = at
+            rows = range(at // per_word * per_word, (at // per_word + 1) * per_word)
+            ctx.set(Value.cast(dut.listed), sum(contents[row] << 64 * k for k, row in enumerate(rows)))
+            ctx.set(dut.corrupt, sum((row in corrupt) << k for k, row in enumerate(rows)))
 
     async def follow(ctx):
         """Between an answer and the next, and only then, the answerer is not busy."""
         taken = left = 0
-        async for _, _, valid, ready, busy, offers, goes, shows in ctx.tick().sample(
-            dut.answers.valid, dut.answers.ready, dut.busy, dut.heads.valid, dut.heads.ready, dut.rows.valid
+        async for _, _, valid, ready, busy, offers, goes, shows, takes, spoil in ctx.tick().sample(
+            dut.answers.valid,
+            dut.answers.ready,
+            dut.busy,
+            dut.heads.valid,
+            dut.heads.ready,
+            dut.words.valid,
+            dut.words.ready,
+            dut.spoil,
         ):
-            assert ready == (not busy) and not (offers and shows)
+            assert ready == (not busy) and not (offers and shows) and (shows and takes or not spoil)
             assert busy or not (offers or shows) and left == heads_of[taken]
             taken, left = taken + (valid and ready), left + (offers and goes)
 
-    async def count_spoiled(ctx):
-        """A frame is spoiled once or more between its first row and the cycle after its last."""
-        spoiled, frame = set(), -1
-        async for _, _, offers, goes, spoil in ctx.tick().sample(dut.heads.valid, dut.heads.ready, dut.spoil):
-            if spoil:
-                spoiled.add(frame)
-            frame += offers and goes
-            spoiled_frames[:] = sorted(spoiled)
-
-    spoiled_frames: list[int] = []
-    bench.process(count_spoiled)
     each = [list(expected(answer, contents)) for answer in answers]
     heads_of = np.cumsum([0] + [len(frames) for frames in each]).tolist()
     bench.process(memory)
     bench.process(follow)
     assert bench.run(read=[dut.busy], limit=20_000, quiet=60) == [0]
-    found, at = [], 0
-    for item, time, later in zip(head_sink.items, head_sink.times, [*head_sink.times[1:], 1 << 40]):
-        body = row_sink.items[at : at + item.rows]
-        assert all(time < row < later for row in row_sink.times[at : at + item.rows]), (
-            "rows must come between their head and the next"
+    found, at, spoiled_frames = [], 0, []
+    for k, (item, time, later) in enumerate(
+        zip(head_sink.items, head_sink.times, [*head_sink.times[1:], 1 << 40], strict=True)
+    ):
+        body, end = [], at + -(-item.rows // per_word)
+        for word in word_sink.items[at:end]:
+            body += [word.data >> 64 * k & 2**64 - 1 for k in range(per_word)]
+        assert all(time < word < later for word in word_sink.times[at:end]), (
+            "words must come between their head and the next"
         )
-        at += item.rows
+        if any(word.spoil for word in word_sink.items[at:end]):
+            spoiled_frames.append(k)
+        at = end
         where = item.port, item.address.mac, item.address.ip, item.address.udp
-        found.append((where, item.header.as_value().value.to_bytes(REPLAY_HEADER.itemsize, "little"), body))
-    assert at == len(row_sink.items)
+        header = item.header.as_value().value.to_bytes(REPLAY_HEADER.itemsize, "little")
+        found.append((where, header, body[: item.rows]))
+    assert at == len(word_sink.items)
     assert found == [frame for frames in each for frame in frames]
     addresses = [
         range(answer["list"] + 160 * k, answer["list"] + min(160 * (k + 1), answer["answer"]["rows"]))
@@ -124,9 +127,14 @@ def check(answers, *, answerer=AnswerSender, asked=0.0, heads=0.0, rows=0.0, cor
         for k in fragments_of(answer, len(frames))
     ]
     assert spoiled_frames == [k for k, rows_sent in enumerate(addresses) if {*corrupt} & {*rows_sent}]
-    lists = [answer["list"] for answer, frames in zip(answers, each) for _, _, body in frames for _ in body]
-    assert [(here, 1) for here in lists] == [(here, busy) for here, busy in row_sink.besides]
-    return source, head_sink, row_sink
+    lists = [
+        answer["list"]
+        for answer, frames in zip(answers, each)
+        for _, _, body in frames
+        for _ in range(-(-len(body) // per_word))
+    ]
+    assert word_sink.besides == [[here, 1, word.spoil] for here, word in zip(lists, word_sink.items, strict=True)]
+    return source, head_sink, word_sink
 
 
 def fragments_of(answer, count):
@@ -139,22 +147,24 @@ def some_rows_are_corrupt(answerer=AnswerSender, **rates):
     """The row before a list and the row behind it are read, too, but not sent."""
     answers = [asking(Kind.SAMPLE, 480, fragments=wanted, at=512, seed=wanted) for wanted in (7, 2, 5)]
     answers += [asking(Kind.LOOK, 0, at=512), asking(Kind.LIST, 3, at=512), asking(Kind.SAMPLE, 20, at=0)]
-    for corrupt in ((512,), (512 + 159,), (512 + 160, 512 + 479), (511, 20), (512 + 480,), (512 + 2,), (19,)):
+    for corrupt in ((512,), (512 + 159,), (512 + 160, 512 + 479), (511, 20), (512 + 480,), (512 + 2,), (515,), (19,)):
         check(answers, answerer=answerer, corrupt=corrupt, **rates)
 
 
+@pytest.mark.parametrize("bus_bits", WIDTHS)
 @pytest.mark.parametrize("rates", RATES_OF_SPOILED, ids=str)
-def test_a_frame_with_a_row_that_has_a_bit_error_is_spoiled_and_no_other_frame_is(rates):
-    some_rows_are_corrupt(**rates)
+def test_a_frame_with_a_row_that_has_a_bit_error_is_spoiled_and_no_other_frame_is(rates, bus_bits):
+    some_rows_are_corrupt(bus_bits=bus_bits, **rates)
 
 
-RATES = [{}, {"asked": 0.5}, {"heads": 0.7}, {"rows": 0.5}, {"asked": 0.9, "heads": 0.9, "rows": 0.7}]
+RATES = [{}, {"asked": 0.5}, {"heads": 0.7}, {"words": 0.5}, {"asked": 0.9, "heads": 0.9, "words": 0.7}]
 
 
+@pytest.mark.parametrize("bus_bits", WIDTHS)
 @pytest.mark.parametrize("rates", RATES, ids=str)
 @pytest.mark.parametrize("count", [1, 159, 160, 161, 320, 321, 480, 512])
-def test_draws_come_in_fragments_of_160(count, rates):
-    check([asking(Kind.SAMPLE, count, at=at, seed=at) for at in (0, 512)], **rates)
+def test_draws_come_in_fragments_of_160(count, rates, bus_bits):
+    check([asking(Kind.SAMPLE, count, at=at, seed=at) for at in (0, 512)], bus_bits=bus_bits, **rates)
 
 
 @pytest.mark.parametrize("rates", RATES, ids=str)
@@ -200,7 +210,7 @@ def test_answers_of_all_kinds_in_order(rates):
                     ]
                 ),
                 fragments=rng.choice([0, 1, 2, 3]),
-                at=rng.randrange(512),
+                at=8 * rng.randrange(64),
                 seed=k,
             )
             for k in range(20)
@@ -209,14 +219,15 @@ def test_answers_of_all_kinds_in_order(rates):
     )
 
 
-def test_a_row_a_cycle_and_1_cycle_from_what_is_asked_to_its_head():
+@pytest.mark.parametrize("bus_bits", WIDTHS)
+def test_a_word_a_cycle_and_1_cycle_from_what_is_asked_to_its_head(bus_bits):
     """Between a body and the next fragment's head is 1 cycle more."""
-    source, heads, rows = check([asking(Kind.SAMPLE, 320), asking(Kind.LOOK, 0)])
-    assert heads.times[0] == source.times[0] + 1 and rows.times[0] == heads.times[0] + 1
-    whole = STATUS_ROWS + 160
-    assert rows.times[:whole] == list(range(rows.times[0], rows.times[0] + whole))
-    assert heads.times[1] == rows.times[whole - 1] + 2
-    assert source.times[1] == rows.times[2 * whole - 1] + 2
+    source, heads, words = check([asking(Kind.SAMPLE, 320), asking(Kind.LOOK, 0)], bus_bits=bus_bits)
+    assert heads.times[0] == source.times[0] + 1 and words.times[0] == heads.times[0] + 1
+    whole = (STATUS_ROWS + 160) * 64 // bus_bits
+    assert words.times[:whole] == list(range(words.times[0], words.times[0] + whole))
+    assert heads.times[1] == words.times[whole - 1] + 2
+    assert source.times[1] == words.times[2 * whole - 1] + 2
 
 
 @pytest.mark.mutant
@@ -249,20 +260,24 @@ def test_a_row_a_cycle_and_1_cycle_from_what_is_asked_to_its_head():
         ("head.port.eq(outgoing.port), ", ""),
         ("head.address.eq(outgoing.address), ", ""),
         # rows
-        ("shown_row + (self.rows.ready & ~last_row)", "shown_row + 1"),
-        ("shown_row + (self.rows.ready & ~last_row)", "shown_row"),
-        ("self.rows.ready & ~last_row", "self.rows.ready"),
+        ("self.words.ready & ~last_word, shown_row + self.rows_per_word", "1, shown_row + self.rows_per_word"),
+        ("self.words.ready & ~last_word, shown_row + self.rows_per_word", "0, shown_row + self.rows_per_word"),
+        ("self.words.ready & ~last_word, shown_row", "self.words.ready, shown_row"),
+        ("shown_row + self.rows_per_word", "shown_row + 1"),
         ("shown_row.eq(first_row)", "shown_row.eq(outgoing.list)"),
-        ("self.row_address.eq(first_row)]", "self.row_address.eq(outgoing.list)]"),
-        ("self.row_address.eq(first_row)]", "self.row_address.eq(0)]"),
-        ("left.eq(rows - 1)", "left.eq(rows)"),
+        ("self.row_address.eq(first_row),", "self.row_address.eq(outgoing.list),"),
+        ("self.row_address.eq(first_row),", "self.row_address.eq(0),"),
+        ("left.eq(rows)]", "left.eq(rows + 1)]"),
+        ("left.eq(left - self.rows_per_word)", "left.eq(left - 1)"),
         ("rows.eq(at_most_a_fragment(after))", "rows.eq(rows)"),
         ("with m.If(rows == 0):", "with m.If(0):"),
-        ("word_select(status_row, ROW_BITS)", "word_select(status_row[:2], ROW_BITS)"),
+        ("word_select(status_word, self.bus_bits)", "word_select(0, self.bus_bits)"),
+        ("status_word == status_words - 1", "status_word == status_words - 2"),
         ("self.list.eq(outgoing.list)", "self.list.eq(0)"),
-        ("row_was_shown & self.row_corrupt", "self.row_corrupt"),
-        ("row_was_shown & self.row_corrupt", "0"),
-        ('row_was_shown.eq(fsm.ongoing("ROWS"))', 'row_was_shown.eq(fsm.ongoing("ROWS") & (left != 0))'),
+        ("self.corrupt[k] & (k < left)", "self.corrupt[k]"),
+        ("self.corrupt[k] & (k < left)", "self.corrupt[k] & (k + 1 < left)"),
+        ("self.words.valid & self.words.ready & word.spoil", "self.words.valid & word.spoil"),
+        ("self.words.valid & self.words.ready & word.spoil", "0"),
         ('self.busy.eq(~fsm.ongoing("IDLE"))', 'self.busy.eq(fsm.ongoing("ROWS"))'),
     ],
 )
@@ -271,7 +286,8 @@ def test_a_mutant_is_noticed(sound, wrong):
     with pytest.raises((AssertionError, TimeoutError)):
         check(short(), answerer=broken)
         some_rows_are_corrupt(broken)
-        for rates in ({}, {"heads": 0.5, "rows": 0.5}):
+        some_rows_are_corrupt(broken, words=0.5)
+        for rates in ({}, {"heads": 0.5, "words": 0.5}):
             check(
                 [
                     asking(Kind.SAMPLE, 321, at=0),

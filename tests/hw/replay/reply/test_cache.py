@@ -17,6 +17,7 @@ REPLAYS = [
     Replay(capacity=16, sessions=2, cached_answers=1, samples_per_request=16),
     Replay(capacity=16, sessions=3, cached_answers=4, samples_per_request=32),
 ]
+WIDTHS = [64, 256, 512]
 
 
 @pytest.mark.parametrize("replay", REPLAYS, ids=str)
@@ -26,10 +27,16 @@ def test_every_answer_has_a_list_and_one_list_is_free(replay):
     assert list_rows(replay) == scratch_list(replay) + 160
 
 
+@pytest.mark.parametrize("bus_bits", WIDTHS)
 @pytest.mark.parametrize("replay", REPLAYS, ids=str)
-def test_a_read_shows_what_was_written_last(replay):
+def test_a_read_shows_what_was_written_last(replay, bus_bits):
+    check_reads(replay, bus_bits)
+
+
+def check_reads(replay, bus_bits, cache=ReplyCache):
     """Read and write any rows in each cycle; what is read while it is written is undefined."""
-    rng, dut, scratch = random.Random(1), ReplyCache(replay), scratch_list(replay)
+    rng, dut, scratch = random.Random(1), cache(replay, bus_bits=bus_bits), scratch_list(replay)
+    per_word = bus_bits // 64
     answers: dict[int, int] = {}
     lists: dict[int, int] = {}
     bits = Value.cast(dut.answer_next).shape().width
@@ -60,12 +67,16 @@ def test_a_read_shows_what_was_written_last(replay):
             ctx.set(Value.cast(dut.answer_next), answer)
             ctx.set(Value.cast(dut.row_next), row)
             if expected_reads is not None:
-                for shown, expected in zip((dut.answer, dut.row), expected_reads):
-                    assert expected is None or ctx.get(Value.cast(shown)) == expected
-            expected_reads = (
+                shown = [dut.answer, dut.row, *(dut.word[k] for k in range(per_word))]
+                for value, expected in zip(shown, expected_reads, strict=True):
+                    assert expected is None or ctx.get(Value.cast(value)) == expected
+            listed = lambda row: None if write_row and write_at == row else lists.get(row)
+            first = at // per_word * per_word
+            expected_reads = [
                 None if write else answers.get(index),
-                None if write_row and write_at == at else lists.get(at),
-            )
+                listed(at),
+                *(listed(row) for row in range(first, first + per_word)),
+            ]
             if write:
                 answers[index] = answer
             if write_row:
@@ -76,10 +87,27 @@ def test_a_read_shows_what_was_written_last(replay):
     assert len(answers) == dut.answers and len(lists) > 60
 
 
-def check_bit_errors(monkeypatch, *, module=hw.replay.reply.cache, replay=REPLAYS[1], steps=400):
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("row.eq(row_read.data[place])", "row.eq(row_read.data[0])"),
+        ("place.eq(self.row_address[:place_bits])", "place.eq(self.write_row_address[:place_bits])"),
+        ("self.write_row << self.write_row_address[:place_bits]", "self.write_row.replicate(self.rows_per_word)"),
+        ("self.word[k].eq(row_read.data[k].row)", "self.word[k].eq(row_read.data[0].row)"),
+        ("row_read.addr.eq(self.row_address >> place_bits)", "row_read.addr.eq(self.row_address)"),
+    ],
+)
+def test_a_mutant_of_the_words_is_noticed(sound, wrong):
+    broken = mutant(hw.replay.reply.cache, sound, wrong).ReplyCache
+    with pytest.raises((AssertionError, IndexError)):
+        check_reads(REPLAYS[0], 256, broken)
+
+
+def check_bit_errors(monkeypatch, *, module=hw.replay.reply.cache, replay=REPLAYS[1], bus_bits=256, steps=400):
     """An answer or a row with a bit error is corrupt until it is written, and so is an answer whose list is lost."""
     memories = keep_memories(monkeypatch, module)
-    rng, dut = random.Random(2), module.ReplyCache(replay)
+    rng, dut, per_word = random.Random(2), module.ReplyCache(replay, bus_bits=bus_bits), bus_bits // 64
     samples, corrupt, corrupt_rows = replay.samples_per_request, set(), set()
     bits = Answer.as_shape().size
 
@@ -106,14 +134,15 @@ def check_bit_errors(monkeypatch, *, module=hw.replay.reply.cache, replay=REPLAY
         for index in range(dut.answers):
             await write(index)
         for row in rows:
-            await write_row(row)
+            for neighbour in range(row // per_word * per_word, (row // per_word + 1) * per_word):
+                await write_row(neighbour)
         for _ in range(steps):
             index, row, event = rng.randrange(dut.answers), rng.choice(rows), rng.randrange(5)
             if event == 0 and index not in corrupt:
                 flip(ctx, answers, index, rng.choice([0, bits, rng.randrange(bits + 1)]))
                 corrupt.add(index)
             elif event == 1 and row not in corrupt_rows:
-                flip(ctx, lists, row, rng.randrange(65))
+                flip(ctx, lists, row // per_word, row % per_word * 65 + rng.randrange(65))
                 corrupt_rows.add(row)
             elif event == 2:
                 await write(index)
@@ -134,7 +163,10 @@ def check_bit_errors(monkeypatch, *, module=hw.replay.reply.cache, replay=REPLAY
                 ctx.set(dut.index, index)
                 row = rng.choice(rows)
                 ctx.set(dut.row_address, row)
-                await ctx.tick().repeat(2)
+                await ctx.tick()
+                first = row // per_word * per_word
+                assert ctx.get(dut.word_corrupt) == sum((first + k in corrupt_rows) << k for k in range(per_word))
+                await ctx.tick()
                 assert ctx.get(dut.row_corrupt) == (row in corrupt_rows)
                 await ctx.tick()
                 assert ctx.get(dut.answer_corrupt) == (index in corrupt)
@@ -142,19 +174,19 @@ def check_bit_errors(monkeypatch, *, module=hw.replay.reply.cache, replay=REPLAY
     Bench(dut).drive(drive)
 
 
+@pytest.mark.parametrize("bus_bits", WIDTHS)
 @pytest.mark.parametrize("replay", REPLAYS, ids=str)
-def test_an_answer_or_a_row_with_a_bit_error_is_corrupt_until_it_is_written(replay, monkeypatch):
-    check_bit_errors(monkeypatch, replay=replay)
+def test_an_answer_or_a_row_with_a_bit_error_is_corrupt_until_it_is_written(replay, bus_bits, monkeypatch):
+    check_bit_errors(monkeypatch, replay=replay, bus_bits=bus_bits)
 
 
 @pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
-        (
-            "self.row_corrupt.eq(row_read.data.as_value().xor())",
-            "self.row_corrupt.eq(row_read.data.row.as_value().xor())",
-        ),
+        ("self.row_corrupt.eq(row.as_value().xor())", "self.row_corrupt.eq(row.row.as_value().xor())"),
+        ("Cat(row_read.data[k].as_value().xor()", "Cat(row_read.data[0].as_value().xor()"),
+        ("Cat(row_read.data[k].as_value().xor()", "Cat(row_read.data[k].row.as_value().xor()"),
         ("with_parity(self.row_next)", "self.row_next.as_value()"),
         ("self.answer_corrupt.eq(parts.xor())", "self.answer_corrupt.eq(parts[:-1].xor())"),
         ("self.answer_corrupt.eq(parts.xor())", "self.answer_corrupt.eq(parts.any())"),

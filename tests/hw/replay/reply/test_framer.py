@@ -3,11 +3,9 @@
 killed."""
 
 import random
-from itertools import pairwise
 
 import numpy as np
 import pytest
-from amaranth.hdl import Value
 from scapy.utils import checksum
 
 import hw.replay.reply.framer
@@ -16,10 +14,11 @@ from iswitch.golden.egress import compose
 from iswitch.wire import ADDRESSES, FRAME_BYTES, ones_complement_sum
 from iswitch.wire.replay import END, REPLAY_HEADER
 from sim.bench.mutant import mutant
-from sim.bench.stream import Bench, from_words, pack
+from sim.bench.stream import Bench, from_words
 
 WIDTHS = [64, 256, 512]
-BETWEEN = 2
+LATENCY = 2
+"""Cycles from a head to the first word."""
 
 
 def header(octets=None, **fields):
@@ -62,18 +61,35 @@ def adverse():
     ]
 
 
+def words_of(body, bus_bits, *, spoiled=()):
+    """Return the words of a body in rows, with any bits behind its end. Words with one of the rows `spoiled` have a bit
+    error."""
+    rows, rng = bus_bits // ROW_BITS, random.Random(9)
+    for at in range(0, len(body), rows):
+        here = body[at : at + rows]
+        here += [rng.getrandbits(ROW_BITS) for _ in range(rows - len(here))]
+        yield {
+            "data": sum(row << ROW_BITS * k for k, row in enumerate(here)),
+            "spoil": any(at <= row < at + rows for row in spoiled),
+        }
+
+
+def heads_of(jobs):
+    return [
+        where | {"header": int.from_bytes(header.tobytes(), "little"), "rows": len(body)}
+        for where, header, body in jobs
+    ]
+
+
 class Exit:
     """`frames` out of an outlet, and for each what stood beside its words."""
 
     def __init__(self, jobs, *, bus_bits, outlet=ReplyFramer, asked=0.0, given=0.0, stalls=0.0):
         dut = outlet(bus_bits=bus_bits)
         bench = Bench(dut)
-        heads = [
-            where | {"header": int.from_bytes(header.tobytes(), "little"), "rows": len(body)}
-            for where, header, body in jobs
-        ]
-        self.heads = bench.source(dut.heads, heads, stalls=asked)
-        self.rows = bench.source(dut.rows, [row for _, _, body in jobs for row in body], stalls=given)
+        words = [word for _, _, body in jobs for word in words_of(body, bus_bits)]
+        self.heads = bench.source(dut.heads, heads_of(jobs), stalls=asked)
+        self.words = bench.source(dut.words, words, stalls=given)
         self.sink = bench.sink(dut.o, stalls=stalls)
 
         async def follow(ctx):
@@ -139,30 +155,28 @@ def test_sums_of_every_remainder():
 
 
 @pytest.mark.parametrize("bus_bits", WIDTHS)
-def test_a_row_a_cycle_and_2_cycles_between_frames(bus_bits):
-    """The first word leaves when it is full: so many cycles as it has rows behind the head."""
+def test_a_word_a_cycle_also_from_frame_to_frame(bus_bits):
     places, lengths = bus_bits // 64, [0, 1, 7, 8, 9, 40]
     out = check(jobs_of(lengths), bus_bits)
-    assert out.sink.times[0] - out.heads.times[0] == places + 1
-    ends = [out.sink.times[k] for k, item in enumerate(out.sink.items) if item.last]
-    for (before, after), length in zip(pairwise(ends), lengths[1:], strict=True):
-        assert after - before == HEAD_ROWS + length + 1 + BETWEEN
+    assert out.sink.times == list(range(out.sink.times[0], out.sink.times[0] + len(out.sink.times)))
+    assert len(out.sink.times) == sum(-(-(HEAD_ROWS + length + 1) // places) for length in lengths)
     firsts = [0] + [k + 1 for k, item in enumerate(out.sink.items[:-1]) if item.last]
-    for head, first in zip(out.heads.times, firsts, strict=True):
-        assert out.sink.times[first] - head == places + 1
+    assert [out.sink.times[first] - head for head, first in zip(out.heads.times, firsts, strict=True)] == (
+        [LATENCY] * len(lengths)
+    )
 
 
-def test_rows_leave_only_with_the_head_that_they_belong_to():
+def test_words_leave_only_with_the_head_that_they_belong_to():
     """Two that are there too soon are taken, and wait for it."""
     dut = ReplyFramer(bus_bits=64)
     bench = Bench(dut)
     heads = bench.source(dut.heads, [{"rows": 2}, {"rows": 3}], stalls=0.98)
-    rows, sink = bench.source(dut.rows, range(1, 6)), bench.sink(dut.o)
+    words = bench.source(dut.words, [{"data": number, "spoil": 0} for number in range(1, 6)])
+    sink = bench.sink(dut.o)
     bench.run(quiet=300)
     first, second = heads.times
-    assert [time > first for time in rows.times] == [False] * 2 + [True] * 3 and [
-        time > second for time in rows.times
-    ] == [False] * 4 + [True]
+    assert [time > first for time in words.times] == [False] * 2 + [True] * 3
+    assert [time > second for time in words.times] == [False] * 4 + [True]
     frames = from_words(sink.items, 64)
     assert [[frame[at] for at in range(FRAME_BYTES, len(frame) - END.itemsize, 8)] for frame in frames] == [
         [1, 2],
@@ -171,44 +185,22 @@ def test_rows_leave_only_with_the_head_that_they_belong_to():
 
 
 def check_spoiled(bus_bits, *, outlet=ReplyFramer, stalls=0.0):
-    """Frames with a row that has a bit error, be it the first or the last, have a wrong complement, and no others."""
-    jobs, spoiled = jobs_of([5, 1, 3, 1, 40, 2, 9]), (0, 2, 5, 8, 49, 50, 60)
-    dut, rng = outlet(bus_bits=bus_bits), random.Random(2)
+    """Frames with a word that has a bit error, be it the first or the last, have a wrong complement, and no others."""
+    jobs, spoiled = jobs_of([5, 1, 3, 1, 40, 2, 9]), ((0, 2), (0,), (2,), (), (39,), (0,), (8,))
+    dut = outlet(bus_bits=bus_bits)
     bench = Bench(dut)
+    words = [
+        word
+        for (_, _, body), wrong in zip(jobs, spoiled, strict=True)
+        for word in words_of(body, bus_bits, spoiled=wrong)
+    ]
+    bench.source(dut.heads, heads_of(jobs), stalls=stalls)
+    bench.source(dut.words, words, stalls=stalls)
     sink = bench.sink(dut.o, stalls=stalls)
-
-    async def drive(ctx):
-        number = 0
-        for where, header, body in jobs:
-            head = where | {"header": int.from_bytes(header.tobytes(), "little"), "rows": len(body)}
-            ctx.set(Value.cast(dut.heads.payload), pack(dut.heads.payload.shape(), head))
-            ctx.set(dut.heads.valid, 1)
-            while not ctx.get(dut.heads.ready):
-                await ctx.tick()
-            await ctx.tick()
-            ctx.set(dut.heads.valid, 0)
-            for row in body:
-                ctx.set(dut.rows.payload, row)
-                ctx.set(dut.rows.valid, 1)
-                while not ctx.get(dut.rows.ready):
-                    await ctx.tick()
-                    ctx.set(dut.spoil, 0)
-                await ctx.tick()
-                ctx.set(dut.rows.valid, 0)
-                ctx.set(dut.spoil, number in spoiled)
-                number += 1
-                while rng.random() < stalls:
-                    await ctx.tick()
-                    ctx.set(dut.spoil, 0)
-            await ctx.tick()
-            ctx.set(dut.spoil, 0)
-        while ctx.get(dut.busy):
-            await ctx.tick()
-
-    bench.drive(drive)
+    bench.run(limit=8000, quiet=100)
     frames = from_words(sink.items, bus_bits)
     sums = [ones_complement_sum(frame[ADDRESSES.itemsize :]) for frame in frames]
-    assert [total == 0xFFFF for total in sums] == [False, False, False, True, False, False, False]
+    assert [total == 0xFFFF for total in sums] == [not wrong for wrong in spoiled]
     for frame, (_, header, body) in zip(frames, jobs, strict=True):
         payload = header.tobytes() + b"".join(row.to_bytes(8, "little") for row in body)
         assert frame[ADDRESSES.itemsize : -END.itemsize] == payload
@@ -216,7 +208,7 @@ def check_spoiled(bus_bits, *, outlet=ReplyFramer, stalls=0.0):
 
 @pytest.mark.parametrize("bus_bits", WIDTHS)
 @pytest.mark.parametrize("stalls", [0, 0.5])
-def test_a_frame_with_a_spoiled_row_has_a_wrong_checksum_and_no_other_frame_has(bus_bits, stalls):
+def test_a_frame_with_a_spoiled_word_has_a_wrong_checksum_and_no_other_frame_has(bus_bits, stalls):
     check_spoiled(bus_bits, stalls=stalls)
 
 
@@ -225,9 +217,10 @@ def test_a_frame_with_a_spoiled_row_has_a_wrong_checksum_and_no_other_frame_has(
     ("sound", "wrong"),
     [
         ("^ spoiled", ""),
-        ("^ spoiled", "^ self.spoil"),
-        ("spoiled.eq(0),", ""),
-        ("spoiled.eq(1)", "spoiled.eq(self.o.ready)"),
+        ("^ spoiled", "^ summed.spoil"),
+        ("~summed.first & spoiled | summed.spoil", "spoiled | summed.spoil"),
+        ("~summed.first & spoiled | summed.spoil", "summed.spoil"),
+        ("chosen.spoil.eq(body.payload.spoil)", "chosen.spoil.eq(0)"),
     ],
 )
 def test_a_mutant_that_spoils_is_noticed(sound, wrong):
@@ -248,36 +241,36 @@ def test_bus_wrong(bus_bits):
     ("sound", "wrong"),
     [
         # words
-        ("valid & (~full | self.o.ready)", "valid"),
-        ("valid & (~full | self.o.ready)", "valid & ~full"),
-        ("with m.If(self.o.ready):", "with m.If(1):"),
-        ("count.eq((row_index + 1) << 3)", "count.eq(row_index << 3)"),
-        ("last.eq(last_row)", "last.eq(0)"),
-        ("with m.If(last_row | (row_index == rows_per_word - 1)):", "with m.If(last_row):"),
-        ("with m.If(last_row | (row_index == rows_per_word - 1)):", "with m.If(row_index == rows_per_word - 1):"),
-        ("[full.eq(1), row_index.eq(0)]", "[full.eq(1)]"),
+        ("advance.eq(~self.o.valid | self.o.ready)", "advance.eq(1)"),
+        ("(end + 1) << exact_log2(ROW_BYTES)", "end << exact_log2(ROW_BYTES)"),
+        ("last.eq(summed.last)", "last.eq(0)"),
+        ("is_chosen.eq(body.valid)", "is_chosen.eq(1)"),
+        ("with m.If(body.valid & advance):", "with m.If(advance):"),
+        ("body.ready.eq(advance)", "body.ready.eq(1)"),
+        ("with m.If(self.heads.valid & advance):", "with m.If(self.heads.valid):"),
         # the sum
         ("folded[:16] + folded[16])", "folded[:16])"),
         ("total[:16] + total[16:]", "total[:16]"),
-        ("total.eq(0),", "total.eq(total),"),
+        ("Mux(summed.first, 0, total)", "total"),
         ("complement << ROW_BITS - 16", "complement"),
         ("~(folded[:16]", "(folded[:16]"),
-        ("sum_halves(row, 0, ROW_BYTES)", "sum_halves(row, 0, 6)"),
+        ("ROW_BITS), 0, ROW_BYTES)", "ROW_BITS), 0, 6)"),
+        ("with m.If(k < rows_left):", "with m.If(1):"),
+        ("chosen.end.eq(rows_left)", "chosen.end.eq(0)"),
         # what goes beside
-        ("with m.If(self.heads.valid & ~full):", "with m.If(self.heads.valid):"),
-        ("self.heads.ready.eq(~full)", "self.heads.ready.eq(1)"),
-        ("+ (given.rows << 3)", ""),
+        ("                    route.eq(next_route),\n", ""),
+        ("+ (given.rows << exact_log2(ROW_BYTES))", ""),
         ("FRAME_BYTES + END.itemsize +", "FRAME_BYTES +"),
-        ("port.eq(given.port), address", "address"),
-        ("address.eq(given.address),", ""),
-        ("| full)", ")"),
-        ('~fsm.ongoing("IDLE") | full', "full"),
+        ("route.port.eq(given.port),", ""),
+        ("route.address.eq(given.address),", ""),
+        ("has_begun | is_summed | self.o.valid", "is_summed | self.o.valid"),
+        ("has_begun | is_summed | self.o.valid", "has_begun | self.o.valid"),
+        ("has_begun | is_summed | self.o.valid", "has_begun | is_summed"),
         # rows
-        ("left.eq(HEAD_ROWS - 1)", "left.eq(HEAD_ROWS)"),
-        ("left.eq(body_rows - 1)", "left.eq(body_rows)"),
-        ("with m.If(body_rows == 0):", "with m.If(0):"),
-        ("buffer.o.ready.eq(~full | self.o.ready)", "buffer.o.ready.eq(1)"),
-        ("valid.eq(buffer.o.valid)", "valid.eq(1)"),
+        ("head_left.eq(head_words - 1)", "head_left.eq(head_words)"),
+        ("with m.If(rows == 0):", "with m.If(0):"),
+        ("is_partial.eq(rows_left < rows_per_word)", "is_partial.eq(rows_left <= rows_per_word)"),
+        ("ends_here.eq(rows_left <= rows_per_word)", "ends_here.eq(rows_left < rows_per_word)"),
         ("<< 8 * ADDRESSES.itemsize", "<< 8 * ADDRESSES.itemsize - 8"),
     ],
 )
