@@ -42,13 +42,14 @@ class Emulated(Protocol):
 
 
 class Boundary(NamedTuple):
-    """Cycles for a batch. `fetch` reads the records of all sampled items with `FETCHES` requests in flight; `update`
-    sends as many requests as the batch needs without waiting for answers."""
+    """Cycles for a batch. `fetch` reads the records of all sampled items with `FETCHES` requests in flight, and
+    `fetch_at_once` with all of them; `update` sends as many requests as the batch needs without waiting for answers."""
 
     batch: int
     sample: int
     fetch: int
     update: int
+    fetch_at_once: int
 
 
 class Station:
@@ -140,14 +141,14 @@ class Station:
         places = np.array([int(fraction) * int(ends[-1]) >> 64 for fraction in fractions(count, seed)], np.uint64)
         return [(slot, int(self.priorities[slot])) for slot in np.searchsorted(ends, places, "right").tolist()]
 
-    def fetch(self, items: Sequence[int]) -> int:
+    def fetch(self, items: Sequence[int], *, in_flight: int = FETCHES) -> int:
         """Cycles. RuntimeError unless all records are what was added."""
         most, cycles = self.replay.records, 0
         asked = [items[k : k + most] for k in range(0, len(items), most)]
-        for k in range(0, len(asked), FETCHES):
+        for k in range(0, len(asked), in_flight):
             heard, spent = self.ask(
-                [self.client.fetch(some, seq=at) for at, some in enumerate(asked[k : k + FETCHES])],
-                len(asked[k : k + FETCHES]),
+                [self.client.fetch(some, seq=at) for at, some in enumerate(asked[k : k + in_flight])],
+                len(asked[k : k + in_flight]),
             )
             cycles += spent
             for answer in heard:
@@ -183,7 +184,8 @@ def boundary(board: Emulated, batches: Sequence[int] = BATCHES, *, port: int = 0
         rows, sample = station.sample(batch, seed=batch)
         items = [item for item, _ in rows]
         fetch = station.fetch(items)
-        found.append(Boundary(batch, sample, fetch, station.update([*zip(items, some(batch))])))
+        update = station.update([*zip(items, some(batch))])
+        found.append(Boundary(batch, sample, fetch, update, station.fetch(items, in_flight=batch)))
     station.sample(max(batches), seed=1)  # by which the last updates are seen to have been done
     return found
 

@@ -64,15 +64,18 @@ def answers(*rows):
     return sum(words(64 + 8 * count + 8) for count in rows)
 
 
+def row(batch, sample, fetch, update):
+    """The board executes one request after another, however many are in flight."""
+    return Boundary(batch, sample, fetch, update, fetch)
+
+
 def test_cycles_are_those_from_the_first_word_in_to_the_last_word_out():
     fetched = lambda items: words(8 * items) + THINKS + words(64 * items + 8)
     updated = lambda rows: words(8 * rows) + THINKS + answers(0)
     assert boundary(GoldenBoard()) == [
-        Boundary(32, words(32) + THINKS + answers(32), fetched(22) + fetched(10), updated(32)),
-        Boundary(
-            256, words(32) + THINKS + answers(160, 96), 11 * fetched(22) + fetched(14), updated(177) + updated(79)
-        ),
-        Boundary(
+        row(32, words(32) + THINKS + answers(32), fetched(22) + fetched(10), updated(32)),
+        row(256, words(32) + THINKS + answers(160, 96), 11 * fetched(22) + fetched(14), updated(177) + updated(79)),
+        row(
             512,
             words(32) + THINKS + answers(160, 160, 160, 32),
             23 * fetched(22) + fetched(6),
@@ -87,10 +90,8 @@ def test_a_table_that_goes_round_is_measured_alike():
         ports=2, members=2, jobs=2, window=2, elements=16, replay=Replay(capacity=16, sessions=2, log_bytes=4096)
     )
     assert boundary(GoldenBoard(small), (1, 16)) == [
-        Boundary(1, words(32) + THINKS + answers(1), words(8) + THINKS + words(72), words(8) + THINKS + answers(0)),
-        Boundary(
-            16, words(32) + THINKS + answers(16), words(128) + THINKS + words(1032), words(128) + THINKS + answers(0)
-        ),
+        row(1, words(32) + THINKS + answers(1), words(8) + THINKS + words(72), words(8) + THINKS + answers(0)),
+        row(16, words(32) + THINKS + answers(16), words(128) + THINKS + words(1032), words(128) + THINKS + answers(0)),
     ]
 
 
