@@ -215,7 +215,8 @@ def test_cycles_of_a_request(bus_bits):
             period(REQUEST + (bus_bits == 64), looks[0]),
         ]
         words = -(-len(answer.frame) * 8 // bus_bits)
-        assert alone.left[0] - alone.concluded[0] == 4 + words  # it leaves whole
+        # It leaves whole. The status passes a skid buffer, for which a header of a single word does not leave the time.
+        assert alone.left[0] - alone.concluded[0] == 4 + words + (bus_bits == 512)
         skips = [client.skip(next(seq)), client.skip(next(seq))]
         assert (await alone.cycles(ctx, *skips))[0] == period(REQUEST, skips[0])
         for items in (1, 3):
