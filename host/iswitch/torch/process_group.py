@@ -32,6 +32,10 @@ _EXTREMES = ((dist.ReduceOp.MIN, torch.minimum), (dist.ReduceOp.MAX, torch.maxim
 _OTHER_OPERATIONS = ("PRODUCT", "BAND", "BOR", "BXOR")
 _GATHER_BYTES_MAX = 1 << 28
 """The largest table of a gather: every rank receives the table, and sends as much."""
+_REMEDY = (
+    "A program with a process group does not call `rejoin`: start the script again from a checkpoint (torchrun "
+    "--max-restarts does so). With ISWITCH_FALLBACK=gloo a step completes over gloo while the switch does not answer"
+)
 
 
 def _octets(tensor: Tensor) -> np.ndarray:
@@ -81,7 +85,7 @@ class IswitchProcessGroup(dist.ProcessGroup):
         worker = job.join() if default_group else job.join_free_job()
         self._reducer: SwitchReducer | FallbackReducer
         if options.fallback is None:
-            self._reducer = SwitchReducer(worker)
+            self._reducer = SwitchReducer(worker, _REMEDY)
         else:
             self._reducer = FallbackReducer(
                 lambda period: worker if period == 0 else job.join(period),

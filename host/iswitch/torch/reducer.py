@@ -63,10 +63,14 @@ class SwitchReducer:
     ----------
     worker : Worker
         A worker with `on_taint="ignore"` whose threshold is its world.
+    remedy : str
+        Sentence for the errors of the worker, which advise `rejoin`: a program with a process group has no worker.
+        Empty if another reducer handles the errors.
     """
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, remedy: str = "") -> None:
         self.worker = worker
+        self._remedy = remedy
         worker.warns_missing = False  # such a sum is a WorkersMissingError
         self._failure: IswitchError | None = None  # of an earlier sum: the ranks no longer call the same one
         self._given = np.zeros(0, np.uint8)
@@ -114,6 +118,8 @@ class SwitchReducer:
         except NoContributionError:  # all ranks have such elements in one segment
             return True
         except IswitchError as error:
+            if self._remedy and isinstance(error, RecoverableError):
+                error.args = (f"{error}. {self._remedy}",)
             self._failure = error
             raise
         if reduction.absent:

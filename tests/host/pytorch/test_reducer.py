@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch.distributed as dist
 
-from iswitch import MissingWarning, Worker
+from iswitch import MissingWarning, SwitchUnreachableError, Worker
 from iswitch.config import Config
 from iswitch.torch.reducer import GlooReducer, SwitchReducer, WorkersMissingError
 from sim.bench.udp_model import UdpModel
@@ -66,3 +66,15 @@ def test_a_sum_that_lacks_a_rank_is_one_error_and_leaves_the_vector_as_it_was(re
     with UdpModel(SMALL) as model:
         run_ranks(2, body)
     assert not [warning for warning in recwarn if issubclass(warning.category, MissingWarning)]
+
+
+@pytest.mark.parametrize("remedy", ["", "Start the script again"])
+def test_an_error_that_advises_to_rejoin_says_what_a_process_group_does_instead(remedy):
+    with UdpModel(SMALL) as model:
+        worker = Worker(model.address(0), rank=0, world=1, key=1, on_taint="ignore", switch_timeout_s=0.5)
+    reducer, values = SwitchReducer(worker, remedy), np.ones(40, np.float32)  # the switch has gone
+    with pytest.raises(SwitchUnreachableError, match="`rejoin") as error:
+        reducer.sum(values)
+    assert str(error.value).endswith(f". {remedy}" if remedy else "then call `sync_state`")
+    assert (values == 1).all()
+    worker.close()
