@@ -7,7 +7,7 @@ extra `torch`.
 from iswitch.torch.dtypes import UnsupportedError
 from iswitch.torch.elastic import ElasticTraining
 from iswitch.torch.fallback import FallbackWarning
-from iswitch.torch.hook import hook
+from iswitch.torch.hook import compressed_hook, hook
 from iswitch.torch.optimizer_hook import distribute
 from iswitch.torch.options import Options
 from iswitch.torch.process_group import IswitchProcessGroup, register
@@ -20,6 +20,7 @@ __all__ = [
     "Options",
     "UnsupportedError",
     "WorkersMissingError",
+    "compressed_hook",
     "distribute",
     "hook",
 ]

@@ -1,5 +1,8 @@
 """A communication hook for DistributedDataParallel: the switch averages each bucket of gradients."""
 
+import functools
+from collections.abc import Callable
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -8,7 +11,7 @@ from iswitch.torch.dtypes import UnsupportedError
 from iswitch.torch.work import to_torch_future
 from iswitch.worker import Worker
 
-__all__ = ["hook"]
+__all__ = ["compressed_hook", "hook"]
 
 
 def hook(worker: Worker, bucket: dist.GradBucket, *, compress: str | None = None) -> torch.futures.Future[Tensor]:
@@ -28,8 +31,8 @@ def hook(worker: Worker, bucket: dist.GradBucket, *, compress: str | None = None
         The bucket. A buffer in float32 on the CPU is averaged in place. One in float16 or bfloat16 is copied to float32
         on the CPU, and its mean is rounded once to the buffer's dtype.
     compress : {"bf16", "fp16"}, optional
-        The format in which the program wants gradients to travel, as a check: `functools.partial(hook,
-        compress="bf16")`. Default: whatever the worker's format is.
+        The format in which the program wants gradients to travel, as a check; see `compressed_hook`. Default: whatever
+        the worker's format is.
 
     Returns
     -------
@@ -61,3 +64,23 @@ def hook(worker: Worker, bucket: dist.GradBucket, *, compress: str | None = None
     if host.data_ptr() == buffer.data_ptr():
         return done
     return done.then(lambda mean: buffer.copy_(mean.value()))
+
+
+def compressed_hook(compress: str) -> Callable[[Worker, dist.GradBucket], torch.futures.Future[Tensor]]:
+    """Return `hook` with `compress`, for `register_comm_hook`, which takes no `functools.partial`: it asks for a name.
+
+    Parameters
+    ----------
+    compress : {"bf16", "fp16"}
+        The format in which gradients are to travel. The hook raises ValueError if the worker has another one.
+
+    Returns
+    -------
+    callable
+        The hook.
+
+    Examples
+    --------
+    >>> model.register_comm_hook(worker, iswitch.torch.compressed_hook("bf16"))  # doctest: +SKIP
+    """
+    return functools.update_wrapper(functools.partial(hook, compress=compress), hook)

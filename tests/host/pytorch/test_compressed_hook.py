@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from iswitch.config import Config
-from iswitch.torch import hook
+from iswitch.torch import compressed_hook
 from sim.bench.udp_model import Faults, UdpModel
 from tests.host.pytorch.test_page import run
 
 SCRIPT = """
-import functools, hashlib, os, torch, iswitch, iswitch.torch
+import hashlib, os, torch, iswitch, iswitch.torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
@@ -19,21 +19,24 @@ dist.init_process_group("gloo")
 torch.manual_seed(1)
 model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(9, 31), torch.nn.Tanh(), torch.nn.Linear(31, 1)))
 with iswitch.init() as worker:
-    given = []
+    given, allreduce = [], worker.allreduce
 
-    def recording(worker, bucket):
-        before = bucket.buffer().clone()
-        done = compressed(worker, bucket)
-        return done.then(lambda mean: given.append((before, mean.value().clone())) or mean.value())
+    def recording(host, *arguments, **named):
+        if not named.get("async_op"):  # the queue's thread makes the call
+            return allreduce(host, *arguments, **named)
+        before, done = host.clone(), allreduce(host, *arguments, **named)
+        done.add_done_callback(lambda _: given.append((before, host.clone())))
+        return done
 
-    compressed = functools.partial(iswitch.torch.hook, compress="bf16")
-    model.register_comm_hook(worker, recording)
+    worker.allreduce = recording
+    model.register_comm_hook(worker, iswitch.torch.compressed_hook("bf16"))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     torch.manual_seed(100 + worker.rank)
     for _ in range(8):
         optimizer.zero_grad()
         model(torch.randn(32, 9)).square().mean().backward()
         optimizer.step()
+    assert len(given) == 8
     for before, mean in given:
         all_ranks = [torch.empty_like(before) for _ in range(worker.world)]
         dist.all_gather(all_ranks, before)
@@ -60,4 +63,4 @@ def test_compress_wrong():
     worker = SimpleNamespace(format="window64", allreduce=lambda *_, **__: pytest.fail("something was sent"))
     bucket = SimpleNamespace(buffer=lambda: torch.ones(3))
     with pytest.raises(ValueError, match=r"make it with `iswitch.init\(format='bf16'\)`"):
-        hook(worker, bucket, compress="bf16")
+        compressed_hook("bf16")(worker, bucket)
