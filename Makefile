@@ -78,10 +78,10 @@ test: $(TEST)  ## run the short tier of the tests, every law once: 14 minutes on
 test-long: $(TEST)  ## run what `make test` leaves out, 40 minutes; SHARD=1/4 for a part of it
 	python -m pytest -n $(JOBS) --dist worksteal --tier long --shard $(SHARD)
 
-test-slow: $(TEST)  ## run the tests that are marked slow, for hours; SHARD=1/8
+test-slow: $(TEST) $(RAY)  ## run the tests that are marked slow, for hours; SHARD=1/8
 	python -m pytest -n $(JOBS) --dist worksteal --timeout 7200 --tier slow --shard $(SHARD)
 
-test-all: $(TEST)  ## run all tests; SHARD=1/8; DURATIONS=1 keeps the measured durations in tests/durations.json
+test-all: $(TEST) $(RAY)  ## run all tests; SHARD=1/8; DURATIONS=1 keeps the measured durations in tests/durations.json
 	python -m pytest -n $(JOBS) --dist worksteal --timeout 7200 --tier all --shard $(SHARD) $(if $(DURATIONS),--keep-durations)
 
 prove: $(TEST)  ## prove the laws of gateware components, and that each proof notices its mutants: 4 minutes
@@ -118,7 +118,7 @@ demo-atari: $(TEST)  ## store the frames of GAME=Breakout in the compiled switch
 demo-schedule: $(DEMO)  ## learn to schedule AllReduce, WORKERS=4, whose gradients the compiled switch sums; SEED=1
 	python -m sim.demo_schedule --workers $(WORKERS) --seed $(SEED)
 
-ray: $(RAY)  ## install Ray for examples/ray_apex.py, 79 MB, which `make setup` leaves out
+ray: $(RAY)  ## install Ray for examples/ray_apex.py, 79 MB, which `make setup` leaves out (the slow tests need it)
 
 emulator: $(EMULATOR)  ## the compiled switch with a UDP socket for each port, until Ctrl-C; PORT=28000; REPLAY=default: with the replay service
 	python -m sim.emulator --udp-base $(PORT) $(if $(REPLAY),--replay $(REPLAY))

@@ -75,8 +75,8 @@ def test_random_traffic_of_half_width_jobs_gives_the_same_frames_and_counters(co
 
 
 def members_come_and_go(pair: Pair, traffic: Traffic) -> None:
-    """In a job that begins anew: one is let in at a boundary, others are evicted because a claim waits for them, and a
-    claim is older than the last one."""
+    """In a job that begins anew, a member is admitted at a boundary, others are evicted because a claim waits for them,
+    and a claim is older than the last one."""
     members = [client for client in traffic.clients if client.job == 0]
     traffic.send(members[0], members[0].end_job())
     for client in members:

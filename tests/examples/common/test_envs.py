@@ -1,9 +1,9 @@
 """Vectorized environments: a game of Atari by its name, and the evaluation of a policy."""
 
 import numpy as np
-import pytest
 
 from examples.common.envs import make_envs, play
+from sim.bench.pinned import needed
 
 
 def test_play_returns_the_first_episode_of_each_environment():
@@ -19,7 +19,7 @@ def test_play_returns_the_first_episode_of_each_environment():
 
 
 def test_a_game_is_a_stack_of_frames():
-    pytest.importorskip("ale_py")
+    needed("ale_py", "ale-py")
     envs = make_envs("ALE/Pong", 2)
     obs, _ = envs.reset(seed=1)
     assert obs.shape == (2, 4, 84, 84) and obs.dtype == np.uint8 and envs.single_action_space.n == 6

@@ -8,6 +8,7 @@ import pytest
 from gymnasium import spaces
 
 from examples.torchrun.run import gradient_bytes
+from sim.bench.pinned import needed
 
 FRAMES = spaces.Box(0, 255, (4, 84, 84), np.uint8)
 PAPER = {
@@ -35,7 +36,7 @@ def test_a_gradient_has_the_size_of_the_papers_within_one_percent(name, preset):
 
 @pytest.mark.parametrize(("name", "preset"), PAPER)
 def test_the_spaces_are_those_of_the_environment(name, preset):
-    pytest.importorskip("mujoco")
+    needed("mujoco")
     from examples.torchrun.environments import Environments
 
     module, options = options_of(name, preset)

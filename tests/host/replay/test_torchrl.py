@@ -1,7 +1,7 @@
 """The replay buffer of TorchRL over the golden switch, beside TorchRL's own buffer and numpy.
 
-TorchRL is imported by the tests, not at collection, since that takes seconds. Without it, the tests are skipped and say
-so; `make test` installs it.
+TorchRL is imported by the tests, not at collection, since that takes seconds. Without it, the tests fail and say what
+to install.
 """
 
 import pickle
@@ -16,6 +16,7 @@ import pytest
 
 from iswitch.config import Config, Replay
 from iswitch.replay import NotServedError, ReplayClient
+from sim.bench.pinned import needed
 from sim.bench.replay_network import Network
 from sim.bench.statistics import chi_square, quantile
 from sim.bench.udp_model import UdpModel
@@ -34,7 +35,7 @@ def config(**changes):
 
 @pytest.fixture(scope="module", autouse=True)
 def _torchrl():
-    pytest.importorskip("torchrl", reason="TorchRL is not installed: `make setup`")
+    needed("torchrl")
 
 
 @pytest.fixture

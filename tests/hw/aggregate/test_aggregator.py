@@ -333,6 +333,13 @@ def test_no_half_width_result_with_a_corrupt_payload_has_a_right_checksum(format
     assert corrupted == 2 * (4 - contribution)
 
 
+def put_mutant(part, sound, wrong, monkeypatch):
+    """Let the aggregator have a mutant of a part, which is the name of the part's module."""
+    broken = mutant(getattr(hw.aggregate, part), sound, wrong)
+    name = {"result": "ResultComposer"}.get(part, part.capitalize())
+    monkeypatch.setattr(hw.aggregate.aggregator, name, getattr(broken, name))
+
+
 @pytest.mark.mutant
 @pytest.mark.parametrize(
     ("part", "sound", "wrong"),
@@ -348,9 +355,7 @@ def test_no_half_width_result_with_a_corrupt_payload_has_a_right_checksum(format
     ],
 )
 def test_a_mutant_of_the_payloads_mark_is_noticed(part, sound, wrong, monkeypatch):
-    broken = mutant(getattr(hw.aggregate, part), sound, wrong)
-    name = {"result": "ResultComposer"}.get(part, part.capitalize())
-    monkeypatch.setattr(hw.aggregate.aggregator, name, getattr(broken, name))
+    put_mutant(part, sound, wrong, monkeypatch)
     found = [corrupt_payload(contribution, word) for contribution in (1, 2) for word in (0, 15)]
     assert found != [
         ([True, False, True, False, True], 4 - contribution) for contribution in (1, 2) for word in (0, 15)
@@ -371,9 +376,7 @@ def test_a_mutant_of_the_payloads_mark_is_noticed(part, sound, wrong, monkeypatc
     ],
 )
 def test_a_mutant_of_the_half_width_path_is_noticed(part, sound, wrong, monkeypatch):
-    broken = mutant(getattr(hw.aggregate, part), sound, wrong)
-    name = {"result": "ResultComposer"}.get(part, part.capitalize())
-    monkeypatch.setattr(hw.aggregate.aggregator, name, getattr(broken, name))
+    put_mutant(part, sound, wrong, monkeypatch)
     with pytest.raises((AssertionError, TimeoutError, ValueError)):
         for contribution, word in ((1, 0), (2, 7)):
             test_no_half_width_result_with_a_corrupt_payload_has_a_right_checksum(Format.BF16, contribution, word)

@@ -76,7 +76,7 @@ class Stored:
         return rows, list(self.acknowledged[at["job"]]), list(self.heard[at["job"]])
 
 
-def test_rows_are_what_was_last_written_there_by_whoever_had_control():
+def test_a_row_is_the_last_write_of_the_selected_user():
     """Both users point and write at random in every cycle; only the one selected counts. What membership writes is seen
     a cycle later."""
     rng, dut, stored = random.Random(1), Tables(CONFIG), Stored()
