@@ -10,7 +10,7 @@ from hw.interface.axi import Axi4, Burst, Response
 from hw.stream.fifo import Fifo
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
 
-__all__ = ["OnChipRam"]
+__all__ = ["OUTSTANDING", "OnChipRam"]
 
 OUTSTANDING = 32
 """Bursts of each direction that are accepted before the first of them is done."""

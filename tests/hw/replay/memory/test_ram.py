@@ -11,7 +11,7 @@ from amaranth.lib.wiring import connect, flipped
 
 import hw.replay.memory.ram
 from hw.interface.axi import Burst, Response
-from hw.replay.memory.ram import OnChipRam
+from hw.replay.memory.ram import OUTSTANDING, OnChipRam
 from hw.replay.memory.units import beats_of
 from iswitch.wire.replay import UNIT_BYTES
 from sim.bench.mutant import mutant
@@ -131,7 +131,8 @@ def test_the_first_beat_comes_as_late_as_promised(latency):
 
 
 def late_answers(ram=OnChipRam):
-    bursts, count = Bursts(ram), 20
+    count = OUTSTANDING + 12  # more than can wait for their answers
+    bursts = Bursts(ram, bytes=8 * count)
     answers, found = bursts.run(
         writes=[bursts.request(8 * k, 1, id=k % 8) for k in range(count)],
         beats=[(k, 0xFF, 1) for k in range(count)],
