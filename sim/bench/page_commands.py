@@ -14,16 +14,20 @@ import shlex
 import subprocess
 import sys
 import tomllib
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 from unittest import mock
 
 import typer.core
 
-__all__ = ["commands", "complaint", "modules", "program"]
+__all__ = ["PAGES", "Command", "commands", "complaint", "modules", "program"]
 
 ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 _PROGRAMS = ("make", "iswitch", "python", "python3", "torchrun", "pip", "pytest")
 _PLACEHOLDERS = {
     "<name>": "colorlight_5a_75b",
@@ -39,11 +43,29 @@ _PLACEHOLDERS = {
     "BEFORE.so": "README.md",
     "FOLDER": "build",
     "FILE": "README.md",
+    "test_... ": "",
 }
 """What stands in a page for a value of the reader's, and such a value. A file only has to exist."""
+_FROM_THE_PAGE = ("train.py",)
+"""Scripts that a page shows, and that its reader saves."""
 
 
-def commands(page: str) -> list[str]:
+class Command(NamedTuple):
+    """A command of a page.
+
+    Attributes
+    ----------
+    text : str
+        The command, without prompt, comment, redirection and variables of the environment.
+    in_sentence : bool
+        The page shows it within a sentence, in which `iswitch plan` may be the name of the program only.
+    """
+
+    text: str
+    in_sentence: bool = False
+
+
+def commands(page: str) -> list[Command]:
     """Return the commands of a page in Markdown: lines of blocks, and code within sentences, each once.
 
     Parameters
@@ -53,25 +75,25 @@ def commands(page: str) -> list[str]:
 
     Returns
     -------
-    list of str
-        Commands of programs of the project, of pip, torchrun and pytest, without prompt, comment, redirection and
-        variables of the environment.
+    list of Command
+        Commands of programs of the project, of pip, torchrun and pytest.
     """
-    blocks = re.findall(r"^```[a-z]*\n(.*?)^```", page, re.M | re.S)
+    blocks = re.findall(r"^```(?!mermaid)[a-z]*\n(.*?)^```", page, re.M | re.S)
     prose = re.sub(r"^```.*?^```", "", page, flags=re.M | re.S)
     lines = [line for block in blocks for line in block.splitlines()]
     lines += [line for line in prose.splitlines() if line.startswith("    ")]
     inline = [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", re.sub(r"^    .*$", "", prose, flags=re.M))]
-    found = {command: None for text in (*lines, *inline) if (command := _command(text))}
-    return list(found)
+    shown = dict.fromkeys(filter(None, map(_command, lines)), False)
+    named = dict.fromkeys(filter(None, map(_command, inline)), True)
+    return [Command(text, in_sentence) for text, in_sentence in (named | shown).items()]
 
 
 def _command(text: str) -> str:
     """Return the command of a line, or an empty text."""
-    text = re.sub(r"^\$ |\s+#.*$|\s+&?$|\s>.*$", "", text.strip())
+    text = re.sub(r"^\$ |\s+(&\s*)?(#.*)?$|\s>.*$", "", text.strip())
     text = re.sub(r"^(sudo )?([A-Z_]+=\S+ )*(\S*/bin/)?", "", text.replace("[--", "--").replace(" 1]", " 1"))
     name, _, rest = text.partition(" ")
-    return text if name in _PROGRAMS and rest and rest[0] not in "/-*=|`" or re.match(r"python3? -[mc] ", text) else ""
+    return text if name in _PROGRAMS and rest and rest[0] not in "/*=|`" or re.match(r"python3? -[mc] ", text) else ""
 
 
 def program(command: str) -> str:
@@ -89,29 +111,82 @@ def modules(command: str) -> list[str]:
     return [program(command)]
 
 
-def complaint(command: str) -> str:
+def complaint(command: Command) -> str:
     """Return what is wrong with a command, or an empty text.
 
     Parameters
     ----------
-    command : str
+    command : Command
         One of `commands`.
     """
+    text = command.text
     for placeholder, value in _PLACEHOLDERS.items():
-        command = re.sub(rf"(?<![A-Z_.]){re.escape(placeholder)}(?![A-Z_=])", value, command)
-    name, *arguments = shlex.split(command)
+        text = re.sub(rf"(?<![A-Z_.]){re.escape(placeholder)}(?![A-Z_=])", value, text)
+    files = [word for word in text.split() if word.startswith(("docs/", "examples/", "tests/")) and "..." not in word]
+    found = next(filter(None, (_missing_file(name.partition("::")[0]) for name in files)), "") or _complaint(text)
+    if found and command.in_sentence and program(text) == text:
+        return _complaint(f"{text} --help")
+    return found
+
+
+def _complaint(text: str) -> str:
+    name, *arguments = shlex.split(text)
     if name == "make":
         return _make_complaint(arguments)
     if name == "pip":
         return _pip_complaint(arguments)
     if name == "iswitch":
         return _module_complaint("iswitch.tools.cli", arguments)
-    if name in ("python", "python3", "torchrun") and "-m" in arguments:
-        module, *rest = arguments[arguments.index("-m") + 1 :]
-        return "" if module in ("venv", "pytest") else _module_complaint(module, rest)
-    if name in ("python", "python3") and arguments[0] == "-c":
-        compile(arguments[1], "a page", "exec")
-    return ""
+    if name == "pytest":
+        return _pytest_complaint(arguments)
+    if name == "torchrun":
+        return _torchrun_complaint(arguments)
+    return _python_complaint(arguments)
+
+
+def _python_complaint(arguments: list[str]) -> str:
+    """Return what is wrong with arguments of Python: a module, a program of one line, or a script."""
+    match arguments:
+        case ["-m", "venv", *_]:
+            return ""
+        case ["-m", "pytest", *rest]:
+            return _pytest_complaint(rest)
+        case ["-m", module, *rest]:
+            return _module_complaint(module, rest)
+        case ["-c", line]:
+            compile(line, "a page", "exec")
+            return ""
+    return _missing_file(arguments[0])
+
+
+def _missing_file(name: str) -> str:
+    return "" if name in _FROM_THE_PAGE or (ROOT / name).exists() else f"there is no file {name}"
+
+
+def _torchrun_complaint(arguments: list[str]) -> str:
+    from torch.distributed.run import get_args_parser
+
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            parsed = get_args_parser().parse_args(arguments)
+    except SystemExit:
+        return said.getvalue()
+    script = [parsed.training_script, *parsed.training_script_args]
+    return _python_complaint(["-m", *script] if parsed.module else script)
+
+
+def _pytest_complaint(arguments: list[str]) -> str:
+    """Return what is wrong with the options of pytest."""
+    options = [argument.partition("=")[0] for argument in arguments if argument.startswith("-")]
+    return next((f"pytest has no option {option}" for option in options if option not in _pytest_options()), "")
+
+
+@cache
+def _pytest_options() -> set[str]:
+    command = [sys.executable, "-m", "pytest", "--help"]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", shown))
 
 
 def _make_complaint(arguments: list[str]) -> str:
@@ -123,14 +198,14 @@ def _make_complaint(arguments: list[str]) -> str:
         lines = _recipe(arguments)
     except subprocess.CalledProcessError as error:
         return error.stderr.strip()
-    return next((found for line in lines if (found := complaint(line))), "")
+    return next((found for line in lines if (found := _complaint(line))), "")
 
 
 def _recipe(arguments: list[str]) -> list[str]:
-    """Return the modules that a target runs, as commands."""
+    """Return the commands of Python that a target runs."""
     shown = subprocess.run(["make", "-n", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     lines = shown.replace("\\\n", " ").splitlines()
-    return [line.strip() for line in lines if re.match(r"\s*python -m (?!pytest)", line)]
+    return [line.strip() for line in lines if re.match(r"\s*python ", line)]
 
 
 def _pip_complaint(arguments: list[str]) -> str:
@@ -143,20 +218,20 @@ def _pip_complaint(arguments: list[str]) -> str:
 
 def _module_complaint(module: str, arguments: list[str]) -> str:
     spec = importlib.util.find_spec(module)
-    if spec is None:
-        return f"there is no module {module}"
-    if spec.submodule_search_locations:
+    if spec and spec.submodule_search_locations:
         spec = importlib.util.find_spec(f"{module}.__main__")
     if spec is None or spec.origin is None:
-        return f"{module} is a package that does not run"
-    if not _parses(Path(spec.origin).read_text(encoding="utf-8")):
-        return (
-            "" if not arguments or "sys.argv" in Path(spec.origin).read_text(encoding="utf-8") else "takes no options"
-        )
+        return f"there is no program {module}"
+    source = Path(spec.origin).read_text(encoding="utf-8")
+    if "__main__" not in f"{spec.origin} {source}":
+        return f"{module} is no program"
+    if not _parses(source):
+        return "" if not arguments or "sys.argv" in source else f"{module} has no options"
     said = io.StringIO()
     try:
         with (
             _only_parsing(),
+            warnings.catch_warnings(action="ignore", category=RuntimeWarning),  # of runpy: the module is imported
             redirect_stderr(said),
             redirect_stdout(said),
             mock.patch.object(sys, "argv", [module, *arguments]),
@@ -164,14 +239,14 @@ def _module_complaint(module: str, arguments: list[str]) -> str:
             runpy.run_module(module, run_name="__main__")
     except SystemExit as end:
         if end.code not in (0, None):
-            return f"{end.code}: {said.getvalue()}"
+            return said.getvalue() or str(end.code)
     return ""
 
 
 def _parses(source: str) -> bool:
     """The module declares options, by typer or argparse."""
     names = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
-    return "typer" in names or "argparse" in names or "ArgumentParser" in names or "app" in names
+    return not names.isdisjoint({"typer", "argparse", "ArgumentParser", "app"})
 
 
 @contextmanager
