@@ -48,6 +48,12 @@ def pytest_addoption(parser):
         action="store_true",
         help="print the laws that have no case in the short tier, and run nothing",
     )
+    group.addoption(
+        "--waves",
+        metavar="FOLDER",
+        type=Path,
+        help="keep the waveforms of the Amaranth simulations of failing tests, with a view for GTKWave (slow)",
+    )
     group.addoption("--keep-durations", action="store_true", help=f"write the measured durations to {DURATIONS.name}")
 
 
@@ -102,6 +108,22 @@ def pytest_sessionfinish(session):
             if (Path(session.config.rootpath) / case.partition("::")[0]).exists()
         }
         tiers.write(DURATIONS, tiers.merged(tiers.read(DURATIONS), MEASURED, known))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item):
+    """With `--waves`, write the waveforms of the test's simulations, and delete them if the test passes."""
+    if item.config.option.waves is None:
+        yield
+        return
+    from sim.bench.waves import Recording, recorded  # here: not every tier's machine has Amaranth's simulator
+
+    with recorded(Recording(item.config.option.waves, item.nodeid.removeprefix("tests/"))) as recording:
+        outcome = yield
+    if outcome.excinfo is None:
+        recording.delete()
+    for view in recording.views:
+        item.add_report_section("call", "waveforms", f"gtkwave {view}")
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from rich.console import Console
 from torch import nn
 
 import iswitch
+import iswitch.metrics
 from examples.common.display import Display, draw_curve
 from examples.common.envs import make_envs, play
 from examples.common.processes import LaunchError
@@ -33,6 +34,9 @@ _EVALUATION_SEED = 2**31
 
 _PARTS = ("environment", "compute", "aggregation")
 """Columns of `progress.csv`: the parts of a worker's time."""
+
+_QUANTILES = ("p50", "p99")
+"""Columns of `progress.csv`: quantiles of the latencies of AllReduces."""
 
 Connect = Callable[[RunOptions, int], Worker | AsyncWorker]
 """Joins the job: `connect(options, size)`, with the elements of a vector."""
@@ -102,8 +106,11 @@ def require_equal(worker: Worker | AsyncWorker, agent: nn.Module) -> None:
 class _Reporter:
     """Shows and logs the progress of rank 0, and nothing of the other ranks."""
 
-    def __init__(self, options: RunOptions, console: Console | None, out: Path, stack: ExitStack) -> None:
+    def __init__(
+        self, worker: Worker | AsyncWorker, options: RunOptions, console: Console | None, out: Path, stack: ExitStack
+    ) -> None:
         self.curve = list[Progress]()
+        self._meter = iswitch.metrics.watch(worker)
         self._display: Display | None = None
         self._log: Any = None
         self._rows: Any = None
@@ -112,7 +119,9 @@ class _Reporter:
         self._display = stack.enter_context(Display(console, interval=options.report_interval))
         self._file = stack.enter_context((out / "progress.csv").open("w", encoding="utf-8", newline=""))
         self._rows = csv.writer(self._file, lineterminator="\n")
-        self._rows.writerow(["update", "steps", "mean_return", "seconds", *(f"{part}_s" for part in _PARTS)])
+        latencies = (f"latency_{quantile}_ms" for quantile in _QUANTILES)
+        parts = (f"{part}_s" for part in _PARTS)
+        self._rows.writerow(["update", "steps", "mean_return", "seconds", *parts, *latencies])
         self._file.flush()
         try:
             from tensorboardX import SummaryWriter
@@ -125,16 +134,20 @@ class _Reporter:
         self.curve.append(now)
         if self._display:
             self._display.show(now)
-        split = learner.times.split()
+        split, scalars = learner.times.split(), self._meter.scalars()
         if self._rows:
             parts = (round(split[part], 4) for part in _PARTS)
-            self._rows.writerow([now.update, now.steps, now.mean_return, now.seconds, *parts])
+            latencies_s = (scalars.get(f"iswitch/latency_{quantile}_s") for quantile in _QUANTILES)
+            latencies_ms = ("" if each is None else round(1e3 * each, 4) for each in latencies_s)
+            self._rows.writerow([now.update, now.steps, now.mean_return, now.seconds, *parts, *latencies_ms])
             self._file.flush()  # `iswitch report` reads the file while the training runs
         if self._log:
             self._log.add_scalar("mean_return", now.mean_return, now.steps)
             self._log.add_scalar("updates", now.update, now.steps)
             for part, seconds in split.items():
                 self._log.add_scalar(f"seconds/{part}", seconds, now.steps)
+            for name, value in scalars.items():
+                self._log.add_scalar(name, value, now.steps)
 
 
 def run(
@@ -183,7 +196,7 @@ def run(
             first = worker.rank == 0
             if first:
                 out.mkdir(parents=True, exist_ok=True)
-            reporters.append(_Reporter(options, console if first else None, out, stack))
+            reporters.append(_Reporter(worker, options, console if first else None, out, stack))
             learner = Learner(
                 worker,
                 agent,

@@ -14,6 +14,7 @@ __all__ = ["Point", "Training", "TrainingFilesError", "read_trainings"]
 
 _CURVE, _SUMMARY = "progress.csv", "summary.json"
 _PARTS = ("environment", "compute", "aggregation")
+_QUANTILES = ("p50", "p99")
 
 
 class TrainingFilesError(ValueError):
@@ -33,6 +34,9 @@ class Point(NamedTuple):
         Seconds since the start.
     parts : dict of str to float
         Seconds since the start by part: "environment", "compute" and "aggregation". Empty if they are not recorded.
+    latency_ms : dict of str to float
+        Quantiles "p50" and "p99" of the latencies of rank 0's AllReduces since the report before, in milliseconds.
+        Empty if they are not recorded, as in an asynchronous training.
     """
 
     update: int
@@ -40,6 +44,7 @@ class Point(NamedTuple):
     mean_return: float
     seconds: float
     parts: dict[str, float]
+    latency_ms: dict[str, float]
 
 
 @dataclass
@@ -64,7 +69,7 @@ class Training:
     facts: dict[str, str] = field(default_factory=dict)
 
     @property
-    def latencies(self) -> list[tuple[float, float | None]]:
+    def aggregation_ms(self) -> list[tuple[float, float | None]]:
         """By the seconds of each report but the first: mean milliseconds of aggregation in an update since the report
         before it. Empty if they are not recorded."""
         found: list[tuple[float, float | None]] = []
@@ -162,6 +167,7 @@ def _points(path: Path, rows: Iterable[Mapping[str, Any]]) -> list[Point]:
                 float(row["mean_return"]),
                 float(row["seconds"]),
                 {part: float(row[f"{part}_s"]) for part in _PARTS if f"{part}_s" in row},
+                {name: float(row[f"latency_{name}_ms"]) for name in _QUANTILES if row.get(f"latency_{name}_ms")},
             )
             for row in rows
         ]

@@ -114,18 +114,34 @@ def training_charts(trainings: Sequence[Training]) -> Iterator[str]:
         ("Learning curve over time", by_seconds, "seconds"),
     ):
         yield line_chart(title, lines, x_label=label, y_label="mean return of the latest episodes", empty=empty)
-    if any(training.latencies for training in trainings):
+    if any(training.aggregation_ms for training in trainings):
         yield line_chart(
             "Aggregation time per update",
-            [Series(training.name, training.latencies) for training in trainings],
+            [Series(training.name, training.aggregation_ms) for training in trainings],
             x_label="seconds",
             y_label="ms per update",
-            note="Mean since the report before, at rank 0. In a synchronous training this is the latency of a sum, "
-            "with the time that rank 0 waits for the slowest worker.",
+            note="Mean since the report before, at rank 0, with the time that rank 0 waits for the slowest worker.",
+        )
+    if latencies := [line for number, training in enumerate(trainings) for line in _latency_lines(number, training)]:
+        yield line_chart(
+            "Latency of an AllReduce",
+            latencies,
+            x_label="seconds",
+            y_label="ms",
+            note="Of the AllReduces of rank 0 since the report before: half are faster than p50, 1 % are slower than "
+            "p99. The latency includes the time that rank 0 waits for the slowest worker.",
         )
     for training in trainings:
         if training.split:
             yield share_bar(f"Time of rank 0: {training.name}", training.split, "s")
+
+
+def _latency_lines(number: int, training: Training) -> Iterator[Series]:
+    """Yield the median and the 99th percentile of a training's latencies, in one colour; nothing if none is known."""
+    for quantile in ("p50", "p99"):
+        points = [(point.seconds, point.latency_ms.get(quantile)) for point in training.curve]
+        if any(latency is not None for _, latency in points):
+            yield Series(f"{training.name}: {quantile}", points, dashed=quantile == "p99", colour=number)
 
 
 def _finite(value: float) -> float | None:

@@ -31,7 +31,15 @@ def test_a_training_that_runs_shows_its_curve_split_and_latency(tmp_path):
     assert [(point.steps, point.seconds) for point in training.curve] == [(640, 1.25), (1280, 2.5)]
     assert training.curve[0].mean_return == 11.5 and training.curve[1].mean_return != training.curve[1].mean_return
     assert training.split == {"environment": 1.0, "compute": 1.0, "aggregation": 0.5}
-    assert training.latencies == [(2.5, 12.5)]
+    assert training.aggregation_ms == [(2.5, 12.5)]
+    assert [point.latency_ms for point in training.curve] == [{}, {}]
+
+
+def test_the_latencies_of_a_training_are_read_where_they_are_recorded(tmp_path):
+    head = HEAD.replace("\n", ",latency_p50_ms,latency_p99_ms\n")
+    (tmp_path / "progress.csv").write_text(head + "20,640,11.5,1.25,0.5,0.5,0.25,,\n40,1280,nan,2.5,1,1,0.5,4.5,9.25\n")
+    [training] = read_trainings(tmp_path)
+    assert [point.latency_ms for point in training.curve] == [{}, {"p50": 4.5, "p99": 9.25}]
 
 
 def test_a_line_that_is_being_written_is_left_out(tmp_path):
@@ -44,7 +52,7 @@ def test_a_line_that_is_being_written_is_left_out(tmp_path):
 def test_a_finished_training_without_progress_has_the_curve_of_its_summary(tmp_path):
     (tmp_path / "summary.json").write_text(summary())
     [training] = read_trainings(tmp_path)
-    assert [point.mean_return for point in training.curve] == [11.5, 30.5] and training.latencies == []
+    assert [point.mean_return for point in training.curve] == [11.5, 30.5] and training.aggregation_ms == []
     assert training.split == {"environment": 1.1, "compute": 1.2, "aggregation": 0.6}
     assert training.facts == {"environment": "CartPole-v1", "workers": "4", "evaluation": "500.0"}
 

@@ -319,13 +319,18 @@ def test_a_switch_that_never_answers_is_an_error_and_no_page(tmp_path):
 
 def test_a_training_is_on_the_page(model, quick, tmp_path):
     (tmp_path / "progress.csv").write_text(
-        "update,steps,mean_return,seconds,environment_s,compute_s,aggregation_s\n"
-        "20,640,11.5,1.25,0.5,0.5,0.25\n40,1280,nan,2.5,1.0,1.0,0.5\n60,1920,80,3.75,1.5,1.5,0.75\n"
+        "update,steps,mean_return,seconds,environment_s,compute_s,aggregation_s,latency_p50_ms,latency_p99_ms\n"
+        "20,640,11.5,1.25,0.5,0.5,0.25,,\n40,1280,nan,2.5,1.0,1.0,0.5,7.5,31\n60,1920,80,3.75,1.5,1.5,0.75,8,32\n"
     )
     out = tmp_path / "page.html"
     done = call("--switch", model.address(), "--seconds", "0", "--out", out, "--training", tmp_path)
     assert done.exit_code == 0, done.stderr
     shown = Page(out.read_text())
     assert shown.row(tmp_path.name)[1:5] == ["60", "1,920", "3.8", "80.0"]
-    for text in ("Learning curve over steps", "Aggregation time per update", "environment: 1.5 s, 40.0%"):
+    for text in (
+        "Learning curve over steps",
+        "Aggregation time per update",
+        "environment: 1.5 s, 40.0%",
+        f"{tmp_path.name}: p99",
+    ):
         assert text in shown.text
