@@ -56,7 +56,7 @@ SITE     := .venv/.site-$(SET_UP)
 RAY      := .venv/.ray-$(SET_UP)-$(TORCH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup pins test test-long test-slow test-all prove wireshark lint packages site demo watch demo-apex demo-atari demo-schedule ray emulator sim bench cartpole-time timing bitstream clean
+.PHONY: help setup pins test test-long test-slow test-all prove wireshark lint packages site demo watch demo-apex demo-atari demo-schedule ray emulator sim icarus bench cartpole-time timing bitstream clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r target what; do \
@@ -123,8 +123,11 @@ ray: $(RAY)  ## install Ray for examples/ray_apex.py, 79 MB, which `make setup` 
 emulator: $(EMULATOR)  ## the compiled switch with a UDP socket for each port, until Ctrl-C; PORT=28000; REPLAY=default: with the replay service
 	python -m sim.emulator --udp-base $(PORT) $(if $(REPLAY),--replay $(REPLAY))
 
-sim: $(TEST)  ## cocotb benches on the emitted Verilog; WAVES=1 for waveforms
+sim: $(TEST)  ## cocotb benches on the emitted Verilog; WAVES=1 for waveforms, each with a view for GTKWave
 	python -m sim.bench.run_cocotb
+
+icarus: $(TEST)  ## the same in Icarus Verilog, where a bit that nothing has set is unknown; needs iverilog on the machine
+	python -m pytest -q --tier all tests/sim/bench/test_cocotb.py -k unknown
 
 bench: $(TEST)  ## how fast the switch and its driver are
 	python -m sim.bench.bench

@@ -106,6 +106,7 @@ class Bench:
         bench = cls(dut, stalls)
         dut.now_us.value, dut.seed.value = 0, SEED
         dut.link.value = (1 << len(dut.link)) - 1
+        dut.operator_key.value, dut.parents.value = 0, 0
         dut.own_mac.value, dut.own_ip.value = (
             int.from_bytes(bench.model.own.mac, "little"),
             int.from_bytes(bench.model.own.ip, "little"),

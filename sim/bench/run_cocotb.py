@@ -11,6 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from sim.bench.designs import TWO_PORTS
+from sim.bench.port_view import top_ports, write_view
 
 __all__ = ["BUILD", "CONFIG", "run", "simulate"]
 
@@ -19,6 +20,7 @@ BUILD = ROOT / "build" / "sim"
 CONFIG = TWO_PORTS
 MODULE = "sim.bench.cocotb_switch"
 STALLS = ("none", "bursts")
+VIEW = "ports.gtkw"
 # cocotb asks for every signal to be public, which takes minutes to compile; the benches look at ports alone.
 VERILATOR = [
     "--no-public-flat-rw",
@@ -50,7 +52,8 @@ def simulate(
     folder: Path = BUILD,
 ) -> list[Path]:
     """Build the Verilog `text` and run those tests of a module whose names contain `only` with one simulator. Returns
-    the folder of each test, with its log and waveform. Raises RuntimeError if a test failed."""
+    the folder of each test, with its log, and with `waves` its waveform and a view for GTKWave, `ports.gtkw`. Raises
+    RuntimeError if the Verilog was not built or a test failed."""
     from cocotb_tools.runner import get_runner  # here, so that `CONFIG` can be imported without cocotb
 
     work = folder / (simulator + "-waves" * waves)
@@ -71,15 +74,19 @@ def simulate(
             "\n".join(["`verilator_config", *(f'public_flat_rw -module "{top}" -var "{name}"' for name in names), ""])
         )
     runner = get_runner(simulator)
-    runner.build(
-        sources=sources,
-        hdl_toplevel=top,
-        build_dir=work,
-        waves=waves,
-        timescale=("1ns", "1ps"),
-        build_args=VERILATOR if simulator == "verilator" else ["-g2005"],
-        log_file=work / "build.log",
-    )
+    try:
+        runner.build(
+            sources=sources,
+            hdl_toplevel=top,
+            build_dir=work,
+            waves=waves,
+            timescale=("1ns", "1ps"),
+            # cocotb's own module, by which Icarus Verilog writes waveforms, needs SystemVerilog.
+            build_args=VERILATOR if simulator == "verilator" else [] if waves else ["-g2005"],
+            log_file=work / "build.log",
+        )
+    except SystemExit:  # by which the runner tells pytest of failures
+        raise RuntimeError(f"{simulator}: {top}.v was not compiled, see {work / 'build.log'}") from None
     tests = (ROOT / f"{module.replace('.', '/')}.py").read_text()
     names = [
         f"{test}/stalls={stalls}"
@@ -101,6 +108,7 @@ def simulate(
                 build_dir=work,
                 test_dir=place,
                 waves=waves,
+                plusargs=[f"+dumpfile_path={place / top}.fst"] if simulator == "icarus" and waves else [],
                 seed=os.environ.get("COCOTB_RANDOM_SEED", "1"),
                 test_filter=f"{name}$",
                 results_xml=str(results),
@@ -111,10 +119,21 @@ def simulate(
         if len(cases) != 1 or any(
             case.find(tag) is not None for case in cases for tag in ("failure", "error", "skipped")
         ):
-            failed.append(f"{name} failed, see {place / 'log.txt'}")
+            failed.append(f"{name} failed, see {place / 'log.txt'}" + f" and `gtkwave {place / VIEW}`" * waves)
+        if waves and cases:
+            _write_view(place, cases[0], top, text)
     if failed:
         raise RuntimeError(f"{simulator}: " + "; ".join(failed))
     return [work / re.sub(r"\W", "-", name) for name in names]
+
+
+def _write_view(place: Path, case: ElementTree.Element, top: str, text: str) -> None:
+    """Write a view beside the waveform of a test."""
+    [waveform] = (path for kind in ("*.vcd", "*.fst") for path in place.glob(kind))
+    end_ns = next(
+        float(each.get("value", "0")) for each in case.iter("property") if each.get("name") == "sim_time_stop"
+    )
+    write_view(place / VIEW, waveform, top=top, ports=top_ports(text, top), end_ps=round(1e3 * end_ns))
 
 
 def use_packaged_verilator() -> None:
@@ -133,7 +152,7 @@ def main(arguments: Sequence[str]) -> int:
     waves = os.environ.get("WAVES", "0") not in ("", "0")
     os.environ.pop("WAVES", None)  # cocotb reads it too, and wants it to be a number
     status = 0
-    for simulator, program, written in (("verilator", None, "dump.vcd"), ("icarus", "iverilog", "switch.fst")):
+    for simulator, program in (("verilator", None), ("icarus", "iverilog")):
         if program and not shutil.which(program):
             print(f"{simulator}: not run, there is no {program} (Debian: {program})")
             continue
@@ -145,7 +164,7 @@ def main(arguments: Sequence[str]) -> int:
             continue
         print(f"{simulator}: {len(folders)} tests passed")
         for folder in folders if waves else []:
-            print(f"waveform: {(folder / written).relative_to(ROOT)}")
+            print(f"waveform: gtkwave {(folder / VIEW).relative_to(ROOT)}")
     return status
 
 

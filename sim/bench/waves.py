@@ -17,12 +17,12 @@ from amaranth.lib.wiring import Component
 from amaranth.sim import Simulator
 from vcd.gtkw import GTKWSave
 
+from sim.bench.port_view import mark_end
+
 __all__ = ["Recording", "grouped_ports", "mark", "recorded"]
 
 _TAIL = 4096
 """Bytes at the end of a VCD file in which its last time is looked for."""
-_ZOOM = -20.0
-"""GTKWave's zoom: 2^20 fs in a pixel, so that a cycle of 10 ns has ten and a hundred cycles fit a screen."""
 
 
 class Recording:
@@ -80,7 +80,7 @@ def mark(view: Path, waveform: Path) -> None:
         times = re.findall(rb"^#(\d+)", file.read(), re.MULTILINE)
     if times:
         with view.open("a", encoding="utf-8") as file:
-            GTKWSave(file).zoom_markers(_ZOOM, int(times[-1]))
+            mark_end(GTKWSave(file), int(times[-1]), ns=10**6)
 
 
 @contextmanager
