@@ -68,7 +68,7 @@ END_JOB = r"If the job's workers are dead, `iswitch end-job --job 0{key} --switc
             {"key": 6},
             r"the job belongs to another program, because its key is not that of this worker\. To go on, if the job "
             r"belongs to this program, give all its workers the same `key=` or ISWITCH_KEY\. Otherwise use another job "
-            rf"number, for example job=1\. {ALIVE}.*--key KEY",
+            rf"number, for example job=1, or ISWITCH_JOB=1 for `iswitch.init\(\)`\. {ALIVE}.*--key KEY",
         ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

@@ -49,10 +49,10 @@ COUNTERS: dict[str, Counter] = {
     "CONTROL": Counter(Severity.NORMAL, "control messages executed, and claims granted"),
     "REFUSED": Counter(
         Severity.NOTABLE,
-        "control messages refused: a Join with other parameters than the job's, a wrong key or token "
-        "(or keys that `iswitch doctor` checked); and claims with weights that are too old",
-        "read the error of the worker that could not join; if the claims of one worker are refused each time, raise "
-        "`staleness`",
+        "the first Join of each worker, which asks for the job's challenge; also Joins with other settings than the "
+        "job's, a wrong key or token (or keys that `iswitch doctor` checked), and claims with weights that are too old",
+        "do nothing if it rises by one for each worker that joins; else read the error of the worker that could not "
+        "join; if the claims of one worker are refused each time, raise `staleness`",
     ),
     "DUPLICATE": Counter(
         Severity.NOTABLE,

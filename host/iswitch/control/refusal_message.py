@@ -119,7 +119,9 @@ def _taken_place(
 
 def _remedy_for_key(job: JobView, request: Membership, free_job: int | None) -> str:
     """Return the remedy for another key than the job's. A job that still forms most likely waits for this worker."""
-    number = "another job number" if free_job is None else f"another job number, for example job={free_job}"
+    number = "another job number (`job`, or ISWITCH_JOB for `iswitch.init()`)"
+    if free_job is not None:
+        number = f"another job number, for example job={free_job}, or ISWITCH_JOB={free_job} for `iswitch.init()`"
     if job.state != JobState.FORMING:
         return f"use {number}. If the job belongs to this program, {describe_key(request.key)}"
     return f"if the job belongs to this program, {describe_key(request.key)}. Otherwise use {number}"

@@ -128,7 +128,7 @@ def test_a_job_with_another_key_ends_if_its_members_are_all_dead(monkeypatch, al
         with pytest.warns(AbandonedJobWarning):
             wait(watch_of(monkeypatch, switch), Reason.KEY)
     else:
-        with pytest.raises(RefusedError, match=r"belongs to another program.*for example job=2\."):
+        with pytest.raises(RefusedError, match=r"belongs to another program.*for example job=2, or ISWITCH_JOB=2 for"):
             wait(watch_of(monkeypatch, switch), Reason.KEY)
     assert bool(switch.ended) == (not alive)
 

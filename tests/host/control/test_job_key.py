@@ -147,7 +147,7 @@ def test_two_runs_of_one_script_never_share_a_job(script, model):
     model.until(lambda switch: switch.jobs[0].live)
     (other,) = outputs([started(script, model.address(1), 1000)])
     assert other[0].startswith("RefusedError") and "the job belongs to another program" in other[0]
-    assert "use another job number, for example job=1" in other[0]
+    assert "use another job number, for example job=1, or ISWITCH_JOB=1 for `iswitch.init()`" in other[0]
     assert "`key=` or ISWITCH_KEY: without one, only threads of one process" in other[0]
     assert (
         "`iswitch end-job --job 0 --key KEY --switch" in other[0] and "where KEY is the key of its workers" in other[0]

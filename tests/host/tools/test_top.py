@@ -164,6 +164,15 @@ def test_once_prints_one_update_or_saves_it_as_svg(model, tmp_path):
     assert result.exit_code == 1 and "cannot be written" in " ".join(result.stderr.split())
 
 
+def test_a_clean_run_shows_why_refusals_are_counted(model):
+    for _ in range(3):
+        with Worker(model.address(), world=1):
+            pass
+    shown = CliRunner().invoke(app, ["top", "--once", "--interval", "0.05", "--switch", model.address(1)]).output
+    [row] = [line for line in shown.splitlines() if line.startswith("REFUSED")]
+    assert row.split()[2] == "3" and "the first Join of each worker" in row
+
+
 @pytest.mark.parametrize("end", ["q", signal.SIGINT], ids=["q", "Ctrl-C"])
 def test_a_live_view_ends_cleanly_and_leaves_the_terminal_as_it_was(model, end):
     ours, theirs = pty.openpty()
