@@ -22,6 +22,8 @@ GAME      ?= Breakout
 JOBS      ?= 2
 SHARD     ?= 1/1
 DURATIONS ?=
+# Of `make fuzz`
+MINUTES   ?= 1
 # Of `make sim`: WAVES=1 writes waveforms
 WAVES     ?= 0
 # Of `make bitstream`
@@ -56,7 +58,7 @@ SITE     := .venv/.site-$(SET_UP)
 RAY      := .venv/.ray-$(SET_UP)-$(TORCH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup pins test test-long test-slow test-all prove wireshark lint packages site demo watch demo-apex demo-atari demo-schedule ray emulator sim icarus bench cartpole-time timing bitstream clean
+.PHONY: help setup pins test test-long test-slow test-all prove fuzz wireshark lint packages site demo watch demo-apex demo-atari demo-schedule ray emulator sim icarus bench cartpole-time timing bitstream clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r target what; do \
@@ -86,6 +88,9 @@ test-all: $(TEST) $(RAY)  ## run all tests; SHARD=1/8; DURATIONS=1 keeps the mea
 
 prove: $(TEST)  ## prove the laws of gateware components, and that each proof notices its mutants: 4 minutes
 	python -m sim.prove
+
+fuzz: $(TEST)  ## random payloads, with sanitizers, for the data path of the software switch; MINUTES=10 SEED=1
+	python -m sim.fuzz.data_path --minutes $(MINUTES) --seed $(SEED)
 
 wireshark: $(TEST)  ## run the dissector in Wireshark's own program, which the machine must have (Debian: tshark)
 	python -m pytest --tier slow tests/host/capture/test_tshark.py

@@ -4,7 +4,7 @@
 """
 
 import time
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
@@ -47,9 +47,11 @@ class SoftwarePair:
         ip: bytes = SWITCH_IP,
         seed: int = 1,
         parents: dict[int, Parent] | None = None,
+        operator_key: int = 0,
     ) -> None:
-        self.model = TreeSwitch(config, mac=mac, ip=ip, seed=seed, parents=parents)
-        self.software = SoftwareSwitch(config, mac=mac, ip=ip, seed=seed, parents=parents)
+        settings: dict[str, Any] = {"mac": mac, "ip": ip, "seed": seed, "operator_key": operator_key}
+        self.model = TreeSwitch(config, parents=parents, **settings)
+        self.software = SoftwareSwitch(config, parents=parents, **settings)
         self.now_us = self.frames = 0
 
     def exchange(self, port: int, frame: bytes, error: bool = False) -> list[bytes]:

@@ -38,6 +38,8 @@ class SoftwareSwitch(TreeSwitch):
     ----------
     by_data_path : int
         Messages that the data path has handled.
+    data_path : callable
+        `handle_payload` of native/datapath.h; a check may put another build of it here.
 
     Raises
     ------
@@ -83,7 +85,7 @@ class SoftwareSwitch(TreeSwitch):
             output=Output(payloads=self._payloads.ctypes.data, sent=self._sent.ctypes.data),
         )
         self.by_data_path = 0
-        self._handle_payload = library().handle_payload
+        self.data_path = library().handle_payload
 
     def new_jobs(self, empty: Job) -> Jobs:
         self._shared = SharedJobs(self.config, empty)
@@ -113,7 +115,7 @@ class SoftwareSwitch(TreeSwitch):
         """Return the outcome of a message, and what it sends: by the data path if the message is a usual one."""
         to = message.source
         source = SOURCE_PACKER.pack(to.ip, to.udp_port, to.port, to.mac)
-        outcome = self._handle_payload(byref(self.native_state), source, payload, len(payload), now_us % 2**32)
+        outcome = self.data_path(byref(self.native_state), source, payload, len(payload), now_us % 2**32)
         if outcome >= 0:
             self.by_data_path += 1
             return Outcome(outcome), self._collect(to)
