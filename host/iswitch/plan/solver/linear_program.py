@@ -1,7 +1,10 @@
 """Linear programs, some of whose variables may be integers, built row by row and solved by HiGHS on one thread."""
 
+import ctypes
+import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import highspy
@@ -13,6 +16,22 @@ __all__ = ["INFINITY", "LinearProgram", "Solution"]
 
 INFINITY = float("inf")
 _SEED = 1
+_C = ctypes.CDLL(None)
+
+
+@contextmanager
+def _without_output() -> Iterator[None]:
+    """Keep what C code prints out of standard output: HiGHS 1.16 prints its version before it takes options."""
+    _C.fflush(None)
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    try:
+        yield
+    finally:
+        _C.fflush(None)
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
 
 
 class Solution(NamedTuple):
@@ -131,7 +150,8 @@ class LinearProgram:
         return found
 
     def _solver(self, relaxed: bool) -> highspy.Highs:
-        solver = highspy.Highs()
+        with _without_output():
+            solver = highspy.Highs()
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("threads", 1)
         solver.setOptionValue("random_seed", _SEED)

@@ -1,3 +1,7 @@
+import ctypes
+import os
+
+import highspy
 import pytest
 
 from iswitch.plan.solver.linear_program import INFINITY, LinearProgram
@@ -31,3 +35,22 @@ def test_an_infeasible_program_is_reported():
     x = program.add_variable(0, 1, integer=True)
     program.add_row({x: 1.0}, 2, 3)
     assert program.solve().status == "infeasible"
+
+
+def test_what_highs_prints_of_itself_is_not_in_the_output(monkeypatch, capfd):
+    """HiGHS 1.16 prints its version, from C, when the first solver of a process is made."""
+    highs, c = highspy.Highs, ctypes.CDLL(None)
+
+    def talkative() -> highspy.Highs:
+        c.puts(b"Running HiGHS")
+        return highs()
+
+    monkeypatch.setattr(highspy, "Highs", talkative)
+    program = LinearProgram()
+    program.add_variable(0, 1, cost=-1)
+    c.puts(b"before")
+    assert program.solve().values == pytest.approx([1])
+    c.puts(b"after")
+    c.fflush(None)
+    os.write(1, b"end\n")
+    assert capfd.readouterr().out == "before\nafter\nend\n"
