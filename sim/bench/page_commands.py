@@ -46,8 +46,6 @@ _PLACEHOLDERS = {
     "test_... ": "",
 }
 """What stands in a page for a value of the reader's, and such a value. A file only has to exist."""
-_FROM_THE_PAGE = ("train.py",)
-"""Scripts that a page shows, and that its reader saves."""
 
 
 class Command(NamedTuple):
@@ -160,7 +158,13 @@ def _python_complaint(arguments: list[str]) -> str:
 
 
 def _missing_file(name: str) -> str:
-    return "" if name in _FROM_THE_PAGE or (ROOT / name).exists() else f"there is no file {name}"
+    return "" if name in _saved_scripts() or (ROOT / name).exists() else f"there is no file {name}"
+
+
+@cache
+def _saved_scripts() -> set[str]:
+    """Return the names of the scripts that the pages show, and that their readers save."""
+    return {name for page in PAGES for name in re.findall(r"[Ss]ave (?:it|this) as\s`(\S+)`", page.read_text())}
 
 
 def _torchrun_complaint(arguments: list[str]) -> str:
