@@ -41,6 +41,9 @@ class Proof:
         Cycles after the reset in which all traces are searched.
     induction : int, optional
         Length of the induction in cycles. With it the law holds in all cycles; otherwise in `depth` cycles only.
+    reference : str
+        SMT-LIB commands that are added to each trace. `{name}` stands for the input `name` in the first cycle, so a
+        reference defines what inputs that stay are, such as an expected result in floating point.
     mutants : sequence of (str, str)
         Places of the source and the errors seeded there. The proof must fail with each of them.
     seconds : float
@@ -52,12 +55,15 @@ class Proof:
     harness: Callable[[Any], Harness]
     depth: int
     induction: int | None = None
+    reference: str = ""
     mutants: tuple[tuple[str, str], ...]
     seconds: float = 600
 
     @property
     def extent(self) -> str:
         """How far the law is proved, in words."""
+        if self.reference:
+            return "all inputs"
         if self.induction is None:
             return f"all traces of {self.depth} cycles"
         return f"all traces, by induction over {self.induction} cycles"
@@ -88,7 +94,7 @@ class Proof:
         with tempfile.TemporaryDirectory() as name:
             Path(name, "model.il").write_text(self.harness(part).rtlil())
             tool("yosys", ["-q", "-p", PREPARE], Path(name))
-            return Model(Path(name, "model.smt2").read_text(), seconds=self.seconds)
+            return Model(Path(name, "model.smt2").read_text(), seconds=self.seconds, reference=self.reference)
 
     def _search(self, model: Model) -> Counterexample | None:
         """Search from the reset, then, if the law is to hold in all cycles, from any state in which it held before."""

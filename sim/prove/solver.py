@@ -46,6 +46,8 @@ class Model:
         The design in SMT-LIB, written by Yosys' `write_smt2 -stbv -wires`.
     seconds : float
         Processor time that one search may take.
+    reference : str
+        SMT-LIB commands about the inputs of the first cycle, each in braces.
 
     Raises
     ------
@@ -53,8 +55,8 @@ class Model:
         From each search that takes longer.
     """
 
-    def __init__(self, text: str, *, seconds: float):
-        self._text, self._seconds = text, seconds
+    def __init__(self, text: str, *, seconds: float, reference: str = ""):
+        self._text, self._seconds, self._reference = text, seconds, reference
         found = re.search(rf"define-sort \|{TOP}_s\| \(\) \(_ BitVec (\d+)\)", text)
         if found is None:
             raise ValueError(f"Model text must define the states of {TOP!r} as bit vectors")
@@ -67,6 +69,7 @@ class Model:
         trace = _Trace(self._text, self._bits, self._seconds)
         for cycle in range(depth):
             trace.extend(initial=cycle == 0)
+            self._refer(trace, cycle)
             if trace.satisfies(f"(not {trace.call('a', cycle)})"):
                 return self._shown(trace, cycle)
             trace.require(trace.call("a", cycle))
@@ -86,12 +89,18 @@ class Model:
         trace, left = _Trace(self._text, self._bits, self._seconds), dict(self._places["cover"])
         for cycle in range(depth):
             trace.extend(initial=cycle == 0)
+            self._refer(trace, cycle)
             left = {
                 number: place for number, place in left.items() if not trace.satisfies(trace.call(f"c {number}", cycle))
             }
             if not left:
                 break
         return list(left.values())
+
+    def _refer(self, trace: "_Trace", cycle: int) -> None:
+        """Add the reference to the first cycle of a trace."""
+        if cycle == 0 and self._reference:
+            trace.command(self._reference.format_map({name: trace.call(f"n {name}", 0) for name in self._inputs}))
 
     def _numbered(self, kind: str) -> dict[str, str]:
         """Return file and line of each property of a kind, by number."""
@@ -127,11 +136,15 @@ class _Trace:
     def extend(self, *, initial: bool) -> None:
         """Add a state. `initial`: the state before the reset."""
         cycle, self._length = self._length, self._length + 1
-        self._parser.parse(f"(declare-const s{cycle} (_ BitVec {self._bits}))", True, False)
+        self.command(f"(declare-const s{cycle} (_ BitVec {self._bits}))")
         for function in ("u", "h", *("i" if initial else "")):
             self.require(self.call(function, cycle))
         if cycle:
             self.require(f"(|{TOP}_t| s{cycle - 1} s{cycle})")
+
+    def command(self, text: str) -> None:
+        """Carry out commands of SMT-LIB."""
+        self._parser.parse(text, True, False)
 
     def require(self, term: str) -> None:
         """Add a constraint."""

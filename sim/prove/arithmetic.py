@@ -1,0 +1,142 @@
+"""The arithmetic of `window64`: terms and sums are rounded as SMT-LIB's theory of floating-point numbers defines it."""
+
+from typing import Any
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib.wiring import Component, In, Out
+
+import hw.numeric.lane
+import hw.numeric.window64
+from iswitch.wire import Format
+from iswitch.wire.formats import FRACTION_MAX, FRACTION_MIN
+from sim.prove.harness import Harness
+from sim.prove.proof import Proof
+
+__all__ = ["PROOFS"]
+
+_BIAS_SHIFT = 189
+"""The `ceiling` of a `Normaliser` whose sums have a last bit worth 1: 127 + 62."""
+_EXACT = """
+(declare-const sign (_ BitVec 1))
+(declare-const exponent (_ BitVec 15))
+(declare-const mantissa (_ BitVec 112))
+(define-fun scaled ((by (_ BitVec 15))) Float128
+    (fp sign (ite (= exponent (_ bv0 15)) exponent (bvadd exponent by)) mantissa))
+"""
+"""A number of 128 bits, which holds every term and every sum exactly, and that number times a power of two."""
+
+
+class SumRounder(Component):
+    """A `Normaliser` and the `Rounder` behind it."""
+
+    def __init__(self, part: Any):
+        self._part = part
+        super().__init__({"total": In(64), "ceiling": In(9), "value": Out(32)})
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.submodules.normaliser = normaliser = self._part.Normaliser()
+        m.submodules.rounder = rounder = self._part.Rounder()
+        m.d.comb += [normaliser.total.eq(self.total), normaliser.ceiling.eq(self.ceiling)]
+        m.d.comb += [
+            getattr(rounder, name).eq(getattr(normaliser, name)) for name in ("top", "rest", "sign", "exponent")
+        ]
+        m.d.comb += self.value.eq(rounder.value)
+        return m
+
+
+def after(h: Harness, cycles: int) -> Signal:
+    """Return a bit that is 1 from the given cycle behind the reset on."""
+    age = Signal(range(cycles + 1), name="age")
+    h.m.d.sync += age.eq(age + (age != cycles))
+    return age == cycles
+
+
+def constants(h: Harness, **widths: int) -> dict[str, Signal]:
+    """Drive inputs of the component with values that stay."""
+    made = {name: h.constant(width, name) for name, width in widths.items()}
+    h.m.d.comb += [getattr(h.dut, name).eq(value) for name, value in made.items()]
+    return made
+
+
+def rounds_sums(part: Any) -> Harness:
+    """Compare the rounded sum with `expected`, which the reference defines."""
+    h = Harness(dut := SumRounder(part))
+    constants(h, total=64, ceiling=9)
+    expected = h.constant(32, "expected")
+    settled = after(h, part.Normaliser.LATENCY)
+    h.require(~settled | (dut.value == expected))
+    h.reach(settled & dut.value[23:31].all())
+    h.reach(settled & dut.value[31] & ~dut.value[23:31].any() & dut.value[:23].any())
+    return h
+
+
+ROUNDED_SUM = (
+    _EXACT
+    + f"""
+(assert (= (fp sign exponent mantissa) ((_ to_fp 15 113) RNE {{total}})))
+(assert (= ((_ to_fp 8 24) {{expected}})
+           ((_ to_fp 8 24) RNE (scaled (bvsub ((_ zero_extend 6) {{ceiling}}) (_ bv{_BIAS_SHIFT} 15))))))
+"""
+)
+
+
+def adds_terms(part: Any) -> Harness:
+    """Compare the stored sum of a lane with `expected`, which the reference defines."""
+    h = Harness(dut := part.Lane())
+    constants(h, operand=32, stored=65, fraction=9, limit=8, include=1, first=1)
+    h.m.d.comb += [dut.format.eq(Format.WINDOW64), dut.valid.eq(1), dut.wide.eq(0)]
+    expected = h.constant(65, "expected")
+    settled = after(h, part.Lane.WRITE_AT)
+    h.require(~settled | (dut.sum == expected))
+    h.reach(settled & dut.sum[64] & ~dut.stored[64])
+    h.reach(settled & ~dut.sum[64] & dut.sum[63] & ~dut.stored[63] & ~dut.first)
+    return h
+
+
+SUM_OF_TERM = (
+    _EXACT
+    + f"""
+(define-fun fraction () (_ BitVec 15) ((_ sign_extend 6) {{fraction}}))
+(assert (and (bvsge fraction (bvneg (_ bv{-FRACTION_MIN} 15))) (bvsle fraction (_ bv{FRACTION_MAX} 15))))
+(define-fun limit () (_ BitVec 15) (bvsub (_ bv185 15) fraction))
+(assert (= ((_ zero_extend 7) {{limit}}) (ite (bvsgt limit (_ bv255 15)) (_ bv255 15) limit)))
+(define-fun rejected () Bool (bvuge ((_ extract 30 23) {{operand}}) {{limit}}))
+(assert (= (fp sign exponent mantissa)
+           ((_ to_fp 15 113) RNE (ite rejected ((_ to_fp 8 24) (_ bv0 32)) ((_ to_fp 8 24) {{operand}})))))
+(define-fun term () (_ BitVec 64)
+    (ite (and {{include}} (not rejected)) ((_ fp.to_sbv 64) RNE (scaled fraction)) (_ bv0 64)))
+(define-fun before () (_ BitVec 64) (ite {{first}} (_ bv0 64) ((_ extract 63 0) {{stored}})))
+(assert (= ((_ extract 63 0) {{expected}}) (bvadd before term)))
+(assert (= (= ((_ extract 64 64) {{expected}}) #b1)
+           (or (and (not {{first}}) (= ((_ extract 64 64) {{stored}}) #b1)) (and {{include}} rejected))))
+"""
+)
+
+PROOFS = [
+    Proof(
+        law="a sum is rounded to the nearest float32, ties to even, whatever the sum and its window are",
+        part=hw.numeric.window64,
+        harness=rounds_sums,
+        reference=ROUNDED_SUM,
+        depth=hw.numeric.window64.Normaliser.LATENCY + 3,
+        mutants=(
+            ("guard & (sticky | odd)", "guard"),
+            ("carry = self.sign & ~sticky", "carry = self.sign"),
+            ("rest = middle.rest | middle.value[:3].any()", "rest = middle.rest"),
+            ("exponent[8] | exponent[1:8].all()", "exponent[8]"),
+        ),
+    ),
+    Proof(
+        law="a lane adds an element times 2^F, rounded to an integer, to the sum, and rejects one that is out of range",
+        part=hw.numeric.lane,
+        harness=adds_terms,
+        reference=SUM_OF_TERM,
+        depth=hw.numeric.lane.Lane.WRITE_AT + 3,
+        mutants=(
+            ("aligner.guard & (aligner.sticky | aligner.magnitude[0])", "aligner.guard"),
+            ("(round_up ^ aligned.subtract)", "round_up"),
+            ("self.stored[64] & ~entered.first | locator.rejects", "self.stored[64] & ~entered.first"),
+        ),
+    ),
+]
