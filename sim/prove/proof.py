@@ -41,6 +41,8 @@ class Proof:
         Cycles after the reset in which all traces are searched.
     induction : int, optional
         Length of the induction in cycles. With it the law holds in all cycles; otherwise in `depth` cycles only.
+    covers_all : bool
+        The inputs stay, and the component has its result within `depth` cycles, so the law is proved for all inputs.
     reference : str
         SMT-LIB commands that are added to each trace. `{name}` stands for the input `name` in the first cycle, so a
         reference defines what inputs that stay are, such as an expected result in floating point.
@@ -55,6 +57,7 @@ class Proof:
     harness: Callable[[Any], Harness]
     depth: int
     induction: int | None = None
+    covers_all: bool = False
     reference: str = ""
     mutants: tuple[tuple[str, str], ...]
     seconds: float = 600
@@ -62,7 +65,7 @@ class Proof:
     @property
     def extent(self) -> str:
         """How far the law is proved, in words."""
-        if self.reference:
+        if self.covers_all:
             return "all inputs"
         if self.induction is None:
             return f"all traces of {self.depth} cycles"
