@@ -335,7 +335,8 @@ class Worker(JobWorker):
             "mean" divides each segment by the number of workers in it. An int32 array needs "sum".
         async_op : bool
             If True, return at once. The collective runs in another thread, after the earlier ones, and all later
-            collectives of this worker come after it. Do not use the array until the collective is done.
+            collectives of this worker come after it. Do not use the arrays until the collective is done; a list itself
+            may change.
 
         Returns
         -------
@@ -371,9 +372,9 @@ class Worker(JobWorker):
             If a contribution held NaN, an infinity or an element out of range, and `on_taint` is "raise".
         """
         if async_op:
-            return self._calls.submit(self.allreduce, array, op)
-        self._calls.wait()
-        with self._ring.progress.count_call():
+            # the program may fill its list with other arrays meanwhile
+            return self._calls.submit(self.allreduce, list(array) if isinstance(array, list) else array, op)
+        with self._counted_call():
             arrays = array if isinstance(array, (list, tuple)) else None
             if halves := half_views([array] if arrays is None else arrays, self._ring.membership.format):
                 return self._reduce_halves(halves, op)
@@ -471,8 +472,7 @@ class Worker(JobWorker):
         IswitchError
             As `allreduce`.
         """
-        self._calls.wait()
-        with self._ring.progress.count_call():
+        with self._counted_call():
             require_int("root", root, 0, self.world - 1)
             array = as_array(buffer)
             data = buffer_octets(array)
@@ -498,8 +498,7 @@ class Worker(JobWorker):
         IswitchError
             As `allreduce`.
         """
-        self._calls.wait()
-        with self._ring.progress.count_call():
+        with self._counted_call():
             self._collect(np.zeros(1, INT), Format.INT32, CollectiveKind.BARRIER, all_members=True)
 
     def sync_state(self, state: Arrays, step: int) -> int:
@@ -589,10 +588,12 @@ class Worker(JobWorker):
 
     def _sync(self, step: int, transfer: Callable[[bool, Copy], np.ndarray | None]) -> tuple[np.ndarray | None, int]:
         """Copy the state of the most advanced worker, as `StateSync.run` describes it."""
-        state, highest_step = self._state_sync.run(
-            self._collect_state, step, self._ring.progress, self.timeout_s, transfer
-        )
-        self._recovery.needs_sync = False
+        self._require_open()
+        with self._exclusive_call():
+            state, highest_step = self._state_sync.run(
+                self._collect_state, step, self._ring.progress, self.timeout_s, transfer
+            )
+            self._recovery.needs_sync = False
         return state, highest_step
 
     def _collect_state(self, values: np.ndarray, kind: CollectiveKind) -> tuple[Reduction, bool]:
@@ -717,6 +718,18 @@ class Worker(JobWorker):
                     self._rebind()
             return 1.0
 
+    @contextlib.contextmanager
+    def _counted_call(self) -> Iterator[None]:
+        """Wait for the earlier calls, count this one, and refuse it if another thread is in one.
+
+        It surrounds the whole call, because its buffers belong to the worker: a refused call must not touch them. A
+        refused call counts, since the program may go on with another one than the other workers' programs."""
+        self._calls.wait()
+        with self._ring.progress.count_call():
+            self._require_open()
+            with self._exclusive_call():
+                yield
+
     def _collect(
         self,
         values: np.ndarray,
@@ -726,7 +739,7 @@ class Worker(JobWorker):
         argument: int = 0,
         all_members: bool = False,
     ) -> Reduction:
-        """Sum `values` over the job, in place.
+        """Sum `values` over the job, in place. The caller is in an exclusive call: no other thread fills `values`.
 
         Parameters
         ----------
@@ -744,33 +757,32 @@ class Worker(JobWorker):
         """
         self._require_open()
         recovery = self._recovery
-        with self._exclusive_call():
-            if recovery.failure:
-                raise IswitchError(f"this worker cannot call a collective: {recovery.failure}")
-            within_sync = kind in STATELESS
-            if recovery.needs_sync and not within_sync:
-                raise MembershipChangedError(
-                    "call `sync_state` before the next collective, on all workers: the switch has admitted new "
-                    "workers, which need the "
-                    "state of the job, or the job was reset and the workers may be at different steps (`needs_sync` "
-                    "is then True)"
+        if recovery.failure:
+            raise IswitchError(f"this worker cannot call a collective: {recovery.failure}")
+        within_sync = kind in STATELESS
+        if recovery.needs_sync and not within_sync:
+            raise MembershipChangedError(
+                "call `sync_state` before the next collective, on all workers: the switch has admitted new "
+                "workers, which need the "
+                "state of the job, or the job was reset and the workers may be at different steps (`needs_sync` "
+                "is then True)"
+            )
+        started = self._transport.now()
+        if values.size:
+            with self._keepalive, self._errors_counted():
+                headers, retransmissions, flagged, self._admitted = self._caller.reduce(
+                    values,
+                    format,
+                    kind,
+                    argument=argument,
+                    all_members=all_members,
+                    timeout_s=self.timeout_s,
+                    switch_timeout_s=self.switch_timeout_s,
                 )
-            started = self._transport.now()
-            if values.size:
-                with self._keepalive, self._errors_counted():
-                    headers, retransmissions, flagged, self._admitted = self._caller.reduce(
-                        values,
-                        format,
-                        kind,
-                        argument=argument,
-                        all_members=all_members,
-                        timeout_s=self.timeout_s,
-                        switch_timeout_s=self.switch_timeout_s,
-                    )
-                recovery.needs_sync = self._admitted or within_sync
-                self._collectives += 1
-            else:
-                headers, retransmissions, flagged, self._admitted = np.zeros(0, RESULT_HEADER), 0, False, False
+            recovery.needs_sync = self._admitted or within_sync
+            self._collectives += 1
+        else:
+            headers, retransmissions, flagged, self._admitted = np.zeros(0, RESULT_HEADER), 0, False, False
         reduction = Reduction(self.world, self.elements, retransmissions, headers, flagged)
         if self.meter is not None and values.size:
             self.meter.record(kind, self._transport.now() - started, values.nbytes, reduction)

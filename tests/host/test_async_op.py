@@ -66,6 +66,23 @@ def test_a_call_that_waits_comes_after_those_that_do_not(model):
     together(model, 2, body)
 
 
+def test_a_list_that_is_filled_anew_after_the_call_is_summed_as_it_was(model):
+    """As a program does that collects gradients into buckets."""
+
+    def body(worker):
+        gradients, bucket, futures = [np.full(20, n, np.float32) for n in range(6)], [], []
+        for gradient in gradients:
+            bucket.append(gradient)
+            if len(bucket) == 2:
+                futures.append(worker.allreduce(bucket, async_op=True))
+                bucket.clear()
+        for future in futures:
+            future.result(timeout=30)
+        return [gradient.tolist() for gradient in gradients]
+
+    assert together(model, 2, body) == [[[2.0 * n] * 20 for n in range(6)]] * 2
+
+
 def test_a_callback_may_call_a_collective_and_wait_for_it(model):
     """As PowerSGD does, a communication hook of torch."""
 

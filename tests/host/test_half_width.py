@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from iswitch import AsyncWorker, MissingWarning, RefusedError, TaintedError, Worker
+from iswitch import AsyncWorker, IswitchError, MissingWarning, RefusedError, TaintedError, Worker
 from iswitch.config import Config
 from iswitch.driver import half_width
 from iswitch.wire import Format
@@ -283,3 +283,40 @@ def test_conversions_are_those_of_torch(monkeypatch, name, compiled):
     np.testing.assert_array_equal(wide, torch.from_numpy(every.view(np.int16)).view(TORCH[name]).float().numpy())
     half_width.widen(narrowed, FORMATS[name], floats)
     assert np.isnan(floats[is_nan]).all()
+
+LARGE = 16 * 4 * 4  # elements: twice as many segments as may be in flight
+
+
+@pytest.mark.parametrize("name", ["window64", "bf16"])
+@pytest.mark.parametrize("kind", ["array", "list", "tensor of the format"])
+@pytest.mark.parametrize("async_op", [False, True])
+def test_a_collective_that_is_refused_to_another_thread_changes_no_sum_in_flight(name, kind, async_op):
+    """The sum in flight has segments that are not yet sent when the other thread calls."""
+
+    def make(value):
+        if kind == "tensor of the format":
+            return torch.full((LARGE,), value, dtype=torch.bfloat16 if name == "bf16" else torch.float32)
+        array = np.full(LARGE, value, np.float32)
+        return [array[:7], array[7:]] if kind == "list" else array
+
+    def body(worker):
+        if worker.rank:
+            assert refused.wait(30)
+        else:
+
+            def other():
+                model.until(lambda switch: switch.counters()["outcome.ADDED"] >= 1)
+                with pytest.raises(IswitchError, match="another thread is using this worker"):
+                    done = worker.allreduce(make(1000.0), async_op=async_op)
+                    done.result(timeout=30)
+                refused.set()
+
+            threading.Thread(target=other).start()
+        own = make(1.0)
+        worker.allreduce(own)
+        return np.concatenate([np.asarray(part) for part in own]) if kind == "list" else own.tolist()
+
+    refused = threading.Event()
+    with UdpModel(HALF) as model:
+        for sums in together(model, 2, body, format=name):
+            assert list(sums) == [2.0] * LARGE
