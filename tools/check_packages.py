@@ -12,8 +12,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FIRST, LAST = 11, 13
-"""Of the supported versions of Python 3."""
+SUPPORTED = [f"python3.{minor}" for minor in (11, 12, 13)]
 SMOKE = """
 import json, multiprocessing, subprocess, sys, time
 from pathlib import Path
@@ -60,9 +59,17 @@ def run(*command: object, folder: Path = ROOT) -> None:
 
 
 def interpreters() -> list[str]:
-    """Return the interpreters to check: PYTHONS, or all supported ones on PATH."""
-    named = os.environ.get("PYTHONS", "").split() or [f"python3.{minor}" for minor in range(FIRST, LAST + 1)]
-    return [found for name in named if (found := shutil.which(name))] or [sys.executable]
+    """Return the interpreters to check: PYTHONS, or all supported ones on PATH. Exit if one of PYTHONS cannot run."""
+    named = os.environ.get("PYTHONS", "").split()
+    found = [path for name in named or SUPPORTED if (path := shutil.which(name)) and runs(path)]
+    if len(found) < len(named):
+        sys.exit(f"PYTHONS must name interpreters that run, not {os.environ['PYTHONS']!r}; these do: {found}")
+    return found or [sys.executable]
+
+
+def runs(python: str) -> bool:
+    """Return whether an interpreter runs: that of pyenv on PATH may stand for a version that is not chosen."""
+    return subprocess.run([python, "-c", ""], capture_output=True).returncode == 0
 
 
 def main() -> None:
