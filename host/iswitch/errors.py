@@ -44,7 +44,8 @@ class IswitchError(Exception):
 
 
 class ClosedError(IswitchError):
-    """This process has closed the worker or the replay client. No call of it is possible any more: make a new one.
+    """This process has closed the worker or the replay client, or the replay client belongs to the process that forked
+    this one. No call of it is possible here any more: make a new one.
 
     If another thread is in a call at that moment, the call raises this error as soon as its present wait for a frame
     ends. The array of a collective may then contain own elements in one part and sums in the other.

@@ -1,5 +1,7 @@
-"""A transport that one thread can close while another thread is in a call that uses it."""
+"""A transport that one thread can close while another thread is in a call that uses it, and that a forked child cannot
+use."""
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -23,6 +25,9 @@ class ClosableTransport:
     From then on all calls of other threads raise ClosedError, and after `close` those of all threads. So a call that is
     in progress in another thread ends with a clear error at the next frame or time-out.
 
+    A forked child has the same socket and a copy of the numbers in its messages. So in a child all calls raise
+    ClosedError, too; otherwise it would take answers and numbers of its parent.
+
     Parameters
     ----------
     transport : Transport
@@ -40,8 +45,14 @@ class ClosableTransport:
         self.inner, self.closed_message = transport, closed_message
         self.now, self.randbits, self.burst_segments = transport.now, transport.randbits, transport.burst_segments
         self._closed = False
+        self._owner_pid = os.getpid()
         self._owner: int | None = None  # the thread that has claimed this transport
         self._user: int | None = None  # the thread that is in a call of the inner transport
+
+    @property
+    def is_inherited(self) -> bool:
+        """True in a forked child of the process that made this transport."""
+        return os.getpid() != self._owner_pid
 
     def claim(self) -> None:
         """Reserve the transport for the calling thread, and wait until no other thread is in a call of it."""
@@ -55,6 +66,11 @@ class ClosableTransport:
         self.inner.close()
 
     def _require_usable(self) -> None:
+        if self.is_inherited:
+            raise ClosedError(
+                f"this connection to the switch belongs to process {self._owner_pid}, and this is its child: make a "
+                "client or worker in each process, after the fork"
+            )
         if self._closed or self._owner is not None and self._owner != threading.get_ident():
             raise ClosedError(self.closed_message)
 

@@ -35,6 +35,8 @@ class KeepaliveThread:
     up, cannot serve, and sleeps again for `_SUSPENDED_S` or longer. Where there is no epoll, the thread waits for the
     lock.
 
+    A forked child has no such thread: there, `with keepalive:` and `stop` do nothing.
+
     An error of the function does not end the thread, which calls the function again after `_RETRY_S`. If the error
     persists, the next collective raises it.
 
@@ -50,6 +52,7 @@ class KeepaliveThread:
         self._descriptor, self._serve = descriptor, serve
         self._lock = threading.RLock()
         self._stopped = False
+        self._owner_pid = os.getpid()
         self._wake_read, self._wake_write = os.pipe()
         self._epoll = select.epoll() if hasattr(select, "epoll") else None
         if self._epoll:
@@ -62,12 +65,20 @@ class KeepaliveThread:
     def __enter__(self) -> None:
         # A signal handler may raise an exception before the `with` block begins, or in `__exit__`. Then the lock stays
         # taken, and this thread's next `with` takes it again.
+        if self._is_inherited:  # the thread may have held the lock at the fork, and the epoll set is the parent's
+            return
         self._lock.acquire()
         self._watch_socket(False)
 
     def __exit__(self, *_: object) -> None:
+        if self._is_inherited:
+            return
         self._watch_socket(True)
         release_all(self._lock)
+
+    @property
+    def _is_inherited(self) -> bool:
+        return os.getpid() != self._owner_pid
 
     def _watch_socket(self, on: bool) -> None:
         if self._epoll and not self._epoll.closed:
@@ -110,7 +121,7 @@ class KeepaliveThread:
     def stop(self) -> None:
         """End the thread, also if the caller has suspended it, and wait for its end. Close the transport afterwards,
         not before."""
-        if self._stopped:
+        if self._stopped or self._is_inherited:  # the pipe would wake the parent's thread for ever
             return
         self._stopped = True
         os.write(self._wake_write, b"!")

@@ -55,7 +55,8 @@ class ReplayClient:
     Nothing runs in the background. Requests in flight make progress whenever a method is called; `poll` does only that.
     A client that is silent for more than 10 s may lose its session if all sessions are in use and another client opens
     one. SIGTERM closes the session before it ends the process, unless the program has a handler of its own (see
-    `iswitch.driver.termination`); what waits in the client is not sent. Use a client from one thread only.
+    `iswitch.driver.termination`); what waits in the client is not sent. Use a client from one thread only, and in the
+    process that made it: a forked child makes a client of its own.
 
     Parameters
     ----------
@@ -88,7 +89,8 @@ class ReplayClient:
     Notes
     -----
     Every method that sends a request raises SwitchUnreachableError if the switch does not answer for `timeout_s`,
-    SessionLostError if the session is lost, and ClosedError if this process has closed the client.
+    SessionLostError if the session is lost, and ClosedError if this process has closed the client or is a forked child
+    of the one that made it.
 
     A *ticket* puts operations of several clients in a fixed order. Each table has a ticket, which begins at 1 and rises
     by one with each request that adds, samples, updates or limits. A request with a ticket waits until the table has
@@ -712,14 +714,15 @@ class ReplayClient:
         self._begin()
 
     def close(self) -> None:
-        """Send what waits in the client, close the session and the transport. A second call does nothing.
+        """Send what waits in the client, close the session and the transport. A second call does nothing, nor does the
+        call of a forked child.
 
         If another thread is in a call of this client, that call raises ClosedError first.
         """
         self._close(flush=True)
 
     def _close(self, *, flush: bool) -> None:
-        if self._closed:
+        if self._closed or self._transport.is_inherited:  # a forked child leaves the session to its parent
             return
         self._closed = True
         self._transport.claim()

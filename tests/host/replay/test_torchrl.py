@@ -4,6 +4,7 @@ TorchRL is imported by the tests, not at collection, since that takes seconds. W
 to install.
 """
 
+import os
 import pickle
 import re
 import subprocess
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 from iswitch.config import Config, Replay
+from iswitch.errors import ClosedError
 from iswitch.replay import NotServedError, ReplayClient
 from sim.bench.pinned import needed
 from sim.bench.replay_network import Network
@@ -424,6 +426,24 @@ def test_without_return_index_nothing_waits_and_flush_does(make, network):
     assert buffer.extend(numbered(30)) is None and buffer.add(numbered(1)[0]) is None
     buffer.flush()
     assert len(buffer) == 31
+
+
+@pytest.mark.parametrize("keepalive", [False, True])
+def test_a_forked_child_cannot_use_the_buffer_and_leaves_it_open(keepalive):
+    from iswitch.replay.torchrl import SwitchReplayBuffer
+
+    with UdpModel(config()) as model, SwitchReplayBuffer(model.address(0), numbered(1), keepalive=keepalive) as buffer:
+        if not (child := os.fork()):
+            try:
+                with buffer:
+                    buffer.extend(numbered(5))
+            except ClosedError:
+                os._exit(3)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+        assert buffer.extend(numbered(5)).tolist() == list(range(CAPACITY, CAPACITY + 5))
+        assert len(buffer) == 5
 
 
 def test_the_thread_sends_what_waits_while_the_program_computes():
