@@ -34,7 +34,8 @@ from iswitch.wire import (
     port_counter_register,
     slot_view_register,
 )
-from sim.bench import imports, tiers
+from sim.bench import imports, page_runs, tiers
+from sim.bench.page_commands import commands, programs
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted(path for top in ("host/iswitch", "hw", "sim", "examples") for path in (ROOT / top).rglob("*.py"))
@@ -250,6 +251,28 @@ def test_places_that_a_page_names_exist(page):
 def test_a_place_that_does_not_exist_is_noticed():
     text = "`hw/decide/` `hw/nowhere/core.py` `tests/*/test_no.py` `python -m sim.nothing` and `python -m sim.mistakes`"
     assert missing_places(text) == ["hw/nowhere/core.py", "tests/*/test_no.py", "sim.nothing"]
+
+
+def test_every_program_of_a_page_is_run_by_a_test_or_has_a_reason():
+    """If this fails: `sim/bench/page_runs.py` needs a short run of the program, a test that runs it, or a reason."""
+    named = {
+        name for page in PAGES for one in commands(page.read_text(encoding="utf-8")) for name in programs(one.text)
+    }
+    ways = [page_runs.SHORT_RUNS, page_runs.TESTED, page_runs.NOT_RUN]
+    assert sorted(name for way in ways for name in way) == sorted(named)
+
+
+@pytest.mark.parametrize("name", page_runs.TESTED)
+def test_the_test_that_runs_a_program_exists(name):
+    path, _, function = page_runs.TESTED[name].partition("::")
+    text = (ROOT / path).read_text(encoding="utf-8")
+    assert f"\ndef {function}(" in text and re.split(r"[ .]", name)[-1] in text
+
+
+def test_docs_list_the_programs_that_no_test_runs():
+    page = (ROOT / "docs/testing.md").read_text(encoding="utf-8")
+    table = page.partition("| program | why no test runs it |\n|---|---|\n")[2].partition("\n\n")[0]
+    assert table.splitlines() == page_runs.listed()
 
 
 def test_no_package_under_tests():

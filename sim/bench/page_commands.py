@@ -24,11 +24,13 @@ from unittest import mock
 
 import typer.core
 
-__all__ = ["PAGES", "Command", "commands", "complaint", "modules", "program"]
+__all__ = ["PAGES", "Command", "commands", "complaint", "program", "programs"]
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 _PROGRAMS = ("make", "iswitch", "python", "python3", "torchrun", "pip", "pytest")
+_OTHERS = ("apt-get", "docker", "ip", "openFPGALoader", "torchft_lighthouse")
+"""Programs whose options are not checked."""
 _PLACEHOLDERS = {
     "<name>": "colorlight_5a_75b",
     "<board>": "colorlight_5a_75b",
@@ -74,7 +76,7 @@ def commands(page: str) -> list[Command]:
     Returns
     -------
     list of Command
-        Commands of programs of the project, of pip, torchrun and pytest.
+        Commands of programs of the project, and of some others.
     """
     blocks = re.findall(r"^```(?!mermaid)[a-z]*\n(.*?)^```", page, re.M | re.S)
     prose = re.sub(r"^```.*?^```", "", page, flags=re.M | re.S)
@@ -91,22 +93,27 @@ def _command(text: str) -> str:
     text = re.sub(r"^\$ |\s+(&\s*)?(#.*)?$|\s>.*$", "", text.strip())
     text = re.sub(r"^(sudo )?([A-Z_]+=\S+ )*(\S*/bin/)?", "", text.replace("[--", "--").replace(" 1]", " 1"))
     name, _, rest = text.partition(" ")
-    return text if name in _PROGRAMS and rest and rest[0] not in "/*=|`" or re.match(r"python3? -[mc] ", text) else ""
+    return (
+        text
+        if name in _PROGRAMS + _OTHERS and rest and rest[0] not in "/*=|`" or re.match(r"python3? -[mc] ", text)
+        else ""
+    )
 
 
 def program(command: str) -> str:
-    """Return the program of a command: a target of `make`, a subcommand of `iswitch`, or a module."""
-    words = command.split()
-    if words[0] in ("python", "python3", "torchrun") and "-m" in words:
-        return words[words.index("-m") + 1]
-    return " ".join(words[:2])
+    """Return the program of a command: a module, a script, a subcommand of `iswitch`, a target of `make`, or a name."""
+    name, *arguments = command.split()
+    if name in ("python", "python3", "torchrun"):
+        if "-m" in arguments:
+            return arguments[arguments.index("-m") + 1]
+        return next((f"python {argument}" for argument in arguments if argument.endswith(".py")), name)
+    return f"{name} {arguments[0]}" if name in ("iswitch", "make") else name
 
 
-def modules(command: str) -> list[str]:
-    """Return the Python modules that a command runs, those of a target of `make` too."""
-    if command.startswith("make "):
-        return [program(line) for line in _recipe(command.split()[1:])]
-    return [program(command)]
+def programs(command: str) -> list[str]:
+    """Return the programs that a command runs: of a target of `make` the Python modules, or the target itself."""
+    ran = [program(line) for line in _recipe(command.split()[1:])] if command.startswith("make ") else []
+    return ran or [program(command)]
 
 
 def complaint(command: Command) -> str:
@@ -129,6 +136,8 @@ def complaint(command: Command) -> str:
 
 def _complaint(text: str) -> str:
     name, *arguments = shlex.split(text)
+    if name in _OTHERS:
+        return ""
     if name == "make":
         return _make_complaint(arguments)
     if name == "pip":

@@ -196,15 +196,18 @@ def read(path: Path = OUT) -> Costs:
 
 def main(
     repetitions: Annotated[int, typer.Option(min=1, help="Measurements of each cost; the median counts.")] = 5,
+    out: Annotated[
+        Path, typer.Option(help="File of the costs, which the cluster's models read at its usual place.")
+    ] = OUT,
 ) -> None:
-    """Measure the costs of this machine, print them, and write them into build/host_costs.json."""
+    """Measure the costs of this machine, print them, and write them into a file."""
     costs = measure(repetitions)
     table = Table("cost", "here", "default", "source")
     for (name, value, source), (_, usual, _) in zip(describe_costs(costs), describe_costs(Costs()), strict=True):
         table.add_row(name, f"{value:.3g}", f"{usual:.3g}", source)
     Console().print(table)
-    OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(json.dumps(asdict(costs), indent=1) + "\n")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(asdict(costs), indent=1) + "\n")
 
 
 if __name__ == "__main__":
