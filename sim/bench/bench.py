@@ -18,7 +18,7 @@ from rich.table import Column, Table
 
 from iswitch.config import Config
 from iswitch.wire import Format
-from sim.bench import compare, replay_boundary, replay_report, replay_step, replay_torchrl
+from sim.bench import compare, replay_boundary, replay_comparison, replay_report, replay_step, replay_torchrl
 from sim.bench.allreduce import allreduce
 from sim.bench.delivery import deliver, trains, wiring
 from sim.bench.isolation import ATTACKS, FLOODS, NOTICES, PLACES, count_notices, victim_cycles
@@ -190,6 +190,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "replay": replay,
     "compare": lambda quick: (Figure(*found) for found in compare.figures(quick)),
     "cluster": lambda quick: (Figure(*found) for found in headline.figures()),
+    "cluster.replay": lambda quick: (Figure(*found) for found in replay_comparison.figures()),
     "emulator.verilator": partial(engine, "verilator"),
     "emulator.cxxrtl": partial(engine, "cxxrtl"),
     "driver.allreduce_us.40KB": partial(driver, "40KB", 40_000, 41),

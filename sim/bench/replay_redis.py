@@ -28,6 +28,7 @@ from sim.bench.replay_buffers import Buffer, NumpyBuffer
 
 __all__ = [
     "ACTORS",
+    "KEY",
     "PUSH",
     "SAMPLE",
     "TRANSITIONS",

@@ -16,7 +16,7 @@ from rich.table import Table
 from iswitch.estimate.setting import Setting
 from iswitch.estimate.systems import ISWITCH, SYSTEMS
 
-__all__ = ["CLUSTERS", "RATES_GBPS", "SIZES", "Cluster", "Point", "last_ahead", "measure"]
+__all__ = ["CLUSTERS", "RATES_GBPS", "SIZES", "Cluster", "Point", "format_size", "last_ahead", "measure"]
 
 OUT = Path(__file__).parents[2] / "build" / "crossover.json"
 SIZES = [1_000, 4_000, 16_000, 40_020, 157_520, 500_000, 1_600_000, 6_410_000, 25_000_000]
@@ -88,7 +88,7 @@ def last_ahead(points: dict[int, Point]) -> int | None:
 
 def format_size(size: int) -> str:
     """Return a size as people write it."""
-    return f"{size / 1e6:g} MB" if size >= 1_000_000 else f"{size / 1e3:g} KB"
+    return f"{size / 1e6:.4g} MB" if size >= 1_000_000 else f"{size / 1e3:g} KB"
 
 
 def draw(found: dict[Cluster, dict[int, dict[int, Point]]], path: Path) -> None:

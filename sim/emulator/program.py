@@ -169,6 +169,10 @@ class Program:
         self._thread.start()
         time.call_at(time.now_ps, self._resume)
 
+    def wake(self) -> None:
+        """Have the program look at once whether its `wait_until` is over. Another program may call this."""
+        self._time.call_at(self._time.now_ps, self.arrived)
+
     def arrived(self) -> None:
         if self._listens:
             self._resume()

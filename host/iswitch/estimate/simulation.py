@@ -95,18 +95,22 @@ class Processor:
         self.busy_s = 0.0
         """Seconds of all cores that were used."""
 
+    def spend(self, seconds: float) -> Process:
+        """Let the time of a core pass, which is taken."""
+        yield seconds
+
     def use(self, seconds: float) -> Process:
         """Use a core for that time."""
         self.busy_s += seconds
         if self._free is None:
-            yield seconds
+            yield from self.spend(seconds)
             return
         if not self._free:
             self._queue.append(turn := Signal())
             yield turn  # the core is handed over, not freed
         else:
             self._free -= 1
-        yield seconds
+        yield from self.spend(seconds)
         if self._queue:
             self._simulation.fire(self._queue.popleft())
         else:
