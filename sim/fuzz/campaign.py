@@ -16,14 +16,14 @@ from sim.fuzz.mutate import mutated, seeds
 from sim.fuzz.runner import Fault, Found, Runner
 from sim.fuzz.steps import CONFIG, LENGTH, STARTS, Senders, formed, from_text, sent_by, to_text
 
-__all__ = ["CORPUS", "Campaign", "Figures", "Ground", "Violated", "compare_with_model", "kept_corpus"]
+__all__ = ["CORPUS", "MODEL_SHARE", "Campaign", "Figures", "Ground", "Violated", "compare_with_model", "kept_corpus"]
 
 CORPUS = Path(__file__).parents[2] / "tests" / "vectors" / "fuzz" / "data_path.txt"
 """The sequences that together reach what a campaign has reached."""
 BATCH = 400
 """Sequences that are made at a time."""
 MODEL_SHARE = 0.4
-"""Part of the time in which sequences run beside the golden switch."""
+"""Part of the time in which sequences run beside the golden switch, unless the caller chooses another one."""
 
 
 class Violated(Exception):
@@ -173,6 +173,7 @@ class Campaign:
         seconds: float = float("inf"),
         sequences: int | None = None,
         compared: int | None = None,
+        model_share: float = MODEL_SHARE,
         report: Path | None = None,
     ) -> Figures:
         """Fuzz for some time, or until so many sequences were run.
@@ -185,7 +186,9 @@ class Campaign:
             The most sequences.
         compared : int, optional
             How many sequences of each `BATCH` run beside the golden switch, so that all depends on the seed alone;
-            default: as many as fit into `MODEL_SHARE` of the time.
+            default: as many as fit into `model_share` of the time.
+        model_share : float
+            Part of the time in which sequences run beside the golden switch.
         report : pathlib.Path, optional
             Folder in which a sequence is written at which a sanitizer ends the process: `died-START.bin`.
 
@@ -208,7 +211,7 @@ class Campaign:
             new = made[found.is_new]
             waiting += [(ground.start, steps) for steps in new]
             done = 0
-            while done < compared if compared is not None else model_s < MODEL_SHARE * (time.monotonic() - begun):
+            while done < compared if compared is not None else model_s < model_share * (time.monotonic() - begun):
                 done += 1
                 if not waiting:
                     waiting.append((ground.start, made[int(self.rng.integers(BATCH))]))

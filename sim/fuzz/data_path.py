@@ -15,7 +15,7 @@ import numpy as np
 import typer
 
 from sim.emulator.toolchain import ROOT
-from sim.fuzz.campaign import CORPUS, Campaign, Violated, compare_with_model, kept_corpus
+from sim.fuzz.campaign import CORPUS, MODEL_SHARE, Campaign, Violated, compare_with_model, kept_corpus
 from sim.fuzz.runner import build, sanitized_environment
 from sim.fuzz.steps import LENGTH, STEP, from_text, to_text
 
@@ -34,6 +34,7 @@ def fuzz_in_process(
     failed: Path = FAILED,
     sequences: int | None = None,
     compared: int | None = None,
+    model_share: float = MODEL_SHARE,
 ) -> int:
     """Fuzz with a compiled library, print what happened, and return an exit status.
 
@@ -49,13 +50,15 @@ def fuzz_in_process(
         Keep the minimised corpus in tests/vectors.
     failed : pathlib.Path
         Folder in which a failure is written.
-    sequences, compared : int, optional
+    sequences, compared, model_share : optional
         As of `Campaign.run`.
     """
     failed.mkdir(parents=True, exist_ok=True)
     campaign, begun = Campaign(library, seed=seed, corpus=kept_corpus()), time.process_time()
     try:
-        done = campaign.run(seconds=60 * minutes, sequences=sequences, compared=compared, report=failed)
+        done = campaign.run(
+            seconds=60 * minutes, sequences=sequences, compared=compared, model_share=model_share, report=failed
+        )
     except Violated as error:
         (failed / "failed.txt").write_text(error.text, encoding="utf-8")
         print(f"{error}\nafter {campaign.figures().sequences:,} sequences, in {failed / 'failed.txt'}")
@@ -76,6 +79,10 @@ def fuzz_in_process(
 def main(
     minutes: Annotated[float, typer.Option(metavar="N", help="How long.")] = 1.0,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of all decisions.")] = 1,
+    sequences: Annotated[int | None, typer.Option(metavar="N", help="The most sequences.")] = None,
+    model_share: Annotated[
+        float, typer.Option(metavar="X", help="Part of the time for the golden switch.")
+    ] = MODEL_SHARE,
     write: Annotated[bool, typer.Option(help="Keep the corpus, minimised, in tests/vectors.")] = False,
     replay: Annotated[Path | None, typer.Option(help="Run the sequences of a file beside the golden switch.")] = None,
     library: Annotated[Path | None, typer.Option(hidden=True)] = None,
@@ -86,10 +93,15 @@ def main(
             compare_with_model(start, steps)
         return
     if library is not None:
-        sys.exit(fuzz_in_process(library, minutes=minutes, seed=seed, write=write))
+        sys.exit(
+            fuzz_in_process(
+                library, minutes=minutes, seed=seed, write=write, sequences=sequences, model_share=model_share
+            )
+        )
     with tempfile.TemporaryDirectory() as folder:
         made = build(Path(folder), sanitize=True)
-        arguments = [f"--minutes={minutes}", f"--seed={seed}", f"--library={made}", *(["--write"] if write else [])]
+        arguments = [f"--minutes={minutes}", f"--seed={seed}", f"--model-share={model_share}", f"--library={made}"]
+        arguments += [*(["--write"] if write else []), *([f"--sequences={sequences}"] if sequences else [])]
         command = [sys.executable, "-m", "sim.fuzz.data_path", *arguments]
         status = subprocess.run(command, env=sanitized_environment(), check=False).returncode
     for died in FAILED.glob("died-*.bin"):

@@ -102,7 +102,7 @@ def _resolution(options: bytes, order: str) -> int:
     at = 0
     while at + 4 <= len(options):
         code, length = struct.unpack_from(order + "2H", options, at)
-        if code == _RESOLUTION and length == 1:
+        if code == _RESOLUTION and length == 1 and at + 4 < len(options):
             exponent = options[at + 4]
             return int(2 ** (exponent & 0x7F) if exponent & 0x80 else 10**exponent)
         if code == 0:

@@ -1,11 +1,13 @@
 """Read jobs, members and slots from the switch's registers, as any host may. Section 5 of `docs/protocol.md`."""
 
+from enum import IntEnum
 from ipaddress import IPv4Address
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from iswitch.control.registers import RegisterReader
+from iswitch.errors import IswitchError
 from iswitch.serial import serial_distance
 from iswitch.wire import (
     JOB_VIEW,
@@ -33,6 +35,8 @@ __all__ = [
     "read_progress",
     "read_slot",
 ]
+
+_Named = TypeVar("_Named", bound=IntEnum)
 
 
 class JobView(NamedTuple):
@@ -150,13 +154,15 @@ def read_job(control: RegisterReader, job: int) -> JobView:
     ------
     SwitchUnreachableError
         If the switch does not answer.
+    IswitchError
+        If a register has a value that the protocol does not name.
     """
     row = _read_row(control, job_view_register(job), JOB_VIEW)
-    state = JobState(int(row["state"]))
+    state = _known(control, JobState, row["state"])
     return JobView(
         job,
         state,
-        Format(int(row["format"])) if state else None,
+        _known(control, Format, row["format"]) if state else None,
         int(row["fraction"]),
         int(row["epoch"]),
         int(row["elements"]),
@@ -179,11 +185,13 @@ def read_member(control: RegisterReader, job: int, rank: int) -> MemberView:
     ------
     SwitchUnreachableError
         If the switch does not answer.
+    IswitchError
+        If a register has a value that the protocol does not name.
     """
     row = _read_row(control, member_view_register(job, rank), MEMBER_VIEW)
     return MemberView(
         rank,
-        MemberState(int(row["standing"])),
+        _known(control, MemberState, row["standing"]),
         int(row["port"]),
         f"{IPv4Address(int(row['ip']))}:{row['udp']}",
         row["mac"].tobytes().hex(":"),
@@ -214,11 +222,13 @@ def read_slot(control: RegisterReader, job: int, seq: int, window: int) -> SlotV
     ------
     SwitchUnreachableError
         If the switch does not answer.
+    IswitchError
+        If a register has a value that the protocol does not name.
     """
     row = _read_row(control, slot_view_register(job, seq % (2 * window)), SLOT_VIEW)
     return SlotView(
         int(row["seq"]),
-        SlotState(int(row["state"])),
+        _known(control, SlotState, row["state"]),
         int(row["format"]) & 15,
         int(row["length"]),
         _ranks(row["arrived"]),
@@ -248,7 +258,7 @@ def read_progress(control: RegisterReader, job: JobView) -> dict[int, int]:
     SwitchUnreachableError
         If the switch does not answer.
     """
-    progress = control.registers(have_view_register(job.job, 0), job.world)
+    progress = control.registers(have_view_register(job.job, 0), max(job.live, default=-1) + 1)
     return {member: progress[member] for member in job.live}
 
 
@@ -298,6 +308,17 @@ def awaited_ranks(control: RegisterReader, job: JobView, progress: dict[int, int
         if slot.state == SlotState.COLLECTING:
             return slot.missing
     return [member for member, seq in progress.items() if seq == low]
+
+
+def _known(control: RegisterReader, kind: type[_Named], value: int) -> _Named:
+    """Return what a register names."""
+    try:
+        return kind(int(value))
+    except ValueError as error:
+        raise IswitchError(
+            f"{control.address} shows {kind.__name__} {value}, which this driver does not know: install the driver of "
+            "its version"
+        ) from error
 
 
 def _read_row(control: RegisterReader, address: int, record: np.dtype) -> np.void:

@@ -104,10 +104,22 @@ class RegisterReader(Exchange):
 
     def replay(self) -> Replay | None:
         """Return what the replay service was built with, as the registers report it; None if there is no such
-        service."""
+        service.
+
+        Raises
+        ------
+        IswitchError
+            If no service can have such sizes.
+        """
         values = self.registers(Register.REPLAY, len(ReplayRegister))
         built: dict[str, Any] = {register.name.lower(): value for register, value in zip(ReplayRegister, values)}
-        return Replay(**built) if any(values) else None
+        try:
+            return Replay(**built) if any(values) else None
+        except ValueError as error:
+            raise IswitchError(
+                f"{self.address} shows a replay service that this driver does not know ({error}): install the driver "
+                "of its version"
+            ) from error
 
     def counters(self, ports: int | None = None) -> dict[str, int]:
         """Return all counters by name.

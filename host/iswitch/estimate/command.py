@@ -31,7 +31,10 @@ def parse_size(text: str) -> int:
     match = re.fullmatch(r"([0-9]*\.?[0-9]+) ?([A-Za-z]*)", text.strip())
     if not match or match[2].upper() not in UNITS:
         raise ValueError(f"--size must be a number with B, KB, MB, GB, KiB, MiB or GiB, such as 6.41MB, not {text!r}")
-    size = round(float(match[1]) * UNITS[match[2].upper()])
+    number = float(match[1])
+    if number > 1e18:
+        raise ValueError(f"--size must be at most 10^18, not {match[1]!r}")
+    size = round(number * UNITS[match[2].upper()])
     if not size:
         raise ValueError(f"--size must be above 0, not {text!r}")
     return -(-size // 4) * 4

@@ -142,9 +142,10 @@ class Parameters:
         heads = [
             (int(head["version"]), received, head)
             for received in self.session.broadcasts
-            if received.table == self.session.table
+            if received.table == self.session.table and len(received.data) >= _HEAD.itemsize
             for head in np.frombuffer(received.data, _HEAD, 1)
             if head["magic"] == _MAGIC and head["version"] > newer_than
+            if head["size"] <= self.session.config.log_bytes  # a larger one never was in a log
         ]
         for version, received, head in sorted(heads, key=lambda found: found[0], reverse=True):
             units = units_for(_HEAD.itemsize + int(head["size"]))

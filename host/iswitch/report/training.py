@@ -149,7 +149,7 @@ def _read_curve(path: Path) -> list[Point]:
 def _read_summary(path: Path) -> tuple[dict[str, Any], list[Point]]:
     try:
         summary = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TrainingFilesError(f"--training: {path} is not JSON: {error}. Give the folder of a training") from None
     if not (isinstance(summary, dict) and isinstance(summary.get("curve"), list)):
         raise TrainingFilesError(

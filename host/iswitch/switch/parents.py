@@ -25,7 +25,7 @@ def parse_parent(given: str, *, port: int) -> tuple[int, Parent]:
     Raises
     ------
     ValueError
-        If the text has another form, a rank is too large, or the host has no IPv4 address.
+        If the text has another form, a rank or the port is too large, or the host has no IPv4 address.
     """
     found = FORM.fullmatch(given)
     if not found:
@@ -38,6 +38,8 @@ def parse_parent(given: str, *, port: int) -> tuple[int, Parent]:
             if rank >= MEMBERS_MAX:
                 raise ValueError(f"--parent ranks must be 0 to {MEMBERS_MAX - 1}, not {rank}")
             ranks |= 1 << rank
+    if not 0 < udp_port < 1 << 16:
+        raise ValueError(f"--parent port must be 1 to 65535, not {udp_port}")
     if not ranks:
         raise ValueError(f"--parent ranks must not be empty, as in {given!r}")
     try:

@@ -80,6 +80,8 @@ def parse_graph(text: str, name: str) -> nx.Graph:
         raise TopologyError(f"{name}:{error.lineno}: not JSON: {error.msg}") from error
     except RecursionError as error:
         raise TopologyError(f"{name}: too many levels of brackets; the format needs 4") from error
+    except ValueError as error:
+        raise TopologyError(f"{name}: a number has too many digits") from error
     try:
         edges = "edges" if "edges" in data else "links"
         if data.get("directed") or data.get("multigraph"):

@@ -23,6 +23,8 @@ NODES_MAX = 100_000
 """Switches and hosts of racks; a hundred times as many as have been planned with."""
 DEPTH_MAX = 16
 """Levels of lists and settings; the format needs 5. An alias inside its own anchor has no end."""
+VALUES_PER_CHARACTER = 10
+"""Values that a text stands for, by its length; without aliases at most 1. Aliases of aliases can mean billions."""
 
 
 def parse_yaml(text: str, name: str = "topology") -> Topology:
@@ -50,14 +52,15 @@ def parse_yaml(text: str, name: str = "topology") -> Topology:
         raise TopologyError(f"{where}: not YAML: {getattr(error, 'problem', None) or error}") from error
     if document is None:
         raise TopologyError(f"{name}:1: the file is empty")
-    return _Graph(_Lines(name, document)).topology()
+    return _Graph(_Lines(name, document, VALUES_PER_CHARACTER * len(text))).topology()
 
 
 class _Lines:
-    """A YAML document as plain lists and dicts of scalars, and the line of each of its values."""
+    """A YAML document as plain lists and dicts of scalars, and the line of each of its values. There may be `values` of
+    them."""
 
-    def __init__(self, name: str, document: yaml.Node):
-        self.name = name
+    def __init__(self, name: str, document: yaml.Node, values: int):
+        self.name, self._left = name, values
         self.lines: dict[Place, int] = {}
         """Lines of values; `key_lines` has the lines of their keys."""
         self.key_lines: dict[Place, int] = {}
@@ -74,6 +77,9 @@ class _Lines:
         line = self.lines[place] = node.start_mark.line + 1
         if len(place) > DEPTH_MAX:
             raise self.error(line, f"more than {DEPTH_MAX} levels of lists and settings")
+        self._left -= 1
+        if self._left < 0:
+            raise self.error(line, "the aliases up to here stand for too many values: write fewer of them")
         if isinstance(node, yaml.SequenceNode):
             self.written[place] = "a list"
             return [self._plain(each, (*place, number)) for number, each in enumerate(node.value)]
