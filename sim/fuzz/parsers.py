@@ -19,10 +19,11 @@ from sim.emulator.toolchain import ROOT
 __all__ = ["CORPUS", "kept_inputs"]
 
 CORPUS = ROOT / "tests" / "vectors" / "fuzz" / "parsers"
-"""A file for each door: inputs that together reach what a run has reached, in hexadecimal digits, one a line."""
+"""A file for each door: the shortest inputs that reached something new, in hexadecimal digits, one a line."""
 FAILED = ROOT / "build" / "fuzz"
 LONGEST = 2048
 """Bytes of the longest input that is made."""
+KEPT = 40
 SECONDS_MAX, MEGABYTES_MAX = 10, 2048
 
 
@@ -60,7 +61,7 @@ def fuzz(name: str, *, runs: int, seed: int, write: bool, failed: Path = FAILED)
     seed : int
         Of all decisions.
     write : bool
-        Keep the inputs that together reach all that was reached.
+        Keep the shortest `KEPT` inputs that reached something new.
     failed : pathlib.Path
         Folder for an input at which the run ended.
     """
@@ -68,9 +69,7 @@ def fuzz(name: str, *, runs: int, seed: int, write: bool, failed: Path = FAILED)
 
     failed.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        every, few = Path(folder, "every"), Path(folder, "few")
-        every.mkdir()
-        few.mkdir()
+        every = Path(folder)
         for number, data in enumerate([*DOORS[name].first(), *kept_inputs(name)]):
             (every / f"{number:04}").write_bytes(data)
         limits = [f"-timeout={SECONDS_MAX}", f"-rss_limit_mb={MEGABYTES_MAX}", f"-max_len={LONGEST}"]
@@ -78,11 +77,9 @@ def fuzz(name: str, *, runs: int, seed: int, write: bool, failed: Path = FAILED)
         command = [sys.executable, "-m", "sim.fuzz.parsers", "--inside", name]
         status = subprocess.run([*command, *limits, *more, str(every)], cwd=ROOT, check=False).returncode
         if status == 0 and write:
-            merge = [*command, *limits, "-merge=1", "-verbosity=0", str(few), str(every)]
-            subprocess.run(merge, cwd=ROOT, check=True, capture_output=True)
             CORPUS.mkdir(parents=True, exist_ok=True)
-            kept = sorted((path.read_bytes() for path in few.iterdir()), key=lambda data: (len(data), data))
-            (CORPUS / f"{name}.hex").write_text("".join(f"{data.hex()}\n" for data in kept if data))
+            kept = sorted((path.read_bytes() for path in every.iterdir()), key=lambda data: (len(data), data))
+            (CORPUS / f"{name}.hex").write_text("".join(f"{data.hex()}\n" for data in kept[:KEPT] if data))
     return status
 
 

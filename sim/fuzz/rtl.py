@@ -148,7 +148,8 @@ def main(
     processor_s = time.process_time() - begun
     print(
         f"{done.steps:,} payloads in {done.sequences:,} sequences, {done.frames:,} frames with those that form jobs "
-        f"and read registers, {processor_s:.0f} s of processor time: the same frames and registers, and every sum right\n"
+        f"and read registers, {processor_s:.0f} s of processor time:\n"
+        "the same frames and registers, and every sum right\n"
         f"{done.successions:,} pairs of outcomes followed each other"
     )
     print(", ".join(f"{name} {count:,}" for name, count in done.outcomes.items()))
