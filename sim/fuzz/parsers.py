@@ -23,7 +23,7 @@ CORPUS = ROOT / "tests" / "vectors" / "fuzz" / "parsers"
 FAILED = ROOT / "build" / "fuzz"
 LONGEST = 2048
 """Bytes of the longest input that is made."""
-KEPT = 40
+KEPT = 20
 SECONDS_MAX, MEGABYTES_MAX = 10, 2048
 
 
