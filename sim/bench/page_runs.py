@@ -87,6 +87,10 @@ TESTED = {
     "sim.bench.demo_seeds": "tests/sim/bench/test_demo_seeds.py"
     "::test_each_seed_is_a_row_and_a_seed_that_is_not_solved_fails",
     "sim.bench.packet_wakeups": "tests/sim/bench/test_packet_wakeups.py::test_every_round_trip_ends",
+    "sim.bench.replay_comparison": "tests/sim/bench/test_replay_comparison.py::test_the_command_writes_a_picture",
+    "sim.bench.replay_costs": "tests/sim/bench/test_replay_comparison.py::test_costs_and_real_rounds_are_measured",
+    "sim.bench.replay_switch": "tests/sim/bench/test_replay_comparison.py"
+    "::test_fibre_before_the_learner_adds_two_round_trips_to_a_batch_of_the_switch_and_nothing_to_a_push",
     "sim.bench.replay_torchrl": "tests/sim/bench/test_replay_torchrl.py"
     "::test_the_figures_of_the_bench_are_the_ratios_and_the_reasons",
     "sim.bench.retransmission": "tests/sim/bench/test_retransmission.py::test_nothing_is_sent_again_without_loss",

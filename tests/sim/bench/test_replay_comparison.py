@@ -171,6 +171,17 @@ def test_the_break_even_is_the_share_of_the_clients_work_at_which_both_are_equal
     assert lead(found, 1) == ("Redis", 0.4, 2.0, 0.25)
 
 
+def test_costs_and_real_rounds_are_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr(replay_costs, "WORKLOADS", {"small": Workload(10, 40_000, 64)})
+    monkeypatch.setattr(replay_costs, "ACTORS", (1,))
+    out = tmp_path / "costs.json"
+    replay_costs.main(out, turns=1, realtime=False)
+    (turn,) = replay_costs.read(out)
+    assert (turn.workload, turn.actors, turn.costs.buffer in ("numpy", "cpprb")) == ("small", 1, True)
+    assert 0 < turn.push_s < turn.round_s and 0 < turn.sample_s < turn.round_s
+    assert min(turn.costs[:-1]) >= 0 and turn.costs.push_s >= turn.costs.push_kernel_s
+
+
 def test_the_record_has_every_round():
     rows = replay_switch.read().rounds
     assert {row[:4] + (row.scale,) for row in rows} == {
