@@ -22,7 +22,7 @@ from iswitch.control.recovery import Recovery
 from iswitch.control.settings import require_int, require_one_of, require_seconds, require_settings, usual_fraction
 from iswitch.control.state_sync import Copy, StateSync
 from iswitch.control.state_transfer import pack_arrays, unpack_arrays
-from iswitch.driver.arrays import Arrays, FlatBuffer, as_array
+from iswitch.driver.arrays import Arrays, FlatBuffer, as_array, as_bits
 from iswitch.driver.buffers import FLOAT, INT, Bytes, buffer_octets, fill_buffer, require_reducible, wire_type_of
 from iswitch.driver.exchange import open_exchange
 from iswitch.driver.half_width import half_views, narrow, widen
@@ -474,7 +474,7 @@ class Worker(JobWorker):
         """
         with self._counted_call():
             require_int("root", root, 0, self.world - 1)
-            array = as_array(buffer)
+            array = as_bits(buffer)
             data = buffer_octets(array)
             values = np.zeros(-(-data.size // 4), INT)
             if self.rank == root:
@@ -532,8 +532,8 @@ class Worker(JobWorker):
         """
         self._calls.wait()
         require_int("step", step, 0, 2**62 - 1)
-        single = as_array(state)
-        arrays = [single] if isinstance(single, np.ndarray) else [as_array(array) for array in state]
+        single = as_bits(state)
+        arrays = [single] if isinstance(single, np.ndarray) else [as_bits(array) for array in state]
         own = pack_arrays(arrays)
 
         def transfer(sends: bool, copy: Copy) -> np.ndarray | None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from iswitch import TaintedError
+from iswitch import TaintedError, Worker
 from iswitch.config import Config
 from sim.bench.udp_model import Faults, UdpModel
 from tests.host.test_async_op import together
@@ -61,6 +61,42 @@ def test_a_tensor_is_summed_broadcast_and_synchronized_in_place(model):
         assert state[0].tolist() == [1] * 3 and state[1].tolist() == [1] * 2
 
     together(model, 2, body)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.bool, torch.complex64])
+@pytest.mark.parametrize("kind", ["tensor", "transposed", "scalar", "empty"])
+def test_a_tensor_of_any_dtype_receives_the_bits_of_another_worker(dtype, kind):
+    shape = {"tensor": (5, 7), "transposed": (7, 5), "scalar": (), "empty": (0, 3)}[kind]
+
+    def make(seed):
+        element = torch.empty(0, dtype=dtype).element_size()
+        size = int(np.prod(shape)) * element
+        octets = torch.from_numpy(np.random.default_rng([seed, size]).integers(0, 2, size, np.uint8))
+        tensor = (octets.view(dtype) if size else torch.empty(0, dtype=dtype)).reshape(shape)
+        return tensor.T if kind == "transposed" else tensor
+
+    def bits(tensor):
+        return tensor.detach().contiguous().reshape(-1).view(torch.uint8).tolist()
+
+    def body(worker):
+        first, second, third = make(worker.rank), make(10 + worker.rank), make(20 + worker.rank)
+        if dtype.is_floating_point:
+            first = torch.nn.Parameter(first)
+        assert worker.broadcast(first, root=1) is first
+        assert worker.sync_state([second, np.zeros(2)], 4 + worker.rank) == 5
+        assert worker.sync_state(third, 5 - worker.rank) == 5
+        return bits(first), bits(second), bits(third)
+
+    with UdpModel(SMALL) as model:
+        assert together(model, 2, body) == [(bits(make(1)), bits(make(11)), bits(make(20)))] * 2
+
+
+@pytest.mark.parametrize("tensor", [torch.ones(2, device="meta"), torch.ones(2, dtype=torch.bfloat16).to_sparse()])
+def test_a_tensor_whose_memory_is_not_here_is_not_broadcast(tensor):
+    with UdpModel(SMALL) as model, Worker(model.address(), world=1) as worker:
+        for call in (lambda: worker.broadcast(tensor), lambda: worker.sync_state([tensor], 0)):
+            with pytest.raises(TypeError, match=r"must be a numpy\.ndarray"):
+                call()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from iswitch.driver.buffers import require_array
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Arrays", "FlatBuffer", "as_array"]
+__all__ = ["Arrays", "FlatBuffer", "as_array", "as_bits"]
 
 Arrays: TypeAlias = "np.ndarray | Tensor | Sequence[np.ndarray | Tensor]"
 """A numpy array, a torch tensor on the CPU, or several of them."""
@@ -41,6 +41,30 @@ def as_array(value: Any) -> Any:
         return value.detach().numpy()
     except (TypeError, RuntimeError):
         return value
+
+
+def as_bits(value: Any) -> Any:
+    """Return an array that shares the memory of a CPU tensor of any dtype, for copies of its bytes.
+
+    Parameters
+    ----------
+    value : object
+        What the program passes.
+
+    Returns
+    -------
+    object
+        As `as_array`. A tensor of a dtype that numpy lacks, such as bfloat16, gives integers of the same size.
+    """
+    array = as_array(value)
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(array, torch.Tensor) or array.is_neg() or array.is_conj():
+        return array
+    integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(array.element_size())
+    try:
+        return array.detach().view(integer).numpy()
+    except (TypeError, RuntimeError):  # on another device, or sparse
+        return array
 
 
 class FlatBuffer:

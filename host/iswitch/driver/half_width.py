@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from iswitch.driver.arrays import as_bits
 from iswitch.native.loader import LibraryError, library
 from iswitch.wire import Format
 from iswitch.wire.formats import FORMATS
@@ -60,10 +61,8 @@ def _half_view(value: Any, format: Format) -> np.ndarray | None:
         return None
     if value.dtype != (torch.bfloat16 if format == Format.BF16 else torch.float16):
         return None
-    try:
-        return value.detach().view(torch.int16).numpy().view("<u2")
-    except (TypeError, RuntimeError):  # on another device, or sparse
-        return None
+    bits = as_bits(value)
+    return None if bits is value else bits.view("<u2")  # on another device, or sparse
 
 
 def _is_plain(array: np.ndarray) -> bool:

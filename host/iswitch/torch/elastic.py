@@ -1,13 +1,11 @@
 """A training whose workers may die and come back while the others go on."""
 
-import io
 import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import torch
-
 from iswitch.errors import RecoverableError
+from iswitch.torch.plain_state import plain, state_bytes, state_from
 from iswitch.worker import Worker
 
 __all__ = ["ElasticTraining", "Stateful"]
@@ -16,7 +14,8 @@ logger = logging.getLogger("iswitch")
 
 
 class Stateful(Protocol):
-    """A module, an optimizer, a learning rate scheduler, or anything else with a state in tensors and plain values."""
+    """A module, an optimizer, a learning rate scheduler, or anything else with a state in tensors and plain values.
+    Scalars of numpy become plain numbers."""
 
     def state_dict(self) -> Any: ...
 
@@ -59,12 +58,15 @@ class ElasticTraining:
         ------
         IswitchError
             As `Worker.sync_bytes`. The state is then as it was.
+        TypeError
+            If a part's state has values that the other workers could not load. Nothing was sent.
         """
-        own = io.BytesIO()
-        torch.save({name: part.state_dict() for name, part in self.parts.items()}, own)
-        data, step = self.worker.sync_bytes(own.getvalue(), self.step)
-        if data != own.getvalue():
-            state = torch.load(io.BytesIO(data), weights_only=True)
+        states = {name: part.state_dict() for name, part in self.parts.items()}
+        sent = plain(states)
+        own = state_bytes(sent)
+        data, step = self.worker.sync_bytes(own, self.step)
+        if data != own or sent is not states:  # all go on with plain numbers, also the worker that has numpy's
+            state = state_from(data)
             for name, part in self.parts.items():
                 part.load_state_dict(state[name])
         self.step = step

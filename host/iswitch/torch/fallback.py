@@ -12,6 +12,7 @@ Either all ranks apply a sum or no rank does, and its bits are the same on both 
   which the switch has answered all of them.
 """
 
+import atexit
 import contextlib
 import logging
 import threading
@@ -33,6 +34,8 @@ __all__ = ["FallbackReducer", "FallbackWarning"]
 _CHECK_S = 0.5
 """Pause between two looks at the flag, and between two probes of the switch."""
 _PROBE_TIMEOUT_S = 1.0
+_JOIN_S = 5.0
+"""The longest wait of `close` for the thread that probes the switch, or leaves it."""
 
 logger = logging.getLogger("iswitch")
 
@@ -93,7 +96,9 @@ class FallbackReducer:
         self._waiting_since: float | None = None  # of the present sum in the switch
         self._switch_answers = False
         self._closed = threading.Event()
-        threading.Thread(target=self._monitor, name="iswitch-fallback", daemon=True).start()
+        self._thread = threading.Thread(target=self._monitor, name="iswitch-fallback", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
 
     @property
     def uses_switch(self) -> bool:
@@ -110,10 +115,17 @@ class FallbackReducer:
                 self.sum(np.zeros(1, np.int32))
 
     def close(self) -> None:
-        """Leave the job at once, and stop the thread that probes the switch."""
+        """Leave the job at once, and end the thread that probes the switch, at the latest at the interpreter's exit.
+
+        The thread holds this object. If it dropped the last reference to the group of gloo while the interpreter ends,
+        the process would abort.
+        """
+        atexit.unregister(self.close)
         self._closed.set()
         if self._switch is not None:
             self._switch.close()
+        if self._thread is not threading.current_thread():
+            self._thread.join(_JOIN_S)
 
     def sum(self, values: np.ndarray) -> bool:
         """Sum as `Reducer.sum`. Raises WorkersMissingError if gloo fails, too."""

@@ -24,7 +24,8 @@ def distribute(worker: Worker, model: nn.Module, optimizer: torch.optim.Optimize
     model : torch.nn.Module
         The model, on the CPU. Its parameters and buffers become those of rank 0.
     optimizer : torch.optim.Optimizer
-        An optimizer of parameters of the model, whose `step` needs no closure. A parameter that has a gradient at some
+        An optimizer of parameters of the model. Its `step` must be called without a closure, which would compute the
+        gradients after their average, and otherwise raises TypeError. A parameter that has a gradient at some
         workers only, such as a head that the others did not use, counts as zero at the others. One that has none at
         any worker keeps none. Only parameters with `requires_grad` are sent.
 
@@ -49,6 +50,14 @@ def distribute(worker: Worker, model: nn.Module, optimizer: torch.optim.Optimize
         worker.broadcast(tensor)
 
     def average(optimizer: torch.optim.Optimizer, arguments: Any, keywords: Any) -> None:
+        closure = keywords.get("closure", next((given for given in arguments if given is not optimizer), None))
+        if closure is not None:
+            raise TypeError(
+                "call `optimizer.step()` without a closure in a training that `iswitch.torch.distribute` has made: the "
+                "closure computes the gradients after the average, so each rank would step with its own. Call the "
+                "closure first, `loss = closure()`, then `optimizer.step()`. With a library that always passes one, "
+                "use DistributedDataParallel and the backend iswitch"
+            )
         parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         # Workers may differ in which parameters they used. So all send all, and how many of them have which gradient.

@@ -8,6 +8,7 @@ import itertools
 import subprocess
 import sys
 import threading
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from iswitch.torch import fallback
 from iswitch.torch.fallback import FallbackReducer, FallbackWarning
 from iswitch.torch.reducer import GlooReducer, WorkersMissingError
 from iswitch.wire import RESULT_HEADER
+from sim.bench.udp_model import UdpModel
 from tests.host.pytorch.ranks import TIMEOUT, run_ranks
 
 pytestmark = pytest.mark.filterwarnings("ignore::iswitch.torch.fallback.FallbackWarning")
@@ -225,6 +227,58 @@ def test_a_rank_that_has_died_is_one_error_of_the_others_without_a_warning(seen,
     for text in (first, third):
         assert words[seen] in text and ".cc" not in text and text.count("Start the script again") == 1
     assert not [warning for warning in recwarn if issubclass(warning.category, FallbackWarning)]
+
+
+def test_close_leaves_no_thread_that_holds_the_group_of_gloo():
+    """A thread that drops the last reference while the interpreter ends would abort the process."""
+    probes, switch = threading.Event(), MemorySwitch(1, fails_at=0, silent=[0])
+
+    def answers(address):
+        probes.set()
+        time.sleep(0.2)  # as a switch that does not answer
+        return False
+
+    def body(rank, store):
+        before = set(threading.enumerate())
+        gloo = GlooReducer.open(dist.PrefixStore("gloo", store), rank, 1, TIMEOUT, 44)
+        reducer = FallbackReducer(lambda period: switch.worker(rank, period), gloo, store, rank, 1, answers=answers)
+        reducer.sum(np.ones(5, np.float32))
+        assert probes.wait(20)
+        reducer.close()
+        return set(threading.enumerate()) - before
+
+    assert run_ranks(1, body) == [set()]
+
+
+def test_a_script_that_ends_while_the_switch_is_probed_leaves_no_thread_to_the_end_of_the_interpreter():
+    script = (
+        "import atexit, threading\n"
+        "atexit.register(lambda: print([thread.name for thread in threading.enumerate()]))  # the last one to run\n"
+        "import sys, torch, torch.distributed as dist, iswitch.torch\n"
+        "from iswitch.torch import fallback\n"
+        "fallback._CHECK_S = 0.01\n"
+        "options = iswitch.torch.Options(address=sys.argv[1], fallback='gloo', switch_timeout_s=0.3)\n"
+        "dist.init_process_group('cpu:iswitch', store=dist.HashStore(), rank=0, world_size=1, pg_options=options)\n"
+        "print('joined', flush=True)\n"
+        "sys.stdin.readline()\n"
+        "tensor = torch.ones(5)\n"
+        "dist.all_reduce(tensor)\n"
+        "assert tensor.tolist() == [1] * 5\n"
+    )
+    with UdpModel() as model:
+        process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", script, model.address()],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout.readline() == "joined\n"
+        model.deaf = True
+        threads, errors = process.communicate("\n", timeout=60)
+    assert process.returncode == 0 and not errors, errors
+    assert "MainThread" in threads and "iswitch-fallback" not in threads
 
 
 def no_comparison(monkeypatch):

@@ -127,3 +127,41 @@ def test_a_frozen_parameter_costs_no_bytes_and_keeps_its_weights():
         for frozen, trained, sent in together(switch, 2, body):
             assert (frozen, trained) == (1000, [0.5] * 4)
             assert sent == 4 * (4 + 1)  # the gradient, and whether there is one
+
+
+@pytest.mark.parametrize("step", [lambda o, closure: o.step(closure), lambda o, closure: o.step(closure=closure)])
+def test_a_step_with_a_closure_is_refused_before_it_changes_weights_or_sends_anything(step):
+    """The closure computes the gradients after the hook, so each worker would step with its own."""
+
+    def body(worker):
+        weights = torch.nn.Parameter(torch.ones(3))
+        optimizer = torch.optim.SGD([weights], lr=0.5)
+        handle = distribute(worker, torch.nn.ParameterList([weights]), optimizer)
+        segments, called = worker.segments_completed, []
+        with pytest.raises(TypeError, match=r"without a closure"):
+            step(optimizer, lambda: called.append(1))
+        assert weights.tolist() == [1] * 3 and not called and worker.segments_completed == segments
+        (weights * (worker.rank + 1)).sum().backward()
+        optimizer.step(None)  # as a scheduler or a library may pass it
+        handle.remove()
+        optimizer.step(lambda: called.append(1))
+        return called, weights.tolist()
+
+    with UdpModel(SMALL) as switch:
+        assert together(switch, 2, body) == [([1], [1 - 0.75 * 2] * 3)] * 2
+
+
+@pytest.mark.parametrize("name", ["bf16", "fp16"])
+def test_a_model_of_two_byte_elements_trains_in_a_job_of_their_format(name):
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[name]
+
+    def body(worker):
+        weights = torch.nn.Parameter(torch.full((3,), worker.rank + 1.0, dtype=dtype))
+        optimizer = torch.optim.SGD([weights], lr=0.5)
+        distribute(worker, torch.nn.ParameterList([weights]), optimizer)
+        (weights * (worker.rank + 1)).sum().backward()
+        optimizer.step()
+        return weights.tolist()
+
+    with UdpModel(Config(ports=4, window=4, elements=16, members=8, half_width=True)) as switch:
+        assert together(switch, 2, body, format=name) == [[1 - 0.75] * 3] * 2
