@@ -146,3 +146,10 @@ def test_partial_sums_of_eight_bytes_halve_the_rate_between_switches():
         plan = make_plan(topology, kind)
         assert plan.rate_gbps == pytest.approx(rate)
         loads(topology, plan)
+
+
+def test_atp_with_each_own_switch_given_is_atp():
+    topology = seed_example()
+    own = {worker: next(iter(topology.graph[worker])) for worker in topology.workers}
+    assert plan_like_atp(topology, homes=own).rate_gbps == pytest.approx(plan_like_atp(topology).rate_gbps)
+    assert plan_like_atp(topology, homes={}).rate_gbps == pytest.approx(0.75)  # four gradients share L1, unsummed

@@ -1,6 +1,7 @@
 """Plans as existing systems make them: no aggregation, each worker at its own switch (ATP), and each rack first, then
 one switch (SwitchML)."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 
@@ -66,33 +67,42 @@ def plan_like_switchml(topology: Topology, *, time_s: float = 60.0) -> Plan:
     return _plan("SwitchML-like", topology, nearest.trees(*best[1:]), clock)
 
 
-def plan_like_atp(topology: Topology, *, time_s: float = 60.0) -> Plan:
+def plan_like_atp(topology: Topology, *, homes: Mapping[str, str] | None = None, time_s: float = 60.0) -> Plan:
     """Return the ToR-only plan: each worker's own switch sums as much as it can.
 
     The rest goes to the ps unsummed. All take shortest paths. How much each switch sums is the best possible, by a
     linear program. If a worker's switch does not aggregate, all of its gradient goes to the ps.
+
+    Parameters
+    ----------
+    topology : Topology
+        A topology with a ps.
+    homes : mapping of str to str, optional
+        The switch that sums each worker, instead of its own; workers that are missing send all to the ps.
+    time_s : float
+        Time limit in seconds.
     """
     clock, nearest = Clock(time_s), NearestTrees(topology)
-    own_switch = {worker: at for worker, at in nearest.start.items() if at in nearest.sites}
-    if not nearest.has_room(nearest.count(own_switch)):
+    if homes is None:
+        homes = {worker: at for worker, at in nearest.start.items() if at in nearest.sites}
+    if not nearest.has_room(nearest.count(homes)):
         raise TopologyError("a switch has no room for all of its workers (members)")
     direct = dict.fromkeys(topology.workers, nearest.ps)
     base = nearest.loads(nearest.count(direct))
     program = LinearProgram()
     rate = program.add_variable(cost=-1.0)
-    summed = {switch: program.add_variable(cost=-1e-6) for switch in sorted(set(own_switch.values()))}
+    summed = {switch: program.add_variable(cost=-1e-6) for switch in sorted(set(homes.values()))}
     rows = {place: {rate: float(base[place])} for place in base.nonzero()[0]}
-    for switch, variable in summed.items():
+    changes = [(nearest.partial_sum(switch, nearest.ps), 1, switch) for switch in summed]
+    for (at, switch), workers in nearest.count(homes).items():
+        changes.append((nearest.gradient(at, switch), workers, switch))
+        changes.append((nearest.gradient(at, nearest.ps), -workers, switch))
+    for variable in summed.values():
         program.add_row({variable: 1.0, rate: -1.0}, -INFINITY, 0)
-        workers = sum(at == switch for at in own_switch.values())
-        for load, factor in (
-            (nearest.gradient(switch, switch), workers),
-            (nearest.gradient(switch, nearest.ps), -workers),
-            (nearest.partial_sum(switch, nearest.ps), 1),
-        ):
-            for place, size in zip(load.places, load.sizes):
-                terms = rows.setdefault(place, {})
-                terms[variable] = terms.get(variable, 0.0) + factor * float(size)
+    for load, factor, switch in changes:
+        for place, size in zip(load.places, load.sizes):
+            terms = rows.setdefault(place, {})
+            terms[summed[switch]] = terms.get(summed[switch], 0.0) + factor * float(size)
     for place, terms in rows.items():
         program.add_row(terms, -INFINITY, float(nearest.gbps[place]))
     solution = program.solve(time_s=max(clock.left, 1e-3))
@@ -103,7 +113,7 @@ def plan_like_atp(topology: Topology, *, time_s: float = 60.0) -> Plan:
     trees: list[Tree] = []
     for low, high in pairwise(levels):
         if high - low > SAME:
-            own = {worker: at for worker, at in own_switch.items() if found[summed[at]] >= high - SAME}
+            own = {worker: at for worker, at in homes.items() if found[summed[at]] >= high - SAME}
             every = nearest.trees(direct | own)
             total = sum(tree.rate_gbps for tree in every)
             trees += [replace(tree, rate_gbps=tree.rate_gbps / total * (high - low)) for tree in every]

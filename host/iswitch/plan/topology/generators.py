@@ -44,15 +44,16 @@ def leaf_spine(leaves: int, spines: int, hosts: int, *, nic_gbps: float = 10.0, 
     return graph
 
 
-def fat_tree(k: int, *, bw_gbps: float = 10.0) -> nx.Graph:
+def fat_tree(k: int, *, bw_gbps: float = 10.0, hosts: int | None = None) -> nx.Graph:
     """Return the fat-tree of k-port switches (Al-Fares, Loukissas, Vahdat: SIGCOMM 2008).
 
-    It has k pods with k/2 edge and k/2 aggregation switches each, (k/2)^2 core switches, and k^3/4 hosts. All cables
-    have `bw_gbps`.
+    It has k pods with k/2 edge and k/2 aggregation switches each, (k/2)^2 core switches, and k/2 hosts at each edge
+    switch, or `hosts`. All cables have `bw_gbps`.
     """
     if k < 2 or k % 2:
         raise ValueError(f"k must be even and at least 2, not {k!r}")
-    _require_positive(bw_gbps=bw_gbps)
+    hosts = k // 2 if hosts is None else hosts
+    _require_positive(bw_gbps=bw_gbps, hosts=hosts)
     graph, half = nx.Graph(), k // 2
     for core in range(half * half):
         graph.add_node(f"core{core + 1}", kind="switch")
@@ -64,6 +65,7 @@ def fat_tree(k: int, *, bw_gbps: float = 10.0) -> nx.Graph:
             for other in range(1, half + 1):
                 graph.add_edge(f"edge{pod}-{one}", f"agg{pod}-{other}", bw_gbps=float(bw_gbps))
                 graph.add_edge(f"agg{pod}-{one}", f"core{(one - 1) * half + other}", bw_gbps=float(bw_gbps))
+            for other in range(1, hosts + 1):
                 graph.add_node(f"h{pod}-{one}-{other}", kind="host")
                 graph.add_edge(f"h{pod}-{one}-{other}", f"edge{pod}-{one}", bw_gbps=float(bw_gbps))
     return graph

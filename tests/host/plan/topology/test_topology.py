@@ -147,6 +147,7 @@ def test_fat_tree_counts_are_those_of_the_paper():
     [
         (lambda: fat_tree(3), "k must be even"),
         (lambda: fat_tree(4, bw_gbps=0), "bw_gbps must be above 0"),
+        (lambda: fat_tree(4, hosts=0), "hosts must be above 0"),
         (lambda: leaf_spine(0, 1, 1), "leaves must be above"),
         (lambda: leaf_spine(1, 1, 1, uplink_gbps=-1), "uplink_gbps must be above"),
     ],
