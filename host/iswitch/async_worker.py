@@ -132,6 +132,10 @@ class AsyncWorker(JobWorker):
     updates alone. Use a worker from one thread only. A thread of the driver answers the switch while the program
     computes.
 
+    A program may catch KeyboardInterrupt, or the exception of an alarm, and go on: no update is lost or returned twice.
+    If the exception comes in the middle of a message, the next call raises IswitchError, and a new AsyncWorker is
+    needed.
+
     Examples
     --------
     >>> for update in worker.updates():  # doctest: +SKIP
@@ -237,6 +241,8 @@ class AsyncWorker(JobWorker):
         self._first_update = 0  # number of the update with which this member began, once it is known
         self._reader = UpdateReader(self._layout, membership)
         self._refused_before = 0
+        self._bursts_heard = -1  # those at the last look
+        self._quiet_until = 0.0  # the time of the next inquiry, if nothing comes before
         logger.info("rank %d of %d has joined %s, which is asynchronous", self.rank, world, self._job_name)
 
     # Properties of the job
@@ -276,7 +282,7 @@ class AsyncWorker(JobWorker):
     def digest(self) -> str:
         """SHA-256 of all updates that `updates` has returned, 64 hexadecimal digits. The digest after an update covers
         the digest before it, the update's number, its members and its bytes."""
-        return self._reader.digests.latest.hex()
+        return self._reader.digests.after(self.version).hex()
 
     def confirmed_updates(self) -> dict[int, int]:
         """Return how many updates other workers have received exactly as this one.
@@ -323,10 +329,14 @@ class AsyncWorker(JobWorker):
             self._serve_stream(0.0)
         while True:
             with self._keepalive:
-                received = None if isinstance(self._failure, IswitchError) else self._stream.take_update()
+                self._note_torn_section()
+                received = None if isinstance(self._failure, IswitchError) else self._stream.next_update()
             if received is None:
                 break
-            yield self._to_update(received)
+            update = self._to_update(received)
+            # Between this and the program's `for`, no signal handler runs: the update is not lost.
+            self._stream.updates_taken += 1
+            yield update
         self._raise_failure()
 
     def push(self, vector: np.ndarray, *, version: int | None = None) -> None:
@@ -388,6 +398,7 @@ class AsyncWorker(JobWorker):
             if stream.claims.pending < PIPELINE_DEPTH:
                 break
         with self._keepalive:
+            self._note_torn_section()
             self._raise_failure()
             self._stream.submit(vector)
 
@@ -412,7 +423,7 @@ class AsyncWorker(JobWorker):
             If the job cannot go on.
         """
         happened = self._wait_until(
-            lambda: bool(self._stream.complete_updates) or self.refused != self._refused_before,
+            lambda: self._stream.updates_ready > 0 or self.refused != self._refused_before,
             self.timeout_s if timeout_s is None else timeout_s,
         )
         self._refused_before = self.refused
@@ -470,7 +481,7 @@ class AsyncWorker(JobWorker):
             if sender == self.rank:
                 note = np.zeros(1, TRANSFER_NOTE)
                 next_seq = self._stream.seq_of(self._stream.updates_taken)
-                note[0] = self.version, next_seq, np.frombuffer(self._reader.digests.latest, np.uint8)
+                note[0] = self.version, next_seq, np.frombuffer(self._reader.digests.after(self.version), np.uint8)
                 with contextlib.suppress(CollectiveTimeoutError, RefusedError):  # it has left, or requests again
                     self._copy_state(arrays, note, job=job, joining_rank=rank)
                     logger.info(
@@ -520,7 +531,7 @@ class AsyncWorker(JobWorker):
         while stream.updates_taken < skipped:
             with self._keepalive:
                 received = stream.take_update()
-            if received is None and not self._wait_until(lambda: bool(stream.complete_updates), self.timeout_s):
+            if received is None and not self._wait_until(lambda: stream.updates_ready > 0, self.timeout_s):
                 self._raise_stalled()
         version = int(note["updates"][0])
         self._reader.digests.restart(version, note["digest"][0].tobytes())
@@ -554,9 +565,9 @@ class AsyncWorker(JobWorker):
     # Updates, as the program receives them
 
     def _to_update(self, received: ReceivedUpdate) -> Update:
-        """Return a received update for the program. Raises DivergedError, TaintedError."""
+        """Return the next update for the program, which has not taken it yet. Raises DivergedError, TaintedError."""
         try:
-            update = self._reader.read(self.version - 1, received)
+            update = self._reader.read(self.version, received)
         except DivergedError as failure:
             self._failure = failure
             raise
@@ -564,8 +575,14 @@ class AsyncWorker(JobWorker):
             rejected = rejected_values(self._stream.membership.format, self._stream.membership.fraction)
             message = f"in update {update.number}, {update.reduction.describe_taint(rejected)}. {TAINT_ADVICE}"
             if self.on_taint == "raise":
-                raise TaintedError(message, update)
-            warn_program(message, TaintWarning)
+                error = TaintedError(message, update)
+                self._stream.updates_taken += 1  # the error is in place of the update
+                raise error
+            try:
+                warn_program(message, TaintWarning)
+            except TaintWarning:  # the program has made the warning an error
+                self._stream.updates_taken += 1
+                raise
         return update
 
     # The stream, while the program computes or waits
@@ -582,6 +599,16 @@ class AsyncWorker(JobWorker):
             self._moved = True
         else:
             self._failure = failure
+
+    def _note_torn_section(self) -> None:
+        """Record an error if an exception has stopped the driver in the middle of something. The keepalive thread must
+        be suspended, since it may be in the middle itself."""
+        if self._stream.section.is_torn and self._failure is None:
+            self._failure = IswitchError(
+                f"an exception, such as KeyboardInterrupt of Ctrl-C, stopped this worker of {self._job_name} in the "
+                "middle of a message, so its next updates could be wrong: call `close`, and make a new AsyncWorker, "
+                "with saved weights or, in an elastic job, those of the others (`sync_state`)"
+            )
 
     def _bind_to_new_place(self) -> None:
         """Bind a worker that has moved to its present port and address. If the switch does not answer, the next notice
@@ -602,6 +629,7 @@ class AsyncWorker(JobWorker):
 
     def _serve_stream(self, wait_s: float) -> float:
         """Let the stream work, and wait up to `wait_s` seconds for a frame. Return the seconds to the next call."""
+        self._note_torn_section()
         if self._moved:
             self._bind_to_new_place()
         if self._failure is None:
@@ -622,22 +650,29 @@ class AsyncWorker(JobWorker):
         """
         self._require_open()
         with self._exclusive_call(), self._keepalive:
-            now = self._transport.now()
-            deadline, rest_s = now + timeout_s, 0.0
-            quiet_s = min(_QUIET_S, self.switch_timeout_s)
-            inquiry, bursts = now + quiet_s, self._stream.bursts_received
+            deadline, rest_s = self._transport.now() + timeout_s, 0.0
             while not condition():
                 self._raise_failure()
+                self._inquire_if_quiet()
+                now = self._transport.now()
                 if now >= deadline:
                     return False
                 rest_s = self._serve_stream(min(rest_s, deadline - now))
-                now = self._transport.now()
-                if now >= inquiry:
-                    if bursts == self._stream.bursts_received:
-                        self._inquire()
-                        now = self._transport.now()
-                    inquiry, bursts = now + quiet_s, self._stream.bursts_received
         return True
+
+    def _inquire_if_quiet(self) -> None:
+        """Query the switch if nothing has come for some time. A program that waits briefly, again and again, learns as
+        much as one that waits for long, so the time does not begin anew with each call.
+
+        Raises SwitchUnreachableError.
+        """
+        now, bursts = self._transport.now(), self._stream.bursts_received
+        if bursts == self._bursts_heard and now < self._quiet_until:
+            return
+        if bursts == self._bursts_heard:
+            self._inquire()
+            now, bursts = self._transport.now(), self._stream.bursts_received
+        self._bursts_heard, self._quiet_until = bursts, now + min(_QUIET_S, self.switch_timeout_s)
 
     def _inquire(self) -> None:
         """Query the switch for the reason why nothing comes. Record that the job is halted, which the switch reports

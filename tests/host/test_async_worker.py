@@ -18,6 +18,7 @@ from iswitch import (
     MismatchError,
     NotAMemberError,
     RefusedError,
+    SwitchUnreachableError,
     TaintedError,
     TaintWarning,
     Worker,
@@ -230,7 +231,7 @@ def test_a_killed_worker_joins_again_and_receives_the_weights_of_the_others(mode
             trainee.weights[:] = np.nan
             worker.sync_state(trainee.weights)
             assert not worker.needs_sync and worker.version > 20
-            goal = worker.version + len(worker._stream.complete_updates) + 60
+            goal = worker.version + worker._stream.updates_ready + 60
             trainee.train(goal)
             return trainee.weights, worker.digest, trainee.members, worker.version
 
@@ -339,15 +340,15 @@ def test_a_worker_with_other_updates_is_detected_at_its_next_vector():
 
         def body(worker):
             if worker.rank == 1:
-                take = worker._stream.take_update
+                look = worker._stream.next_update
 
                 def spoilt():
-                    arrival = take()
-                    if arrival and worker.version == 3:
+                    arrival = look()
+                    if arrival and worker.version == 2:
                         arrival.sum[0] += 1
                     return arrival
 
-                worker._stream.take_update = spoilt
+                worker._stream.next_update = spoilt
             with pytest.raises(DivergedError, match=r"received different updates among the first [345],"):
                 train(worker, 30, size=20)
             with pytest.raises(DivergedError):
@@ -406,6 +407,21 @@ def end(model, deed, check):
 
     barrier = threading.Barrier(2)
     together(model, 2, body, size=20, format="int32")
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 0.02])
+def test_a_loop_of_short_waits_learns_that_the_switch_is_gone(wait_s):
+    """Each call is shorter than the time after which one call asks the switch."""
+    with UdpModel(SMALL) as model:
+        worker = AsyncWorker(model.address(), world=1, size=20, switch_timeout_s=0.2)
+        worker.push(np.ones(20, np.float32))
+        assert worker.wait(30)
+        assert len(list(worker.updates())) == 1
+    with pytest.raises(SwitchUnreachableError, match=r"has not answered for 0\.2 s"):
+        for _ in range(200):
+            worker.wait(wait_s)
+            time.sleep(0.02)
+    worker.close()
 
 
 def test_an_ended_job_and_a_restarted_switch_raise_not_a_member():

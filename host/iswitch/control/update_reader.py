@@ -53,7 +53,8 @@ class UpdateReader:
         Parameters
         ----------
         number : int
-            Number of the update. Updates are read in order.
+            Number of the update. Updates are read in order. If an exception of a signal handler has stopped the
+            reading of an update, that update is read again.
         received : ReceivedUpdate
             Its results.
 

@@ -39,7 +39,7 @@ class DigestChain:
         return self._digests.get(updates, _NO_UPDATES)
 
     def extend(self, number: int, member_masks: np.ndarray, total: np.ndarray) -> None:
-        """Add the next update.
+        """Add the next update. If it was added before, nothing changes.
 
         Parameters
         ----------
@@ -50,10 +50,12 @@ class DigestChain:
         total : numpy.ndarray
             The sum.
         """
+        if number + 1 in self._digests:
+            return
         digest = hashlib.sha256(self._digests[number] + number.to_bytes(8, "little") + member_masks.tobytes())
         digest.update(total.data)
-        self._digests[number + 1] = digest.digest()
         self._digests.pop(number - self._staleness - 1, None)
+        self._digests[number + 1] = digest.digest()
 
     def matches(self, updates: int, start_of_digest: bytes) -> bool | None:
         """Compare with another worker's digest.

@@ -6,20 +6,19 @@ vectors into updates, `received_update.py` puts the results of an update togethe
 calls `serve` when a frame has come or the time that `serve` has returned is over.
 """
 
-from collections import deque
-
 import numpy as np
 
 from iswitch.driver.claims import PIPELINE_DEPTH, Claims, Vector
 from iswitch.driver.loss_recovery import SIGNS_OF_LIFE, LossRecovery
 from iswitch.driver.membership import Membership
-from iswitch.driver.notices import CollectiveConflictError
+from iswitch.driver.notices import CollectiveConflictError, MembershipRejectedError
 from iswitch.driver.received_update import ReceivedUpdate
 from iswitch.driver.result_frames import Results
 from iswitch.driver.transport import Transport
 from iswitch.driver.update_layout import UpdateLayout
+from iswitch.driver.whole_section import WholeSection
 from iswitch.driver.window import SendWindow
-from iswitch.errors import MismatchError
+from iswitch.errors import IswitchError, MismatchError
 from iswitch.wire import Type, version_type
 
 __all__ = ["PIPELINE_DEPTH", "Stream"]
@@ -79,10 +78,13 @@ class Stream(LossRecovery):
         self.begin(membership, reach=2 * membership.window, cap_s=longest_s, window=window)  # slots for two windows
 
         self._updates: dict[int, ReceivedUpdate] = {}
-        self.complete_updates: deque[ReceivedUpdate] = deque()
-        """Complete updates that the program has not taken, in order."""
+        """By number: updates that are not complete, or that the program has not taken."""
         self.updates_taken = 0
-        """Updates that the program has taken."""
+        """Updates that the program has taken. It alone says which update is next, so that an exception of a signal
+        handler comes before or after the taking of an update."""
+        self._noted = 0  # complete updates that the claims know of
+        self.section = WholeSection((IswitchError, MembershipRejectedError, OSError, ValueError))
+        """Surrounds what an exception of a signal handler would leave half done."""
         self._abandoned = False  # a result came that no worker has contributed to
         self.progress = 0
         """Bursts and answers with something new in them."""
@@ -98,6 +100,11 @@ class Stream(LossRecovery):
     def updates_complete(self) -> int:
         """Updates that are complete here. The weights of a vector cannot contain more."""
         return self.low // self.segments
+
+    @property
+    def updates_ready(self) -> int:
+        """Complete updates that the program has not taken."""
+        return self.updates_complete - self.updates_taken
 
     def seq_of(self, update: int) -> int:
         """Return the seq with which an update begins."""
@@ -122,16 +129,27 @@ class Stream(LossRecovery):
                 f"a vector's version must be at most {self.updates_complete}, the updates that are complete, not "
                 f"{vector.version!r}"
             )
-        self.claims.submit(vector)
+        with self.section:
+            self.claims.submit(vector)
+
+    def next_update(self) -> ReceivedUpdate | None:
+        """Return the next update if it is complete, otherwise None. It stays the next one until `updates_taken`
+        rises."""
+        self._updates.pop(self.updates_taken - 1, None)
+        self._request_dropped()
+        return self._updates[self.updates_taken] if self.updates_ready else None
 
     def take_update(self) -> ReceivedUpdate | None:
-        """Return the next update if it is complete, otherwise None."""
-        if not self.complete_updates:
-            return None
-        self.updates_taken += 1
-        if self.frames.overflowed:  # the backlog has room again, so request the dropped results at once
+        """Take the next update if it is complete, otherwise return None."""
+        received = self.next_update()
+        if received is not None:
+            self.updates_taken += 1
+        return received
+
+    def _request_dropped(self) -> None:
+        """Request at once the results that were dropped, if the backlog has room again."""
+        if self.frames.overflowed and self.low < self.limit:
             self.frames.overflowed, self.expiry = False, self.transport.now()
-        return self.complete_updates.popleft()
 
     # The network's side
 
@@ -162,33 +180,37 @@ class Stream(LossRecovery):
                 break
             wait_s = 0.0
             self.handle_burst(self._buffer, size, segment_bytes)
+        self._request_dropped()
         now = self.transport.now()
         if self.progress > self._handled_progress:
             self._handled_progress = self.progress
             self.proceed(now)
         elif now >= self.expiry:
             self.expire(now)
-        self.claims.send(now)
+        with self.section:
+            self.claims.send(now)
         return max(0.0, min(self.expiry, self.claims.due_at) - now)
 
     def handle_burst(self, buffer: np.ndarray | memoryview, size: int, segment_bytes: int) -> int:
-        self.bursts_received += 1
-        low, self._abandoned = self.low, False
-        new_results = super().handle_burst(buffer, size, segment_bytes)
-        self.progress += new_results > 0
-        self._complete_updates()
+        low = self.low
+        with self.section:
+            self.bursts_received += 1
+            self._abandoned = False
+            new_results = super().handle_burst(buffer, size, segment_bytes)
+            self.progress += new_results > 0
+            self._note_complete_updates()
         if self._abandoned and self.low > low and self.low < self.limit:
             # The members of this update have left. It ends only because others request its results: request the next.
             self.request(np.array([self.low]), self.transport.now())
         return new_results
 
-    def _complete_updates(self) -> None:
-        """Hand complete updates to the program."""
-        for update in range(self.updates_taken + len(self.complete_updates), self.updates_complete):
-            self.complete_updates.append(self._updates.pop(update))
+    def _note_complete_updates(self) -> None:
+        """Free the places in the pipeline of vectors whose update is complete now."""
+        for update in range(self._noted, self.updates_complete):
             if vector := self.claims.granted_to(update):
                 self.activity.forget(before=vector.first_sent_at)
             self.claims.complete(update)
+        self._noted = self.updates_complete
 
     # What the engine asks
 

@@ -390,7 +390,7 @@ def test_a_program_that_takes_no_updates_blocks_the_others_at_the_end_of_the_rin
     idle = network.nodes[2]
     idle.takes = False
     assert not trained(network, 60, most_s=3.0)
-    assert len(idle.stream.complete_updates) == 4
+    assert idle.stream.updates_ready == 4
     ring = 2 * CONFIG.window // idle.stream.segments + 1
     assert 4 <= len(network.nodes[0].updates) <= 4 + ring + 1
     idle.takes = True
