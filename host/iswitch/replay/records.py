@@ -30,11 +30,44 @@ def units_for(size: int) -> int:
     return -(-size // UNIT_BYTES)
 
 
-def _integers_fit(array: np.ndarray, dtype: "np.dtype[Any]") -> bool:
-    """Return True if an array holds integers that an integer type can represent."""
-    if array.dtype.kind not in "iub" or dtype.kind not in "iu":
-        return False
-    return not array.size or bool(np.iinfo(dtype).min <= array.min() and array.max() <= np.iinfo(dtype).max)
+def _converted(name: str, array: np.ndarray, dtype: "np.dtype[Any]") -> np.ndarray:
+    """Return a field's array in the type of the field.
+
+    Floating-point numbers are rounded. An integer or a character string must keep its value, and a number that is
+    finite stays finite. Values are only looked at where the type alone does not decide. Raises TypeError.
+    """
+    if np.can_cast(array.dtype, dtype, "safe"):
+        return array.astype(dtype, copy=False)
+    lost: object = None
+    if array.dtype.kind in "iu" and dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        lost = next((edge for edge in _range(array) if not limits.min <= edge <= limits.max), None)
+    elif not np.can_cast(array.dtype, dtype, "same_kind"):
+        raise TypeError(
+            f"{name} must be {dtype}, not {array.dtype}, because the conversion would lose information: pass "
+            f"`{name}.astype('{dtype}')`, or declare another dtype in the spec"
+        )
+    with np.errstate(over="ignore"):
+        converted = array.astype(dtype)
+    wrong: np.ndarray | None = None
+    if dtype.kind in "fc":
+        wrong = np.isinf(converted)
+        wrong = wrong & np.isfinite(array) if wrong.any() else None
+    elif dtype.kind in "SU":
+        wrong = converted != array
+    if wrong is not None and wrong.any():
+        lost = array[wrong][0]
+    if lost is not None:
+        raise TypeError(
+            f"{name} must be {dtype}, and its value {lost} does not fit, because it is {array.dtype}: clip the values, "
+            "or declare another dtype in the spec"
+        )
+    return converted
+
+
+def _range(array: np.ndarray) -> tuple[int, ...]:
+    """Return the lowest and the highest of an array's integers; nothing if it is empty."""
+    return (int(array.min()), int(array.max())) if array.size else ()
 
 
 @dataclass(frozen=True)
@@ -190,7 +223,7 @@ class Layout:
         ValueError
             If fields are missing or unknown, or shapes are wrong.
         TypeError
-            If a conversion would lose information.
+            If a conversion would lose information: of an integer, or all of a floating-point number that is too large.
         """
         if set(data) != set(self.spec):
             missing, unknown = sorted(set(self.spec) - set(data)), sorted(set(data) - set(self.spec))
@@ -201,13 +234,7 @@ class Layout:
             raise ValueError("a transition must have the fields of the spec: " + "; ".join(filter(None, complaints)))
         columns, count = {}, -1
         for name, field in self.spec.items():
-            array = np.asarray(data[name])
-            if not (np.can_cast(array.dtype, field.wire_dtype, "same_kind") or _integers_fit(array, field.wire_dtype)):
-                raise TypeError(
-                    f"{name} must be {field.wire_dtype}, not {array.dtype}, because the conversion would lose "
-                    f"information: pass `{name}.astype('{field.wire_dtype}')`, or declare another dtype in the spec"
-                )
-            array = array.astype(field.wire_dtype, copy=False)
+            array = _converted(name, np.asarray(data[name]), field.wire_dtype)
             if array.shape[1:] != field.axes or array.ndim == 0:
                 raise ValueError(
                     f"{name} must have the shape (n, {', '.join(map(str, field.axes))}), not {array.shape}".replace(

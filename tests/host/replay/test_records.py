@@ -122,9 +122,39 @@ def test_missing_field_wrong():
         Layout(PLAIN, 64).to_columns({"observation": np.zeros((1, 4)), "reward": [0.0]})
 
 
-def test_integer_out_of_range_wrong():
-    with pytest.raises(TypeError, match="a must be uint8"):
-        Layout({"a": Field((), np.uint8)}, 64).to_columns({"a": [256]})
+@pytest.mark.parametrize(
+    ("given", "dtype", "value"),
+    [
+        ([0, 256], "u1", "256"),
+        ([2**40 + 7], "<i4", "1099511627783"),
+        ([0, -129], "i1", "-129"),
+        (np.array([2**63], np.uint64), "<i8", "9223372036854775808"),
+        ([1.0, 1e300], "<f4", "1e[+]300"),
+        ([1.0, 70000.0], "<f2", "70000.0"),
+        ([1, 70000], "<f2", "70000"),
+        ([1 + 1e300j], "<c8", "1e[+]300j"),
+        (np.array([b"abc"]), "S2", "b'abc'"),
+    ],
+)
+def test_value_out_of_range_wrong(given, dtype, value):
+    with pytest.raises(TypeError, match=rf"a must be \S+, and its value .*{value}.* does not fit"):
+        Layout({"a": Field((), dtype)}, 64).to_columns({"a": given})
+
+
+@pytest.mark.parametrize(
+    ("given", "dtype"),
+    [
+        ([-(2**31), 2**31 - 1], "<i4"),
+        ([], "<i4"),
+        (np.array([2**63 - 1], np.uint64), "<i8"),
+        ([3.4028234663852886e38, np.inf, -np.inf, np.nan], "<f4"),
+        ([0.1, 1e-60], "<f4"),
+        (np.array([b"ab"], "S9"), "S2"),
+    ],
+)
+def test_value_at_the_edge_is_stored(given, dtype):
+    _, columns = Layout({"a": Field((), dtype)}, 64).to_columns({"a": np.array(given, None if len(given) else int)})
+    assert np.array_equal(columns["a"], np.array(given).astype(dtype), equal_nan=columns["a"].dtype.kind == "f")
 
 
 @pytest.mark.parametrize(
