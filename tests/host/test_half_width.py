@@ -284,6 +284,7 @@ def test_conversions_are_those_of_torch(monkeypatch, name, compiled):
     half_width.widen(narrowed, FORMATS[name], floats)
     assert np.isnan(floats[is_nan]).all()
 
+
 LARGE = 16 * 4 * 4  # elements: twice as many segments as may be in flight
 
 
