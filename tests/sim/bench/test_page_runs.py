@@ -1,6 +1,7 @@
 """Programs that the pages name run, with arguments by which they end soon."""
 
 import os
+import shlex
 import subprocess
 import sys
 
@@ -16,7 +17,7 @@ pytest.importorskip("torch")
 def test_a_program_of_the_pages_runs(name, tmp_path):
     run = SHORT_RUNS[name]
     done = subprocess.run(
-        [sys.executable, "-m", name, *run.arguments.replace("ROOT", str(ROOT)).split()],
+        [sys.executable, "-m", name, *shlex.split(run.arguments.replace("ROOT", str(ROOT)))],
         cwd=tmp_path,
         capture_output=True,
         text=True,

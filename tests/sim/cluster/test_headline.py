@@ -1,6 +1,9 @@
 """The model of the switch is held to the real driver at the compiled RTL."""
 
+import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +11,7 @@ from iswitch.estimate.costs import Costs
 from iswitch.estimate.server import parameter_server
 from iswitch.estimate.setting import Setting
 from iswitch.estimate.switch import switch_sum
+from sim.cluster import headline
 from sim.cluster.headline import ALGORITHMS, share_compute_s
 from sim.cluster.rtl_sum import rtl_sum_s
 
@@ -30,3 +34,15 @@ def test_the_time_of_computing_gives_the_share():
     setting = Setting(size_bytes=40_020)
     found = parameter_server(replace(setting, compute_s=share_compute_s(setting, 0.5)))
     assert found.share == pytest.approx(0.5, abs=0.01)
+
+
+def test_the_readme_shows_the_ratios_that_the_command_prints(tmp_path, monkeypatch, capsys):
+    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+    [row] = re.findall(r"DQN, A2C, PPO, DDPG train (.*) times as fast as with a parameter server, (.*) times", readme)
+    monkeypatch.setattr(headline, "OUT", tmp_path / "headline.json")
+    monkeypatch.setattr(headline, "WORLDS", (4,))
+    headline.main()
+    printed, kept = capsys.readouterr().out, json.loads((tmp_path / "headline.json").read_text())
+    ratios = [[f"{kept[f'cluster.{name}.sync_over_{other}']:.2f}" for name in ALGORITHMS] for other in ("ps", "ring")]
+    assert all(f"cluster.{name}.sync_over_ps {ratio}" in printed for name, ratio in zip(ALGORITHMS, ratios[0]))
+    assert row == (", ".join(ratios[0]), f"{min(ratios[1])} to {max(ratios[1])}")
