@@ -26,6 +26,10 @@ __all__ = ["RtlCampaign", "RtlFigures"]
 
 FAILED = ROOT / "build" / "fuzz" / "failed_rtl.txt"
 
+LONGEST_US = 2**28 // HALF_WIDTH.jobs
+"""The switch looks at all jobs twice while a silence grows from 2^29 us, the longest that counts, to its wrap."""
+LOOK_CYCLES = 100
+
 
 class RtlFigures(NamedTuple):
     """What a campaign did.
@@ -57,6 +61,15 @@ class Watched(Pair):
         self.reset()
         self.successions: set[tuple[int, int]] = set()
         self._last, self._counts = -1, list(self.model.outcomes)
+
+    def wait(self, us: int) -> None:
+        """Let time pass. The switch looks at the silence of one job in each tick, before it wraps after 2^30 us. So a
+        long time passes in pieces, in each of which the switch has time to look."""
+        while us > LONGEST_US:
+            us -= LONGEST_US
+            super().wait(LONGEST_US)
+            self.board.run(LOOK_CYCLES, self.now_us)
+        super().wait(us)
 
     def exchange(self, port: int, frame: bytes, error: bool = False) -> list[bytes]:
         sent = super().exchange(port, frame, error)
