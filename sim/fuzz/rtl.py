@@ -1,8 +1,8 @@
 """Fuzz the compiled RTL beside the golden switch: `python -m sim.fuzz.rtl --minutes 5`.
 
-The first ancestors are the kept sequences of the data path (`sim.fuzz.campaign`). A sequence in which two outcomes
-follow each other that never did becomes an ancestor, too. After each sequence the jobs are ended and formed anew, and
-sum; then every register is compared, with jobs, members and slots.
+The first ancestors are those of the data path's campaigns (`sim.fuzz.campaign`), and what these have kept. A sequence
+in which two outcomes follow each other that never did becomes an ancestor, too. After each sequence the jobs are ended
+and formed anew, and sum; then every register is compared, with jobs, members and slots.
 """
 
 import sys
@@ -19,13 +19,15 @@ from sim.bench.designs import HALF_WIDTH
 from sim.emulator.toolchain import ROOT
 from sim.fuzz.beside_model import OPERATOR_KEY, run_beside_model
 from sim.fuzz.campaign import Violated, kept_corpus
-from sim.fuzz.mutate import mutated
+from sim.fuzz.mutate import mutated, seeds
 from sim.fuzz.steps import STARTS, from_text
 
 __all__ = ["RtlCampaign", "RtlFigures"]
 
 FAILED = ROOT / "build" / "fuzz" / "failed_rtl.txt"
 
+CORRECT = 10
+"""How often the sequences of correct workers stand among the first ancestors; the kept ones are short."""
 LONGEST_US = 2**28 // HALF_WIDTH.jobs
 """The switch looks at all jobs twice while a silence grows from 2^29 us, the longest that counts, to its wrap."""
 LOOK_CYCLES = 100
@@ -92,7 +94,10 @@ class RtlCampaign:
     def __init__(self, *, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
         self.pair = Watched(HALF_WIDTH, operator_key=OPERATOR_KEY)
-        self.pools = [[steps for of, steps in kept_corpus() if of == start] for start in range(len(STARTS))]
+        kept = kept_corpus()
+        self.pools = [
+            [*seeds(start)] * CORRECT + [steps for of, steps in kept if of == start] for start in range(len(STARTS))
+        ]
         self.sequences = self.steps = 0
         self.successions: set[tuple[int, int]] = set()
         self.outcomes = np.zeros(max(Outcome) + 1, np.int64)

@@ -72,24 +72,23 @@ def test_a_door_lets_its_first_input_in(name):
 
 BROKEN = """
 import sys
-from iswitch.capture import pcap
+from iswitch.replay import messages
+from sim.bench.mutant import mutant
 from sim.fuzz import doors, parsers
-def broken(options, order):
-    return 10 ** options[4] if options[:1] == bytes([9]) else 10**6
-pcap._resolution = broken
-parsers.fuzz_one("capture", [f"-artifact_prefix={sys.argv[1]}/", "-runs=20000", "-seed=1", sys.argv[2]])
+doors.parse_replay_message = mutant(messages, "len(payload) < _ROWS + _END", "len(payload) < 0").parse
+parsers.fuzz_one("replay_message", [f"-artifact_prefix={sys.argv[1]}/", "-runs=20000", "-seed=1", sys.argv[2]])
 """
 
 
 @pytest.mark.mutant
 @pytest.mark.slow
-def test_a_parser_that_reads_behind_an_option_is_noticed(tmp_path):
+def test_a_parser_without_a_check_of_the_length_is_noticed_and_the_input_kept(tmp_path):
     needed("atheris")
     first = tmp_path / "first"
     first.mkdir()
-    for number, data in enumerate(DOORS["capture"].first()):
+    for number, data in enumerate(DOORS["replay_message"].first()):
         (first / str(number)).write_bytes(data)
     command = [sys.executable, "-c", BROKEN, str(tmp_path), str(first)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode and "IndexError" in done.stdout + done.stderr
+    assert done.returncode and "requires a buffer" in done.stdout + done.stderr
     assert list(tmp_path.glob("crash-*"))
