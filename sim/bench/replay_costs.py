@@ -329,6 +329,8 @@ def main(
     only: Annotated[str, typer.Option(help="Only this workload; the file keeps the others.")] = "",
 ) -> None:
     """Measure the costs, and the real rounds beside them."""
+    if only and only not in WORKLOADS:
+        raise typer.BadParameter(f"no workload is called {only!r}; there are {', '.join(WORKLOADS)}")
     console, names = Console(highlight=False), [only] if only else list(WORKLOADS)
     kept = [turn for turn in read(out) if turn.workload not in names] if out.exists() else []
     found = measure(names, turns, realtime=realtime)

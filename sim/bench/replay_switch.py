@@ -331,17 +331,14 @@ def write(path: Path, recorded: Recorded) -> None:
     path.write_text(json.dumps(found, indent=1) + "\n")
 
 
-def main(
-    out: Annotated[Path, typer.Option(help="A file to write costs and times into.")] = RECORD,
-    only: Annotated[str, typer.Option(help="Only this workload.")] = "",
-) -> None:
+def main(out: Annotated[Path, typer.Option(help="A file to write costs and times into.")] = RECORD) -> None:
     """Measure the client's costs, and simulate the rounds."""
     console, costs, found = Console(highlight=False), Costs(), []
     with Board(Config(replay=USUAL), stamps=True) as board:
         step_cycles = learner_steps(board).steady
     client = measure_client()
     console.print(step_cycles, client)
-    for name in [only] if only else WORKLOADS:
+    for name in WORKLOADS:
         for kind in CLIENTS:
             for far_us in (0.0, FAR_US):
                 for actors in ACTORS:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import typer
 
 from iswitch.estimate.costs import TCP, Costs
 from sim.bench import replay_comparison, replay_costs, replay_switch
@@ -180,6 +181,11 @@ def test_costs_and_real_rounds_are_measured(tmp_path, monkeypatch):
     assert (turn.workload, turn.actors, turn.costs.buffer in ("numpy", "cpprb")) == ("small", 1, True)
     assert 0 < turn.push_s < turn.round_s and 0 < turn.sample_s < turn.round_s
     assert min(turn.costs[:-1]) >= 0 and turn.costs.push_s >= turn.costs.push_kernel_s
+
+
+def test_a_workload_that_does_not_exist_is_refused(tmp_path):
+    with pytest.raises(typer.BadParameter, match="no workload is called 'images'; there are vectors, frames, stacks"):
+        replay_costs.main(tmp_path / "costs.json", only="images")
 
 
 def test_the_record_has_every_round():
