@@ -487,6 +487,31 @@ def test_a_checkpoint_is_read_into_an_empty_table(make, tmp_path):
         assert len(other) == 30 and batch["priority"].tolist() == data["priority"][batch["turn"]].tolist()
 
 
+@pytest.mark.parametrize("submitted", [0.25, 100.0])
+def test_items_added_after_a_checkpoint_get_the_largest_priority_before_it(make, tmp_path, submitted):
+    """As in TorchRL: (largest + eps) ** alpha, where the items themselves came with priority 1."""
+    from iswitch.replay.torchrl import SwitchReplayBuffer
+
+    data, settings = numbered(8), {"alpha": ALPHA, "beta": BETA, "eps": EPS}
+    buffer = make(data, **settings)
+    buffer.update_priority(buffer.extend(data.clone()), submitted)
+    buffer.dumps(tmp_path)
+    with SwitchReplayBuffer(Network(config()).transport(), data, keepalive=False, **settings) as resumed:
+        resumed.loads(tmp_path)
+        new = int(resumed.extend(data[:1].clone())[0])
+        batch = resumed.client.sample(512)
+        expected = (max(1.0, submitted) + EPS) ** ALPHA
+        assert batch.priorities[batch.items == new][0] == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_checkpoint_without_the_samplers_file_is_read(make, tmp_path):
+    make(numbered(3)).dumps(tmp_path)
+    (tmp_path / "sampler.json").unlink()
+    other = make(numbered(3))
+    other.loads(tmp_path)
+    assert other._sampler.max_priority is None
+
+
 def test_the_page_does_what_it_says(capsys):
     page = (Path(__file__).parents[3] / "docs" / "replay_client.md").read_text(encoding="utf-8")
     [snippet] = [block for block in re.findall(r"```python\n(.*?)```", page, re.S) if "SwitchReplayBuffer" in block]

@@ -1,5 +1,6 @@
 """The replay buffer itself."""
 
+import json
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -20,7 +21,8 @@ from iswitch.replay.update import PendingUpdate
 
 __all__ = ["SwitchReplayBuffer"]
 
-_CHECKPOINT = "items"
+_CHECKPOINT, _SAMPLER = "items", "sampler.json"
+"""Files of a checkpoint: the table, and what this buffer knows of its priorities."""
 
 
 class SwitchReplayBuffer(TensorDictReplayBuffer):
@@ -253,15 +255,22 @@ class SwitchReplayBuffer(TensorDictReplayBuffer):
     # Checkpoints and the end
 
     def dumps(self, path: str | os.PathLike[str]) -> None:
-        """Write the items of the table to a folder, while all clients continue."""
+        """Write the items of the table to a folder, while all clients continue, and the largest priority that this
+        buffer has submitted."""
         Path(path).mkdir(parents=True, exist_ok=True)
         with self.service.lock:
             self.client.save(Path(path) / _CHECKPOINT)
+            largest = self._sampler.max_priority
+        (Path(path) / _SAMPLER).write_text(json.dumps({"max_priority": largest}), encoding="utf-8")
 
     def loads(self, path: str | os.PathLike[str]) -> None:
-        """Add the items that `dumps` wrote to an empty table."""
+        """Add the items that `dumps` wrote to an empty table. Further items without a priority get the largest that the
+        writing buffer, or this one, has submitted."""
+        sampler = Path(path) / _SAMPLER
+        about = json.loads(sampler.read_text(encoding="utf-8")) if sampler.exists() else {}  # absent from older folders
         with self.service.lock:
             self.client.restore(Path(path) / _CHECKPOINT)
+            self._sampler.remember(about.get("max_priority"))
 
     def reopen(self) -> None:
         """Open a new session after SessionLostError; see `ReplayClient.reopen`."""

@@ -141,7 +141,7 @@ class SwitchSampler(_InTheSwitch, Sampler):
     Attributes
     ----------
     max_priority : float or None
-        The largest priority that this buffer has submitted.
+        The largest priority that this buffer, or the one whose checkpoint it has loaded, has submitted.
     fifo : Fifo or None
         The reader of the order "fifo". It begins with the oldest item that is in the table now.
 
@@ -198,9 +198,12 @@ class SwitchSampler(_InTheSwitch, Sampler):
         if not (np.isfinite(real) & (real >= 0)).all():
             raise ValueError(f"priorities must be finite and at least 0, not {real.tolist()}")
         if real.size:
-            largest = float(real.max())
-            self.max_priority = largest if self.max_priority is None else max(self.max_priority, largest)
+            self.remember(float(real.max()))
         return (real + self.eps) ** self.alpha
+
+    def remember(self, largest: float | None) -> None:
+        """Take note of the largest of some priorities; None if there are none."""
+        self.max_priority = max((each for each in (self.max_priority, largest) if each is not None), default=None)
 
     def sample_batch(self, count: int) -> Batch | FifoBatch:
         """Sample items and read them."""
