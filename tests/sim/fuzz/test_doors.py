@@ -46,7 +46,7 @@ def enter(door: Door, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("case", REGRESSIONS)
-def test_what_a_fuzzer_has_found_stays_mended(case):
+def test_an_input_that_broke_the_rule_stays_mended(case):
     name, data = REGRESSIONS[case]
     enter(DOORS[name], data)
 
