@@ -321,3 +321,18 @@ def test_a_collective_that_is_refused_to_another_thread_changes_no_sum_in_flight
     with UdpModel(HALF) as model:
         for sums in together(model, 2, body, format=name):
             assert list(sums) == [2.0] * LARGE
+
+
+@pytest.mark.parametrize(("name", "mean"), [("fp16", float("inf")), ("bf16", 39936.0)])
+def test_a_mean_whose_sum_the_format_cannot_hold_is_infinite_and_no_worker_is_tainted(name, mean):
+    """docs/training.md says so, and what helps."""
+
+    def body(worker):
+        array, divided = np.full(3, 40000, np.float32), np.full(3, 40000 / worker.world, np.float32)
+        assert worker.allreduce(array, "mean").tainted == ()
+        worker.allreduce(divided)
+        return array.tolist(), divided.tolist()
+
+    single = float(rounded(np.float32([20000]), name)[0])
+    with UdpModel(HALF) as model:
+        assert together(model, 2, body, format=name, fraction=40) == [([mean] * 3, [2 * single] * 3)] * 2

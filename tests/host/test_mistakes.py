@@ -10,7 +10,9 @@ import pytest
 from iswitch import (
     AsyncWorker,
     ClosedError,
+    CollectiveTimeoutError,
     IswitchError,
+    MismatchError,
     MissingWarning,
     Reduction,
     RefusedError,
@@ -19,6 +21,7 @@ from iswitch import (
     Worker,
 )
 from iswitch.config import Config
+from iswitch.control import collective_caller
 from sim.bench.udp_model import UdpModel, together
 
 SMALL = Config(ports=4, window=4, elements=16, members=8)
@@ -139,6 +142,24 @@ def test_collectives_of_two_threads_at_once_are_refused(model):
 
     entered = threading.Event()
     assert together(model, 2, body) == [[2.0] * 3] * 2
+
+
+@pytest.mark.parametrize("more", [1, 2, 16, 32])
+def test_arrays_of_another_number_of_segments_are_a_mismatch(model, more, monkeypatch):
+    """The identity of a collective counts segments modulo 16."""
+    monkeypatch.setattr(collective_caller, "_QUIET_S", 0.05)
+
+    def body(worker):
+        try:
+            worker.allreduce(np.ones(16 * (1 + more * worker.rank), np.float32))
+        except CollectiveTimeoutError:  # the other worker has raised, and left
+            return False
+        except MismatchError as error:
+            return "compare the programs" in str(error) or "pass arrays of the same size" in str(error)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MissingWarning)
+        assert True in together(model, 2, body, timeout_s=10)
 
 
 def test_one_thread_after_another_may_use_a_worker(model):

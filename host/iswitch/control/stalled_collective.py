@@ -46,6 +46,7 @@ class StalledCollective:
         self.elements, self.format, self.job_name = elements, format, job_name
         self._low = -1  # the segment that the worker waited for at the last look
         self._mismatches = 0  # looks that found another worker's array in its slot
+        self._counters: dict[str, int] = {}  # at the last look at this worker's own size in that slot
 
     def check(self) -> None:
         """Look at the slot that the worker waits for.
@@ -60,12 +61,12 @@ class StalledCollective:
         m, low = self.ring.membership, self.ring.low_seq
         job, slot = read_job(self.control, m.job), read_slot(self.control, m.job, low, m.window)
         if low != self._low:
-            self._low, self._mismatches = low, 0
+            self._low, self._mismatches, self._counters = low, 0, {}
         if low != self.ring.low_seq or slot.seq != low or slot.state == SlotState.EMPTY:
             return  # results have come meanwhile, or no worker has contributed
         if job.epoch != m.epoch or job.state != JobState.RUNNING or m.member in slot.arrived:
             return  # the job was reset or is halted, or the slot belongs to arrays like this worker's
-        if theirs := self._describe_difference(slot):
+        if theirs := self._describe_difference(slot) or self._describe_other_end():
             self._mismatches += 1
             if self._mismatches >= _CERTAIN_AFTER:
                 raise self._mismatch_error(slot, theirs)
@@ -80,6 +81,17 @@ class StalledCollective:
         count = f"{index * elements + slot.length // size:,}"
         at_least = "" if slot.length < size * elements else "at least "
         return f"{at_least}{count} {dtype} elements"
+
+    def _describe_other_end(self) -> str:
+        """Return that the arrays differ by multiples of 16 segments, "" if nothing says so.
+
+        Then a collective has the same identity, and a slot does not show whether its segment is the last one. But the
+        switch refuses this worker's segment each time, and counts it.
+        """
+        before, self._counters = self._counters, self.control.counters(self.switch_info.ports)
+        if not before or "FORMAT" not in unusual_rises(before, self._counters):
+            return ""
+        return "another number of segments (at least 16 more or fewer)"
 
     def _mismatch_error(self, slot: SlotView, theirs: str) -> MismatchError:
         verb = "sum" if len(slot.arrived) > 1 else "sums"

@@ -51,6 +51,29 @@ def test_another_array_in_the_slot_is_a_mismatch_after_three_looks(monkeypatch, 
         found.check()
 
 
+def count_refusals(found, per_look):
+    """Let `FORMAT` rise by so much from look to look."""
+    looks = iter(range(100))
+    found.control.counters = lambda ports: {"FORMAT": 5 + per_look * next(looks)}
+
+
+def test_refusals_at_an_equal_segment_are_a_mismatch_that_the_slot_does_not_show(monkeypatch):
+    """Only one of the workers ends its array with this segment, as with 16 segments more: they look alike otherwise."""
+    found = stalled(monkeypatch, slot())
+    count_refusals(found, 1)
+    check(found, 3)
+    with pytest.raises(
+        MismatchError, match=r"ranks 0 and 2 sum another number of segments \(at least 16 more or fewer"
+    ):
+        found.check()
+
+
+def test_refusals_that_were_there_before_are_no_mismatch(monkeypatch):
+    found = stalled(monkeypatch, slot())
+    count_refusals(found, 0)
+    check(found, 9)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
