@@ -1,8 +1,11 @@
 """The job of a process group: its number and its key, on which the ranks agree by their store."""
 
+import contextlib
 import secrets
 from datetime import timedelta
 from typing import Any
+
+import torch.distributed as dist
 
 from iswitch.control.client import Control
 from iswitch.control.job_worker import switch_address
@@ -19,6 +22,23 @@ _RETURN_S = 15.0
 """The longest wait for the other ranks at a return to the switch, in which all ranks stand still."""
 _ATTEMPTS = 5
 """Attempts to find a free job number, beside other groups that look for one at the same time."""
+
+
+def _agreed_key(store: Any, rank: int, size: int) -> int:
+    """Return a random number that rank 0 gives to all ranks.
+
+    A store may outlive the group, as that of torchrun does, and a rank may come to the next group before rank 0 does.
+    So each rank has an entry of its own, and deletes it with the reading: the next one waits for a new number.
+    """
+    if rank == 0:
+        key = str(secrets.randbits(63))
+        for other in range(1, size):
+            store.set(f"key/{other}", key)
+        return int(key)
+    found = int(store.get(f"key/{rank}"))
+    with contextlib.suppress(NotImplementedError):  # a store that keeps everything serves one group
+        store.delete_key(f"key/{rank}")
+    return found
 
 
 class GroupJob:
@@ -39,14 +59,15 @@ class GroupJob:
     ----------
     number : int
         Number of the job: that of the options, until `join_free_job` finds another.
+    store : torch.distributed.Store
+        A part of the group's store that no earlier group has used.
     """
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, options: Options) -> None:
-        self._store, self._rank, self._size, self._timeout, self._options = store, rank, size, timeout, options
+        self._rank, self._size, self._timeout, self._options = rank, size, timeout, options
         self.number = options.job
-        if rank == 0:
-            store.set("key", str(secrets.randbits(63)))
-        self._key = int(store.get("key"))
+        self._key = _agreed_key(store, rank, size)
+        self.store = dist.PrefixStore(f"group {self._key}", store)
 
     def join(self, period: int = 0) -> Worker:
         """Join the job.
@@ -82,8 +103,8 @@ class GroupJob:
         """
         for attempt in range(_ATTEMPTS):
             if self._rank == 0:
-                self._store.set(f"job/{attempt}", self._find_free_number())
-            found = self._store.get(f"job/{attempt}").decode()
+                self.store.set(f"job/{attempt}", self._find_free_number())
+            found = self.store.get(f"job/{attempt}").decode()
             if not found.isdecimal():
                 raise IswitchError(found)
             self.number = int(found)

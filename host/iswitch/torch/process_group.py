@@ -76,7 +76,7 @@ class IswitchProcessGroup(dist.ProcessGroup):
         self, store: Any, rank: int, size: int, timeout: timedelta, options: Options, *, default_group: bool
     ) -> None:
         super().__init__(rank, size)
-        self._store, self._rank, self._size, self._timeout, self._options = store, rank, size, timeout, options
+        self._rank, self._size, self._timeout, self._options = rank, size, timeout, options
         self._calls = CallQueue()
         self._gloo: Any = None
         self._said: set[str] = set()  # collectives of which a warning has said that gloo does them
@@ -90,14 +90,14 @@ class IswitchProcessGroup(dist.ProcessGroup):
             self._reducer = FallbackReducer(
                 lambda period: worker if period == 0 else job.join(period),
                 GlooReducer(self._gloo_group(), options.fraction),
-                dist.PrefixStore("fallback", store),
+                dist.PrefixStore("fallback", job.store),
                 rank,
                 size,
             )
 
     def _gloo_group(self) -> Any:
         if self._gloo is None:
-            store = dist.PrefixStore("gloo", self._store)
+            store = dist.PrefixStore("gloo", self._job.store)
             self._gloo = dist.ProcessGroupGloo(store, self._rank, self._size, self._timeout)
         return self._gloo
 

@@ -472,6 +472,32 @@ def test_all_ranks_of_a_group_learn_that_the_switch_has_no_free_job():
 
 
 @pytest.mark.parametrize("fallback", [None, "gloo"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_groups_follow_each_other_in_one_store(fallback, first):
+    """As with torchrun, whose store outlives a group. Either rank comes first."""
+
+    def body(rank, store):
+        sums = []
+        for made in range(3):
+            if made and rank != first:
+                assert entered[made].wait(20)
+                time.sleep(0.2)  # the other rank reads what the store has
+            options = Options(address=model.address(rank), fallback=fallback, join_timeout_s=10.0)
+            entered[made].set()
+            group = IswitchProcessGroup(store, rank, 2, TIMEOUT, options, default_group=True)
+            tensor = torch.full((20,), made + rank)
+            group.allreduce([tensor], waiting(dist.AllreduceOptions)).wait()
+            sums.append(tensor[0].item())
+            store.set("fallback/left/0", "as after a switch that failed")
+            group.shutdown()
+        return sums
+
+    entered = [threading.Event() for _ in range(3)]
+    with UdpModel(SMALL) as model:
+        assert run_ranks(2, body) == [[1, 3, 5]] * 2
+
+
+@pytest.mark.parametrize("fallback", [None, "gloo"])
 def test_abort_waits_for_no_other_rank(fallback):
     aborted = threading.Event()
 
