@@ -15,21 +15,22 @@ class WholeSection:
     own_errors : tuple of exception types
         Errors that the block raises itself, at places where nothing is half done. A TimeoutError is never one of them,
         because alarms raise it.
-
-    Attributes
-    ----------
-    is_torn : bool
-        True if an exception has ended the block in its middle. It is also True within the block, so read it only where
-        no other thread can be in the block.
     """
 
     def __init__(self, own_errors: tuple[type[BaseException], ...]):
         self._own_errors = own_errors
-        self.is_torn = False
+        self._inside = self._torn = False
+
+    @property
+    def is_torn(self) -> bool:
+        """True if an exception has ended a block in its middle. It is also True within the block, so read it only where
+        no other thread can be in the block."""
+        return self._torn or self._inside
 
     def __enter__(self) -> None:
-        self.is_torn = True
+        self._torn |= self._inside
+        self._inside = True
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None or issubclass(kind, self._own_errors) and not issubclass(kind, TimeoutError):
-            self.is_torn = False
+            self._inside = False

@@ -92,6 +92,10 @@ class ReplayClient:
     SessionLostError if the session is lost, and ClosedError if this process has closed the client or is a forked child
     of the one that made it.
 
+    A program may catch KeyboardInterrupt, or the exception of an alarm, and go on. The call that was interrupted may or
+    may not have had its effect, once. If the exception comes in the middle of a message, the next call raises
+    SessionLostError.
+
     A *ticket* puts operations of several clients in a fixed order. Each table has a ticket, which begins at 1 and rises
     by one with each request that adds, samples, updates or limits. A request with a ticket waits until the table has
     the same one. With the same seeds, a complete training run is then reproducible. With ticket 0 the switch serves

@@ -23,7 +23,8 @@ class NoFreeSessionError(IswitchError):
 
 class SessionLostError(IswitchError):
     """The switch has no record of this session any more. Either the client was silent for more than 10 s while another
-    client needed its session, or the switch restarted. The switch may or may not have executed requests that it has not
+    client needed its session, or the switch restarted. Or an exception of a signal handler, such as KeyboardInterrupt,
+    has stopped the client in the middle of a message. The switch may or may not have executed requests that it has not
     acknowledged. To go on, call `ReplayClient.reopen` or make a new client."""
 
 

@@ -60,25 +60,29 @@ class LogWriter:
         units = units_for(len(data))
         if self.space.free_units(self.session.adds) < units:
             self._make_room(units)
-        start, self._oldest = self.space.reserve(units, self.session.adds)
-        self._unsent += data
-        self._unsent += bytes(units * UNIT_BYTES - len(data))
+        with self.session.section:
+            start, self._oldest = self.space.reserve(units, self.session.adds)
+            self._unsent += data
+            self._unsent += bytes(units * UNIT_BYTES - len(data))
         while len(self._unsent) >= PAYLOAD_BYTES:
             self._write(_WRITE_UNITS)
         return start
 
     def flush(self) -> None:
         """Send what has not filled a request."""
-        if self._unsent:
-            self._write(len(self._unsent) // UNIT_BYTES)
+        while self._unsent:
+            self._write(min(_WRITE_UNITS, len(self._unsent) // UNIT_BYTES))
 
     def _write(self, units: int) -> None:
         size = units * UNIT_BYTES
         head = np.array((self._start % 2**32, min(self._oldest, self._start) % 2**32), WRITE)
-        self.session.submit(Request(Kind.WRITE, count=units, body=head.tobytes() + bytes(self._unsent[:size])))
-        del self._unsent[:size]
-        self._start += units
-        self.bytes_sent += size
+        request = Request(Kind.WRITE, count=units, body=head.tobytes() + bytes(self._unsent[:size]))
+        self.session.make_room()
+        with self.session.section:
+            self.session.put(request)
+            del self._unsent[:size]
+            self._start += units
+            self.bytes_sent += size
 
     def _make_room(self, units: int) -> None:
         """Find out which items have been overwritten in the table by now. If that does not free enough units, release

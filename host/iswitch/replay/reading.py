@@ -49,12 +49,12 @@ class RecordRead:
         rows = np.zeros(len(items), FETCH_ROW)
         rows["item"] = items
         limit = session.config.records
+        self._missing = -(-len(items) // limit)  # before the first query, whose reply counts even after an exception
         self.queries = []
         for at in range(0, len(items), limit):
             part = rows[at : at + limit]
             on_reply = partial(self._store, at, len(part))
             self.queries.append(session.query(Kind.FETCH, count=len(part), body=part.tobytes(), on_reply=on_reply))
-        self._missing = len(self.queries)
 
     def done(self) -> bool:
         """Return True if all records are here."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from iswitch.config import Replay
 from iswitch.control.client import Control
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
+from iswitch.driver.whole_section import WholeSection
 from iswitch.errors import ClosedError, IswitchError, SwitchUnreachableError
 from iswitch.replay.channel import Channel
 from iswitch.replay.errors import NoFreeSessionError, NoReplayServiceError, SessionLostError
@@ -98,6 +99,9 @@ class Session:
         The requests that change nothing.
     broadcasts : deque of Broadcast
         The latest broadcasts, as many as a log holds.
+    section : WholeSection
+        Surrounds what an exception of a signal handler would leave half done. It is not nested and waits for
+        nothing.
     lost : str
         Why the session cannot be used any more, as the end of a sentence; "" if it can.
 
@@ -121,6 +125,7 @@ class Session:
         self.token = -1  # none yet
         self.channel = Channel(session=0, token=0, first=0, window=1)
         self.broadcasts: deque[Broadcast] = deque()
+        self.section = self._new_section()
         self.lost = ""
         self.config = self._read_config()
         if not 0 <= table < self.config.tables:
@@ -181,6 +186,7 @@ class Session:
     def _begin(self, index: int, token: int, status: Status) -> None:
         for request in list(self.channel.requests()):
             request.outcome = ReplayOutcome.SESSION
+        self.section = self._new_section()
         self.index, self.token = index, token
         self.channel = Channel(session=index, token=token, first=status.next, window=self.config.cached_answers)
         self.queries = Queries(session=index, token=token)
@@ -207,6 +213,7 @@ class Session:
         """
         if self.lost:
             return False
+        self.section = self._new_section()  # what is half done no longer matters
         closing, now = Request(Kind.CLOSE, table=self.table), self.transport.now()
         end = now + timeout_s
         for request in self.channel.requests():
@@ -242,14 +249,24 @@ class Session:
         Request
             The same request.
         """
+        self.make_room()
+        self.put(request, keep_deadline=keep_deadline)
+        return request
+
+    def make_room(self) -> None:
+        """Wait while too many requests are queued."""
+        self._require_whole()
         self._require_open()
         if self.channel.queued >= _QUEUE_LENGTH:
             self.wait_until(lambda: self.channel.queued < _QUEUE_LENGTH)
+
+    def put(self, request: Request, *, keep_deadline: bool = False) -> None:
+        """Queue an ordered request without waiting, as part of a section. Call `make_room` before it. The parameters
+        are those of `submit`."""
         request.table = self.table
         if not keep_deadline:
             request.deadline = self.transport.now() + self.wait_s
         self.channel.put(request)
-        return request
 
     def query(
         self, kind: Kind, *, count: int = 0, body: bytes = b"", on_reply: Callable[[Reply], None] | None = None
@@ -342,8 +359,10 @@ class Session:
 
     def _send_due(self) -> None:
         """Send all payloads that are due. Neighbours of the same size form a burst."""
+        self._require_whole()
         now = self.transport.now()
-        payloads = self.channel.due(now) + self.queries.due(now)
+        with self.section:
+            payloads = self.channel.due(now) + self.queries.due(now)
         if payloads:
             self._sent_at = now
         at = 0
@@ -363,9 +382,10 @@ class Session:
 
     def _receive_burst(self, burst: memoryview, size: int, segment_bytes: int) -> None:
         now = self.transport.now()
-        for reply in self._parse_burst(burst, size, segment_bytes):
-            if reply.header.token == self.token:
-                self._handle_reply(reply, now)
+        with self.section:
+            for reply in self._parse_burst(burst, size, segment_bytes):
+                if reply.header.token == self.token:
+                    self._handle_reply(reply, now)
 
     def _handle_reply(self, reply: Reply, now: float) -> None:
         header = reply.header
@@ -420,6 +440,19 @@ class Session:
             self.adds += ahead
         if serial_distance(status.ticket, self.status.ticket) >= 0:
             self.status = status
+
+    @staticmethod
+    def _new_section() -> WholeSection:
+        return WholeSection((IswitchError, OSError, ValueError))
+
+    def _require_whole(self) -> None:
+        """Raise SessionLostError if an exception has torn the section. This must not be called in it."""
+        if self.section.is_torn:
+            self._lose(
+                "an exception, such as KeyboardInterrupt of Ctrl-C, stopped this client in the middle of a message, so "
+                "it no longer knows which answers are those of its requests"
+            )
+            self._require_open()
 
     def _require_open(self) -> None:
         if self.lost == _CLOSED:

@@ -146,16 +146,18 @@ class Writer:
         )
         result = PendingAdd(self.session)
         while at < count:
-            if self.open_datagram is None:
-                self.open_datagram = self._begin(next(tickets))
-            datagram = self.open_datagram
+            datagram = self.open_datagram or self._begin(next(tickets))
+            if datagram.pin:
+                datagram.pin.truncate(datagram.count)  # an exception may have come before its last item was packed
             part = slice(at, min(count, at + self.items_per_datagram - datagram.count))
             written, full = self._write_log({name: column[part] for name, column in columns.items()}, datagram.pin)
             if full and (ticket or not written and not datagram.count):
                 raise self._explain(full, at, count) from None
-            result.append(datagram, datagram.count, written)
-            datagram.rows.append(self._pack(slice(at, at + written), columns, priorities).tobytes())
-            datagram.count += written
+            rows = self._pack(slice(at, at + written), columns, priorities).tobytes()
+            with self.session.section:
+                result.append(datagram, datagram.count, written)
+                datagram.rows.append(rows)
+                datagram.count += written
             at += written
             # If the log is full, the items that are added now make room for the rest.
             if full or datagram.count == self.items_per_datagram or ticket and at == count:
@@ -165,44 +167,48 @@ class Writer:
 
     def _begin(self, ticket: int) -> _Datagram:
         self.process_answers()
-        datagram = _Datagram(self, self.log.space.pin_items() if self.layout.uses_log else None)
-        datagram.request.ticket = ticket
+        with self.session.section:
+            datagram = _Datagram(self, self.log.space.pin_items() if self.layout.uses_log else None)
+            datagram.request.ticket = ticket
+            self.open_datagram = datagram
         return datagram
 
     def seal(self) -> None:
         """Submit the request that waits for more items."""
-        datagram, self.open_datagram = self.open_datagram, None
+        datagram = self.open_datagram
         if datagram is None:
             return
-        if not datagram.count:
-            if datagram.pin:
+        if datagram.count:
+            self.log.flush()
+            self.session.make_room()
+        with self.session.section:
+            self.open_datagram = None
+            if datagram.count:
+                request = datagram.request
+                request.count, request.body = datagram.count, b"".join(datagram.rows)
+                self.bytes_sent += len(request.body)
+                self._submitted.append((request, datagram.pin))
+                self.session.put(request)
+            elif datagram.pin:
                 self.log.space.discard(datagram.pin)
-            return
-        self.log.flush()
-        request = datagram.request
-        request.count, request.body = datagram.count, b"".join(datagram.rows)
-        self.bytes_sent += len(request.body)
-        self._submitted.append((request, datagram.pin))
-        self.session.submit(request)
 
     def process_answers(self) -> None:
         """Take note of ADD requests that are settled."""
-        settled = 0
-        for request, pin in self._submitted:
-            if not request.settled:
-                break
-            settled += 1
-            if request.outcome == ReplayOutcome.DONE and request.status:
-                self.acknowledged += request.count
-                if pin:
-                    # The latest answer supersedes earlier ones.
-                    behind = (self.session.adds - request.status.adds) % 2**32
-                    self.log.space.acknowledge(pin, self.session.adds - behind + self.session.config.capacity - 1)
-            else:
-                self.cancelled.append(request)
-                if pin:
-                    self.log.space.discard(pin)
-        del self._submitted[:settled]
+        while self._submitted and self._submitted[0][0].settled:
+            with self.session.section:
+                self._process_answer(*self._submitted.pop(0))
+
+    def _process_answer(self, request: Request, pin: ItemsPin | None) -> None:
+        if request.outcome == ReplayOutcome.DONE and request.status:
+            self.acknowledged += request.count
+            if pin:
+                # The latest answer supersedes earlier ones.
+                behind = (self.session.adds - request.status.adds) % 2**32
+                self.log.space.acknowledge(pin, self.session.adds - behind + self.session.config.capacity - 1)
+        else:
+            self.cancelled.append(request)
+            if pin:
+                self.log.space.discard(pin)
 
     def _write_log(
         self, columns: Mapping[str, np.ndarray], pin: ItemsPin | None
