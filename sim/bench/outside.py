@@ -2,7 +2,7 @@
 compared.
 
 Its time-out is RFC 6298's, clamped to 20 ms and 1 s. Each segment has a time-out of its own. The back-off doubles at
-each expiry and ends with any new result.
+each expiry and ends with any new result. Or the time-out is fixed, without a back-off.
 """
 
 from typing import NamedTuple
@@ -41,9 +41,9 @@ class Sum(NamedTuple):
 
 class OutsideClient:
     """One of `world` workers of job 0. It sums 1-D float32 arrays, has no other operation, and sends no keepalives
-    while it computes."""
+    while it computes. With `fixed_s` its time-out is that one, in seconds, and never grows."""
 
-    def __init__(self, transport: Transport, *, world: int, rank: int | None = None):
+    def __init__(self, transport: Transport, *, world: int, rank: int | None = None, fixed_s: float | None = None):
         self._transport, self._control = transport, Control(transport)
         config = self._control.switch_info()
         wish = Membership(
@@ -66,7 +66,7 @@ class OutsideClient:
         self._base = self.membership.first_seq
         self._srtt_s: float | None = None
         self._rttvar_s = 0.0
-        self._timeout_s, self._backoff = LEAST_S, 1
+        self._timeout_s, self._backoff, self._fixed = fixed_s or LEAST_S, 1, fixed_s is not None
 
     def allreduce(self, values: np.ndarray) -> Sum:
         """Replace `values` by their sum over the workers. Raises TimeoutError if no result comes for a minute."""
@@ -91,7 +91,7 @@ class OutsideClient:
                 times[overdue] += 1
                 sent_at[overdue] = now
                 retransmissions += len(overdue)
-                self._backoff = min(2 * self._backoff, 1 << 10)
+                self._backoff = 1 if self._fixed else min(2 * self._backoff, 1 << 10)
                 continue
             new = self._receive(payloads, held, max(0.0, sent_at[lacked].min() + timeout_s - now))
             if len(new):
@@ -109,7 +109,9 @@ class OutsideClient:
         self._transport.close()
 
     def _measure(self, delay_s: float) -> None:
-        """RFC 6298, section 2."""
+        """Follow RFC 6298, section 2."""
+        if self._fixed:
+            return
         if self._srtt_s is None:
             self._srtt_s, self._rttvar_s = delay_s, delay_s / 2
         else:

@@ -29,12 +29,13 @@ from sim.emulator.fabric import Fabric
 from sim.emulator.faults import Rates
 from sim.emulator.program import Machine, Program
 
-__all__ = ["CLIENTS", "Sums", "in_real_time", "in_virtual_time"]
+__all__ = ["ALL_CLIENTS", "CLIENTS", "RATE_BPS", "SIZES", "Sums", "in_real_time", "in_virtual_time"]
 
 WORLD = 4
 SIZES = {"1.4 KB": 352, "40 KB": 10_000, "400 KB": 100_000}
 LOSSES = (0.0, 0.01, 0.05, 0.2)
 RATE_BPS = 100e9
+FRACTION = 44
 REPETITIONS = {"1.4 KB": 200, "40 KB": 40, "400 KB": 10}
 
 
@@ -64,9 +65,9 @@ def driver(transport: Transport, rank: int, size: int, repetitions: int) -> _Spa
         return _sums(worker, worker.elements, transport.now, rank, size, repetitions)
 
 
-def outside(transport: Transport, rank: int, size: int, repetitions: int) -> _Spans:
+def outside(transport: Transport, rank: int, size: int, repetitions: int, *, fixed_s: float | None = None) -> _Spans:
     """Sum by `OutsideClient`."""
-    client = OutsideClient(transport, world=WORLD, rank=rank)
+    client = OutsideClient(transport, world=WORLD, rank=rank, fixed_s=fixed_s)
     spans = _sums(client, client.membership.elements, transport.now, rank, size, repetitions)
     client.close()
     return spans
@@ -76,16 +77,31 @@ def _sums(client: Any, elements: int, now: Callable[[], float], rank: int, size:
     times, resent = [], 0
     client.allreduce(np.zeros(size, np.float32))  # all are there, and the first delays are known
     for number in range(repetitions):
-        array = np.full(size, rank + number, np.float32)
+        terms = [_term(size, each, number) for each in range(WORLD)]
+        array = terms[rank].copy()
         begun = now()
         resent += client.allreduce(array).retransmissions
         times.append((begun, now()))
-        if not (array == WORLD * number + sum(range(WORLD))).all():
+        if array.tobytes() != _exact_sum(terms).tobytes():
             raise RuntimeError(f"sum {number} of rank {rank} is wrong")
     return _Spans(times, resent, -(-size // elements) * repetitions)
 
 
+def _term(size: int, rank: int, number: int) -> np.ndarray:
+    """Return the array of a rank in a sum."""
+    return np.random.default_rng([rank, number]).standard_normal(size, np.float32)
+
+
+def _exact_sum(terms: list[np.ndarray]) -> np.ndarray:
+    """Return the sum of `window64`: terms as multiples of 2^-44, whose sum float64 holds exactly, rounded once."""
+    unit = 2.0**FRACTION
+    return (sum(np.rint(term.astype(np.float64) * unit) for term in terms) / unit).astype(np.float32)
+
+
 CLIENTS = {"driver": driver, "outside": outside}
+FIXED_S = 0.02
+ALL_CLIENTS = CLIENTS | {"fixed": partial(outside, fixed_s=FIXED_S)}
+"""`fixed`: a time-out of 20 ms without a back-off."""
 
 
 def _gathered(spans: list[_Spans]) -> Sums:
@@ -109,7 +125,7 @@ def in_virtual_time(
     machine = Machine(rates=Rates(loss=loss, delay_us=1), rate_bps=rate_bps)
 
     def work(rank: int, program: Program) -> _Spans:
-        return CLIENTS[client](program.transport(), rank, size, repetitions)
+        return ALL_CLIENTS[client](program.transport(), rank, size, repetitions)
 
     with Board(config or Config()) as board, Fabric([board]) as fabric:
         cluster = Cluster(fabric, seed=seed)
