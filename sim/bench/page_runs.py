@@ -89,6 +89,7 @@ TESTED = {
     "sim.bench.compare": "tests/sim/bench/test_compare.py::test_every_system_gives_the_exact_result",
     "sim.bench.demo_seeds": "tests/sim/bench/test_demo_seeds.py"
     "::test_each_seed_is_a_row_and_a_seed_that_is_not_solved_fails",
+    "sim.bench.loss_curve": "tests/sim/bench/test_loss_curve.py::test_all_clients_are_timed_and_drawn",
     "sim.bench.packet_wakeups": "tests/sim/bench/test_packet_wakeups.py::test_every_round_trip_ends",
     "sim.bench.replay_comparison": "tests/sim/bench/test_replay_comparison.py::test_the_command_writes_a_picture",
     "sim.bench.replay_costs": "tests/sim/bench/test_replay_comparison.py::test_costs_and_real_rounds_are_measured",

@@ -8,7 +8,7 @@ import pytest
 
 from iswitch import Worker
 from iswitch.config import Config
-from sim.bench.retransmission import SIZES, in_virtual_time
+from sim.bench.retransmission import RATE_BPS, SIZES, in_virtual_time
 from sim.emulator.cluster import Cluster
 from sim.emulator.defaults import EMULATED
 from sim.emulator.engine import Board
@@ -26,6 +26,16 @@ def test_loss_costs_at_most_one_and_a_half_times_what_it_costs_an_outside_client
         for client in ("driver", "outside")
     )
     assert driver.mean_s <= 1.5 * outside.mean_s
+
+
+@pytest.mark.parametrize("name", ["40 KB", "400 KB"])
+def test_a_fifth_of_all_frames_lost_costs_no_more_than_a_client_with_a_fixed_time_out(name):
+    """Most results wait for a retransmission of one of four workers there, so the usual delay says nothing."""
+    driver, fixed = (
+        in_virtual_time(client, size=SIZES[name], repetitions=2, loss=0.2, rate_bps=RATE_BPS, config=EMULATED)[0]
+        for client in ("driver", "fixed")
+    )
+    assert driver.mean_s <= fixed.mean_s
 
 
 @pytest.mark.parametrize("name", SIZES)
