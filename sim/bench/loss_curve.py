@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from sim.bench.retransmission import ALL_CLIENTS, RATE_BPS, SIZES, in_virtual_time
+from sim.bench.retransmission import CLIENTS, RATE_BPS, SIZES, in_virtual_time
 from sim.emulator.defaults import EMULATED
 
 __all__ = ["app", "mean_times_s"]
@@ -40,7 +40,7 @@ def mean_times_s(name: str, losses: Iterable[float], *, repetitions: int) -> dic
             )[0].mean_s
             for loss in losses
         ]
-        for client in ALL_CLIENTS
+        for client in CLIENTS
     }
 
 

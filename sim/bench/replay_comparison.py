@@ -19,7 +19,7 @@ from rich.table import Table
 from iswitch.estimate.costs import Costs
 from sim.bench import replay_costs, replay_switch
 from sim.bench.replay_costs import WORKLOADS, ReplayCosts, Turn
-from sim.bench.replay_models import SYSTEMS, Round, simulate
+from sim.bench.replay_models import SYSTEMS, Model, Round
 from sim.bench.replay_switch import ACTORS, CLIENTS, FAR_US, RATE_BPS, whole
 from sim.cluster.crossover import format_size
 
@@ -71,7 +71,7 @@ def results(workload: str, far_us: float) -> Results:
     costs = median_costs(replay_costs.read(), workload)
     found = {
         name: {
-            actors: simulate(system, WORKLOADS[workload], costs, actors, Costs(), rate_bps=RATE_BPS, far_us=far_us)
+            actors: Model(system, WORKLOADS[workload], costs, actors, Costs(), rate_bps=RATE_BPS, far_us=far_us).run()
             for actors in ACTORS
         }
         for name, system in SYSTEMS.items()
@@ -102,9 +102,9 @@ def agreement(turns: list[Turn]) -> Iterator[tuple[str, int, Round, Round]]:
             push_s, sample_s, round_s = (
                 statistics.median(getattr(turn, part) for turn in real) for part in ("push_s", "sample_s", "round_s")
             )
-            model = simulate(
+            model = Model(
                 SYSTEMS["Redis"], WORKLOADS[name], costs, actors, Costs(), rate_bps=None, cores=real[0].cores
-            )
+            ).run()
             yield name, actors, model, Round(push_s, 0.0, sample_s, round_s)
 
 

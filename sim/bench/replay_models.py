@@ -17,7 +17,7 @@ from iswitch.estimate.simulation import Process, Processor, Signal, Simulation
 from sim.bench.replay_costs import ReplayCosts, Workload
 from sim.bench.replay_redis import SAMPLE
 
-__all__ = ["BYPASS_CARD_US", "SYSTEMS", "Round", "System", "simulate"]
+__all__ = ["BYPASS_CARD_US", "SYSTEMS", "Model", "Round", "System"]
 
 ROUNDS = 4
 """Rounds that are simulated. The last one counts."""
@@ -269,18 +269,3 @@ class Model:
             elif number:
                 yield from host.compute(self.actors * self.serve_pull_s)
                 yield from back.send(self.actors * self.workload.push_bytes)
-
-
-def simulate(
-    system: System,
-    workload: Workload,
-    measured: ReplayCosts,
-    actors: int,
-    costs: Costs,
-    *,
-    rate_bps: float | None,
-    far_us: float = 0.0,
-    cores: int | None = None,
-) -> Round:
-    """Return a round of a system; the parameters are those of `Model`."""
-    return Model(system, workload, measured, actors, costs, rate_bps=rate_bps, far_us=far_us, cores=cores).run()

@@ -213,8 +213,9 @@ def measure_client(config: Config = BUILD) -> ClientCosts:
 
     def work(name: str, program: Program) -> None:
         spec, data, priorities = data_of(WORKLOADS[name], SCALES[name][-1])
-        transport, batch = Metered(program.transport()), SAMPLE // SCALES[name][-1]
-        with ReplayClient(transport, spec) as client:  # type: ignore[arg-type]
+        transport: Any = Metered(program.transport())  # which passes the rest of a transport on
+        batch = SAMPLE // SCALES[name][-1]
+        with ReplayClient(transport, spec) as client:
             found: dict[str, list[tuple[int, int, float]]] = {"push": [], "sample": [], "update": []}
             for _ in range(4):
                 transport.take()

@@ -113,9 +113,14 @@ class Heard:
         return len(self.data), self.segment_bytes
 
 
+def heard(data: bytes, segment_bytes: int) -> Any:
+    """Return as much of a transport as the doors use."""
+    return Heard(data, segment_bytes)
+
+
 def answer(data: bytes) -> None:
     size = 1 + int.from_bytes(data[:1])
-    found = Exchange(Heard(data[1:], size), timeout_s=0.2).request(Action.READ)  # type: ignore[arg-type]
+    found = Exchange(heard(data[1:], size), timeout_s=0.2).request(Action.READ)
     assert int(found.header["seq"]) == 6 and int(found.body["nonce"]) == 5
 
 
@@ -168,7 +173,7 @@ class Registers(RegisterReader):
     """A switch whose registers have the values of some bytes, over and over."""
 
     def __init__(self, data: bytes) -> None:
-        super().__init__(Heard(b"", 1))  # type: ignore[arg-type]
+        super().__init__(heard(b"", 1))
         self.values = np.frombuffer((data + bytes(32))[: max(32, len(data) & ~3)], "<u4")
 
     def read(self, address: int, *, job: int = 0, timeout_s: float | None = None) -> Any:
@@ -227,9 +232,9 @@ class Heards(NamedTuple):
 
 def parameters(data: bytes) -> None:
     """The latest version in broadcasts of other clients."""
-    kept = [Broadcast(0, 1, 64 * at, data[at : at + 128]) for at in range(0, len(data), 128)]
+    kept: Any = Heards([Broadcast(0, 1, 64 * at, data[at : at + 128]) for at in range(0, len(data), 128)])
     reader = Parameters.__new__(Parameters)
-    reader.session = Heards(kept)  # type: ignore[assignment]
+    reader.session = kept
     found = reader._from_broadcasts(0)
     assert found is None or len(found[1]) <= len(data)
 

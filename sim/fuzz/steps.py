@@ -83,9 +83,9 @@ def formed(start: int, exchange: Callable[[int, bytes, bool], list[bytes]]) -> T
 
 def form(traffic: Traffic, job: int, settings: dict[str, int]) -> None:
     """Form a job of all its workers."""
-    stranger = traffic.clients.pop()
+    non_member = traffic.clients.pop()
     traffic.form(job, **settings)
-    traffic.clients.append(stranger)
+    traffic.clients.append(non_member)
 
 
 class Senders(NamedTuple):

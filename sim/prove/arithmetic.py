@@ -29,26 +29,27 @@ _EXACT = """
 
 
 class SumRounder(Component):
-    """A `Normaliser` and the `Rounder` behind it. With `half`, `element` is the number in two bytes."""
+    """A `Normaliser` and the `Rounder` behind it, for binary32 numbers or for elements of a format of two bytes."""
 
-    def __init__(self, part: Any, half: Format | None = None):
+    def __init__(self, part: Any, half: Format | None):
         self._part, self._half = part, half
-        super().__init__({"total": In(64), "ceiling": In(9), "value": Out(32), "element": Out(16)})
+        super().__init__({"total": In(64), "ceiling": In(9), "number": Out(32 if half is None else 16)})
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         m.submodules.normaliser = normaliser = self._part.Normaliser(half_width=self._half is not None)
         m.submodules.rounder = rounder = self._part.Rounder(half_width=self._half is not None)
-        if self._half is not None:
-            is_binary16 = self._half is Format.FP16
-            for stage in (normaliser, rounder):
-                m.d.comb += [stage.half.eq(1), stage.binary16.eq(is_binary16)]
-            m.d.comb += self.element.eq(narrowed(rounder.value, binary16=Const(is_binary16), as_is=Const(0)))
         m.d.comb += [normaliser.total.eq(self.total), normaliser.ceiling.eq(self.ceiling)]
         m.d.comb += [
             getattr(rounder, name).eq(getattr(normaliser, name)) for name in ("top", "rest", "sign", "exponent")
         ]
-        m.d.comb += self.value.eq(rounder.value)
+        if self._half is None:
+            m.d.comb += self.number.eq(rounder.value)
+            return m
+        is_binary16 = self._half is Format.FP16
+        for stage in (normaliser, rounder):
+            m.d.comb += [stage.half.eq(1), stage.binary16.eq(is_binary16)]
+        m.d.comb += self.number.eq(narrowed(rounder.value, binary16=Const(is_binary16), as_is=Const(0)))
         return m
 
 
@@ -66,54 +67,36 @@ def constants(h: Harness, **widths: int) -> dict[str, Signal]:
     return made
 
 
-def rounds_sums(part: Any) -> Harness:
+def rounds_sums(part: Any, *, half: Format | None) -> Harness:
     """Compare the rounded sum with `expected`, which the reference defines."""
-    h = Harness(dut := SumRounder(part))
-    constants(h, total=64, ceiling=9)
-    expected = h.constant(32, "expected")
-    settled = after(h, part.Normaliser.LATENCY)
-    h.require(~settled | (dut.value == expected))
-    h.reach(settled & dut.value[23:31].all())
-    h.reach(settled & dut.value[31] & ~dut.value[23:31].any() & dut.value[:23].any())
-    return h
-
-
-def rounds_to_two_bytes(part: Any, *, half: Format) -> Harness:
-    """Compare the rounded element of a half-width format with `expected`, which the reference defines."""
     h = Harness(dut := SumRounder(part, half))
     constants(h, total=64, ceiling=9)
-    expected = h.constant(16, "expected")
+    expected = h.constant(len(dut.number), "expected")
     settled = after(h, part.Normaliser.LATENCY)
-    h.require(~settled | (dut.element == expected))
-    h.reach(settled & dut.element[15] & dut.element[:15].any())
+    h.require(~settled | (dut.number == expected))
+    exponent = {None: slice(23, 31), Format.FP16: slice(10, 15), Format.BF16: slice(7, 15)}[half]
+    h.reach(settled & dut.number[exponent].all())
+    h.reach(settled & dut.number[-1] & ~dut.number[exponent].any() & dut.number[: exponent.start].any())
     return h
 
 
-ROUNDED_SUM = (
+_TOTAL = (
     _EXACT
-    + f"""
-(assert (= (fp sign exponent mantissa) ((_ to_fp 15 113) RNE {{total}})))
-(assert (= ((_ to_fp 8 24) {{expected}})
-           ((_ to_fp 8 24) RNE (scaled (bvsub ((_ zero_extend 6) {{ceiling}}) (_ bv{_BIAS_SHIFT} 15))))))
+    + """
+(assert (= (fp sign exponent mantissa) ((_ to_fp 15 113) RNE {total})))
+(define-fun window () (_ BitVec 15) ((_ zero_extend 6) {ceiling}))
 """
 )
-
-
-ROUNDED_TO_FP16 = (
-    _EXACT
-    + f"""
-(assert (= (fp sign exponent mantissa) ((_ to_fp 15 113) RNE {{total}})))
+TO_BINARY32 = f"""
+(assert (= ((_ to_fp 8 24) {{expected}}) ((_ to_fp 8 24) RNE (scaled (bvsub window (_ bv{_BIAS_SHIFT} 15))))))
+"""
+TO_BINARY16 = f"""
 (assert (= ((_ to_fp 5 11) {{expected}})
-           ((_ to_fp 5 11) RNE
-            (scaled (bvsub ((_ zero_extend 6) {{ceiling}}) (_ bv{_BIAS_SHIFT - BIAS_DIFFERENCE} 15))))))
+           ((_ to_fp 5 11) RNE (scaled (bvsub window (_ bv{_BIAS_SHIFT - BIAS_DIFFERENCE} 15))))))
 """
-)
 # The solver has no numbers of this format. So the reference rounds to the upper half of a float32 that is cut off.
-ROUNDED_TO_BF16 = (
-    _EXACT
-    + f"""
-(assert (= (fp sign exponent mantissa) ((_ to_fp 15 113) RNE {{total}})))
-(define-fun exact () Float128 (scaled (bvsub ((_ zero_extend 6) {{ceiling}}) (_ bv{_BIAS_SHIFT} 15))))
+TO_BFLOAT16 = f"""
+(define-fun exact () Float128 (scaled (bvsub window (_ bv{_BIAS_SHIFT} 15))))
 (declare-const cut (_ BitVec 32))
 (assert (= ((_ to_fp 8 24) cut) ((_ to_fp 8 24) RTZ exact)))
 (define-fun inexact () Bool (not (= ((_ to_fp 15 113) RNE ((_ to_fp 8 24) cut)) exact)))
@@ -121,7 +104,23 @@ ROUNDED_TO_BF16 = (
 (define-fun up () Bool (and (= ((_ extract 15 15) cut) #b1) (or below (= ((_ extract 16 16) cut) #b1))))
 (assert (= {{expected}} (bvadd ((_ extract 31 16) cut) (ite up (_ bv1 16) (_ bv0 16)))))
 """
+OF_TWO_BYTES = (("guard & (sticky | odd)", "guard"), ("rest = rest | skipped[skip]", "rest = rest"))
+ROUNDINGS: tuple[tuple[str, Format | None, str, tuple[tuple[str, str], ...]], ...] = (
+    (
+        "float32",
+        None,
+        TO_BINARY32,
+        (
+            ("guard & (sticky | odd)", "guard"),
+            ("carry = self.sign & ~sticky", "carry = self.sign"),
+            ("rest = middle.rest | middle.value[:3].any()", "rest = middle.rest"),
+            ("exponent[8] | exponent[1:8].all()", "exponent[8]"),
+        ),
+    ),
+    ("binary16 number", Format.FP16, TO_BINARY16, OF_TWO_BYTES),
+    ("bfloat16 number", Format.BF16, TO_BFLOAT16, OF_TWO_BYTES),
 )
+"""Numbers to which sums are rounded: name, format of two bytes, reference and mutants."""
 
 
 def adds_integers(part: Any) -> Harness:
@@ -170,37 +169,17 @@ SUM_OF_TERM = (
 )
 
 PROOFS = [
-    Proof(
-        law="a sum is rounded to the nearest float32, ties to even, whatever the sum and its window are",
-        part=hw.numeric.window64,
-        harness=rounds_sums,
-        covers_all=True,
-        reference=ROUNDED_SUM,
-        depth=hw.numeric.window64.Normaliser.LATENCY + 3,
-        mutants=(
-            ("guard & (sticky | odd)", "guard"),
-            ("carry = self.sign & ~sticky", "carry = self.sign"),
-            ("rest = middle.rest | middle.value[:3].any()", "rest = middle.rest"),
-            ("exponent[8] | exponent[1:8].all()", "exponent[8]"),
-        ),
-    ),
-    Proof(
-        law="a sum is rounded to the nearest binary16 number, ties to even, whatever the sum and its window are",
-        part=hw.numeric.window64,
-        harness=partial(rounds_to_two_bytes, half=Format.FP16),
-        covers_all=True,
-        reference=ROUNDED_TO_FP16,
-        depth=hw.numeric.window64.Normaliser.LATENCY + 3,
-        mutants=(("guard & (sticky | odd)", "guard"), ("rest = rest | skipped[skip]", "rest = rest")),
-    ),
-    Proof(
-        law="a sum is rounded to the nearest bfloat16 number, ties to even, whatever the sum and its window are",
-        part=hw.numeric.window64,
-        harness=partial(rounds_to_two_bytes, half=Format.BF16),
-        covers_all=True,
-        reference=ROUNDED_TO_BF16,
-        depth=hw.numeric.window64.Normaliser.LATENCY + 3,
-        mutants=(("guard & (sticky | odd)", "guard"), ("rest = rest | skipped[skip]", "rest = rest")),
+    *(
+        Proof(
+            law=f"a sum is rounded to the nearest {name}, ties to even, whatever the sum and its window are",
+            part=hw.numeric.window64,
+            harness=partial(rounds_sums, half=half),
+            covers_all=True,
+            reference=_TOTAL + reference,
+            depth=hw.numeric.window64.Normaliser.LATENCY + 3,
+            mutants=mutants,
+        )
+        for name, half, reference, mutants in ROUNDINGS
     ),
     Proof(
         law="a lane adds int32 elements modulo 2^32",

@@ -420,7 +420,7 @@ def test_a_loop_of_short_waits_learns_that_the_switch_is_gone(wait_s):
     with pytest.raises(SwitchUnreachableError, match=r"has not answered for 0\.2 s"):
         for _ in range(200):
             worker.wait(wait_s)
-            time.sleep(0.02)
+            time.sleep(0.02)  # 4 s in all, 20 times `switch_timeout_s`; a slow machine takes longer, which helps
     worker.close()
 
 

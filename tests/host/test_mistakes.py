@@ -151,15 +151,21 @@ def test_arrays_of_another_number_of_segments_are_a_mismatch(model, more, monkey
 
     def body(worker):
         try:
-            worker.allreduce(np.ones(16 * (1 + more * worker.rank), np.float32))
-        except CollectiveTimeoutError:  # the other worker has raised, and left
-            return False
+            reduction = worker.allreduce(np.ones(16 * (1 + more * worker.rank), np.float32))
+        except CollectiveTimeoutError:
+            return "the other worker has left"
         except MismatchError as error:
-            return "compare the programs" in str(error) or "pass arrays of the same size" in str(error)
+            return str(error)
+        assert set(reduction.absent) == {1 - worker.rank}
+        return "the other worker has left"
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MissingWarning)
-        assert True in together(model, 2, body, timeout_s=10)
+        found = together(model, 2, body, timeout_s=10)
+    errors = [text for text in found if text != "the other worker has left"]
+    assert errors
+    for text in errors:
+        assert "compare the programs" in text or "pass arrays of the same size" in text
 
 
 def test_one_thread_after_another_may_use_a_worker(model):

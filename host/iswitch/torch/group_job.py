@@ -36,7 +36,9 @@ def _agreed_key(store: Any, rank: int, size: int) -> int:
             store.set(f"key/{other}", key)
         return int(key)
     found = int(store.get(f"key/{rank}"))
-    with contextlib.suppress(NotImplementedError):  # a store that keeps everything serves one group
+    # A store of the program's own may be unable to delete. It serves one group: the next one would read this key again,
+    # and the switch would refuse its ranks (KEY). The stores of torch can delete.
+    with contextlib.suppress(NotImplementedError):
         store.delete_key(f"key/{rank}")
     return found
 

@@ -20,6 +20,8 @@ __all__ = ["RESTART", "GlooReducer", "Reducer", "SwitchReducer", "WorkersMissing
 
 RESTART = "Start the script again from a checkpoint (torchrun --max-restarts does so)"
 """What to do after a rank has died."""
+_SIZES_KEPT = 4
+"""The most sizes of sums for which gloo's tensor is kept."""
 _GLOO_FRAME = re.compile(r"^\[\S*\.cc:\d+\] | This is typically .*")
 """What is around the fact in an error of gloo: a line of its source, and advice."""
 
@@ -144,6 +146,7 @@ class GlooReducer:
 
     def __init__(self, gloo: Any, fraction: int) -> None:
         self._gloo, self._fraction, self._limit = gloo, fraction, exponent_limit(fraction)
+        self._tensors: dict[int, torch.Tensor] = {}  # by size, the one that was used last at the end
 
     def sum(self, values: np.ndarray) -> bool:
         """Sum as `Reducer.sum`. Raises WorkersMissingError if gloo fails."""
@@ -159,7 +162,9 @@ class GlooReducer:
     def sum_flagged(self, values: np.ndarray, *, flag: bool) -> "GlooReducer.Outcome":
         """Sum as `Reducer.sum`, and count the ranks whose `flag` is True."""
         is_float = values.dtype == np.float32
-        numbers = np.zeros(values.size + 2, np.int64)
+        tensor = self._tensor(values.size + 2)
+        numbers = tensor.numpy()
+        numbers[-2] = 0
         if is_float:
             numbers[:-2], rejected, _ = window64.to_fixed(values.view(np.uint32), self._fraction, self._limit)
             numbers[-2] = rejected.any()
@@ -167,7 +172,7 @@ class GlooReducer:
             numbers[:-2] = values
         numbers[-1] = flag
         try:
-            self._gloo.allreduce([torch.from_numpy(numbers)], dist.ReduceOp.SUM).wait()
+            self._gloo.allreduce([tensor], dist.ReduceOp.SUM).wait()
         except RuntimeError as error:
             words = _GLOO_FRAME.sub("", str(error).partition("\n")[0]).strip(" .")
             raise WorkersMissingError(
@@ -181,6 +186,20 @@ class GlooReducer:
         else:
             values[:] = numbers[:-2].astype(np.int32)
         return self.Outcome(False, int(numbers[-1]))
+
+    def _tensor(self, size: int) -> torch.Tensor:
+        """Return an int64 tensor that is kept for later sums of this size.
+
+        A thread of gloo holds the tensor for a moment longer than `wait`. If it dropped the last reference, it would
+        need the interpreter's lock, and abort the process if the interpreter is ending.
+        """
+        tensor = self._tensors.pop(size, None)
+        if tensor is None:
+            tensor = torch.empty(size, dtype=torch.int64)
+        self._tensors[size] = tensor
+        if len(self._tensors) > _SIZES_KEPT:
+            del self._tensors[next(iter(self._tensors))]
+        return tensor
 
     @classmethod
     def open(cls, store: Any, rank: int, size: int, timeout: timedelta, fraction: int) -> "GlooReducer":

@@ -782,9 +782,9 @@ def test_a_member_gets_every_notice_whatever_others_at_its_port_send():
     one, other = bench.clients
     bench.send(one, one.reset())
     bench.changes()
-    stranger = Client.numbered(9, port=other.port)
+    non_member = Client.numbered(9, port=other.port)
     for bench.now_us in range(0, 100, 10):
-        bench.switch.receive(other.port, stranger.contribution(0, ONE), bench.now_us)
+        bench.switch.receive(other.port, non_member.contribution(0, ONE), bench.now_us)
         bench.send(other, other.contribution(other.first_seq, ONE))
     told = bench.replies(other)
     assert len(told) == 10 and {reply.reason for reply in told} == {Reason.EPOCH}

@@ -481,7 +481,7 @@ def test_groups_follow_each_other_in_one_store(fallback, first):
         for made in range(3):
             if made and rank != first:
                 assert entered[made].wait(20)
-                time.sleep(0.2)  # the other rank reads what the store has
+                time.sleep(0.2)  # the other rank has time to read what an earlier group left; the law holds without
             options = Options(address=model.address(rank), fallback=fallback, join_timeout_s=10.0)
             entered[made].set()
             group = IswitchProcessGroup(store, rank, 2, TIMEOUT, options, default_group=True)

@@ -1,5 +1,8 @@
 """Sums over gloo have the bits of the switch's sums."""
 
+import threading
+import weakref
+
 import numpy as np
 import pytest
 import torch.distributed as dist
@@ -78,3 +81,26 @@ def test_an_error_that_advises_to_rejoin_says_what_a_process_group_does_instead(
     assert str(error.value).endswith(f". {remedy}" if remedy else "then call `sync_state`")
     assert (values == 1).all()
     worker.close()
+
+
+def test_no_thread_of_gloo_frees_a_tensor_of_python():
+    """While the interpreter ends, such a thread would abort the process. Without care it frees one tensor in seven."""
+    freed_by, ours = [], [threading.get_ident()]
+
+    class Watched:
+        def __init__(self, gloo):
+            self.gloo = gloo
+
+        def allreduce(self, tensors, operation):
+            weakref.finalize(tensors[0], lambda: freed_by.append(threading.get_ident()))
+            return self.gloo.allreduce(tensors, operation)
+
+    def body(rank, store):
+        ours.append(threading.get_ident())
+        gloo = GlooReducer.open(dist.PrefixStore("gloo", store), rank, 2, TIMEOUT, 44)
+        gloo._gloo = Watched(gloo._gloo)
+        for number in range(300):
+            gloo.sum(np.ones(4 + number % 3, np.float32))
+
+    run_ranks(2, body)
+    assert freed_by and set(freed_by) <= set(ours)

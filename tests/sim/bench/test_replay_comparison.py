@@ -8,7 +8,7 @@ from iswitch.estimate.costs import TCP, Costs
 from sim.bench import replay_comparison, replay_costs, replay_switch
 from sim.bench.replay_comparison import agreement, lead
 from sim.bench.replay_costs import ReplayCosts, Workload
-from sim.bench.replay_models import SYSTEMS, Round, simulate
+from sim.bench.replay_models import SYSTEMS, Model, Round
 from sim.bench.replay_redis import SAMPLE
 from sim.bench.replay_switch import ClientCosts, Metered, SwitchRound, machine, rounds, whole
 from sim.bench.replay_traffic import NARROW
@@ -21,7 +21,7 @@ SOME = ReplayCosts(3e-5, 4e-5, 2e-5, 1e-4, 1e-4, 1e-4, 2e-5, 3e-4, 2e-5, 1e-5, 8
 
 
 def simulated(name, measured=SOME, actors=4, costs=None, **options):
-    return simulate(SYSTEMS[name], WORKLOAD, measured, actors, costs or Costs(), rate_bps=40e9, **options)
+    return Model(SYSTEMS[name], WORKLOAD, measured, actors, costs or Costs(), rate_bps=40e9, **options).run()
 
 
 @pytest.mark.parametrize("actors", [1, 3, 8])
@@ -56,7 +56,7 @@ def test_a_server_that_is_one_thread_serves_pushes_one_after_another():
 
 def test_fewer_cores_are_never_faster():
     times_s = [
-        simulate(SYSTEMS["Redis"], WORKLOAD, SOME, 4, Costs(), rate_bps=None, cores=cores).round_s
+        Model(SYSTEMS["Redis"], WORKLOAD, SOME, 4, Costs(), rate_bps=None, cores=cores).run().round_s
         for cores in (1, 2, 4, None)
     ]
     assert times_s == sorted(times_s, reverse=True) and times_s[0] > 1.5 * times_s[-1]

@@ -345,12 +345,14 @@ def test_a_program_is_one_thread(echo: Path) -> None:
             except RuntimeError as error:
                 found.append(error)
 
-        thread = threading.Thread(target=use, name="stranger")
+        thread = threading.Thread(target=use, name="other thread")
         thread.start()
         thread.join()
         return str(found[0])
 
-    assert run([other], path=echo) == ["a program in virtual time is one thread, and stranger is not that of worker 0"]
+    assert run([other], path=echo) == [
+        "a program in virtual time is one thread, and other thread is not that of worker 0"
+    ]
 
 
 def test_a_program_that_has_ended_has_no_sockets(echo: Path) -> None:

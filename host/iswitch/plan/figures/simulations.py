@@ -14,17 +14,20 @@ from iswitch.plan.figures.published import ATP, GERYON, GRID, GRID_OVER_ATP, WOR
 
 __all__ = ["SIMULATED_FIGURES", "Simulation", "Simulations"]
 
-SIMULATED_FIGURES = {
-    11: ("sending rate", "Gb/s"),
-    12: ("sending rate", "Gb/s"),
-    13: ("rate of the switches", "Gb/s"),
-    14: ("rate of the switches", "Gb/s"),
-    15: ("rate of the ps", "Gb/s"),
-    16: ("rate of the ps", "Gb/s"),
-    17: ("sending rate", "Gb/s"),
-    18: ("sending rate", "Gb/s"),
+_RATES = {"rate_gbps": "sending rate", "switches_gbps": "rate of the switches", "server_gbps": "rate of the ps"}
+"""What bars show, by the field of `Outcome`."""
+_SHOWN = {
+    11: ("rate_gbps", False),
+    12: ("rate_gbps", True),
+    13: ("switches_gbps", False),
+    14: ("switches_gbps", True),
+    15: ("server_gbps", False),
+    16: ("server_gbps", True),
 }
-"""Odd ones up to 15 are of scenario (a), the switches of racks aggregate; even ones of (b), a random fifth of all."""
+"""What the paper's figures show, and their scenario: (a), the switches of racks aggregate, or (b), a random fifth of
+all."""
+_CAPACITY, _SERVER = 17, 18
+SIMULATED_FIGURES = (*_SHOWN, _CAPACITY, _SERVER)
 DRAWS, TIME_S = 3, 5.0
 """Draws of the capacities, whose mean is shown, and seconds for each search."""
 CAPACITIES_GBPS, SERVERS_GBPS = (100, 200, 400, 800, 1600, 3200), (50, 100, 200, 400)
@@ -63,31 +66,31 @@ class Simulations:
 
     def wanted(self, number: int) -> list[Simulation]:
         """Return the simulations of a figure."""
-        if number >= 17:
+        if number not in _SHOWN:
             return [each for _, row in self._swept(number) for each in row]
+        chosen = _SHOWN[number][1]
         return [
             each
             for fabric in self.fabrics
             for count in self.counts[fabric.kind]
-            for each in self._drawn(fabric, count, number % 2 == 0)
+            for each in self._drawn(fabric, count, chosen)
         ]
 
     def make(self, number: int) -> Figure:
         """Return a figure."""
-        if number >= 17:
+        if number not in _SHOWN:
             places, rows = zip(*self._swept(number))
-            axis = "capacity of each switch, Gb/s" if number == 17 else "Gb/s that the ps takes"
+            axis = "capacity of each switch, Gb/s" if number == _CAPACITY else "Gb/s that the ps takes"
             title = f"fat-tree, {self.swept_workers} workers, (a)"
             panels = [Panel(title, axis, places, self._values(rows, lambda outcome: outcome.rate_gbps), {})]
-            return Figure(number, *SIMULATED_FIGURES[number], panels)
-        field = {11: "rate_gbps", 13: "switches_gbps", 15: "server_gbps"}[number - (number % 2 == 0)]
-        scenario = "(b)" if number % 2 == 0 else "(a)"
+            return Figure(number, _RATES["rate_gbps"], "Gb/s", panels)
+        field, chosen = _SHOWN[number]
+        scenario = "(b)" if chosen else "(a)"
         panels = []
         for fabric in self.fabrics:
             counts = self.counts[fabric.kind]
             values = self._values(
-                [self._drawn(fabric, count, number % 2 == 0) for count in counts],
-                lambda outcome: getattr(outcome, field),
+                [self._drawn(fabric, count, chosen) for count in counts], lambda outcome: getattr(outcome, field)
             )
             if field != "rate_gbps":
                 del values[PROGRAM]
@@ -95,14 +98,14 @@ class Simulations:
                 del values[GERYON]
             published = {} if self.is_small else bars(number, fabric.kind)
             panels.append(Panel(f"{fabric.kind}, {scenario}", "workers", counts, values, published))
-        return Figure(number, *SIMULATED_FIGURES[number], panels, self._notes(number, panels))
+        return Figure(number, _RATES[field], "Gb/s", panels, self._notes(number, panels))
 
     def _drawn(self, fabric: Fabric, workers: int, chosen: bool) -> list[Simulation]:
         return [Simulation(fabric, workers, chosen, seed) for seed in range(1, self.draws + 1)]
 
     def _swept(self, number: int) -> list[tuple[int, list[Simulation]]]:
         base = Simulation(self.fabrics[0], self.swept_workers)
-        if number == 17:
+        if number == _CAPACITY:
             capacities = CAPACITIES_GBPS[::3] if self.is_small else CAPACITIES_GBPS
             return [(gbps, [base._replace(capacity_gbps=(gbps, gbps))]) for gbps in capacities]
         return [(gbps, [base._replace(server_gbps=gbps)]) for gbps in SERVERS_GBPS]
