@@ -143,6 +143,27 @@ def train(
 
 
 @app.command()
+def unseen(
+    networks: Annotated[int, typer.Option(metavar="N", min=1, help="Networks of each family.")] = 12,
+    episodes: Episodes = 16,
+    seed: Seed = 0,
+) -> None:
+    """Count on random networks of eight families how the learned scheduler compares with the others."""
+    with _errors_as_sentences():
+        from iswitch.plan.allreduce.model.random_networks import RANDOM_FAMILIES
+        from iswitch.plan.allreduce.unseen import UNSEEN_HEADER, count_family
+
+        print(UNSEEN_HEADER)
+        total = None
+        for family in RANDOM_FAMILIES:
+            row = count_family(family, networks, k=episodes, seed=seed)
+            print(row.text, flush=True)
+            total = row._replace(family="all") if total is None else total + row
+        if total:
+            print(total.text)
+
+
+@app.command()
 def schedule(
     topology: Annotated[
         str,

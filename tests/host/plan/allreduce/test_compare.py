@@ -9,10 +9,11 @@ import pytest
 from iswitch.plan.allreduce.compare import compare_schedulers
 from iswitch.plan.allreduce.files.msccl import parse, run
 from iswitch.plan.allreduce.files.xml_file import to_xml
-from iswitch.plan.allreduce.learning.greedy import RarestFirst, best_of_episodes, greedy_schedule
+from iswitch.plan.allreduce.learning.greedy import RarestFirst, best_of_episodes, greedy_schedule, run_episodes
 from iswitch.plan.allreduce.learning.learned import learned_schedule, packaged_policy
 from iswitch.plan.allreduce.learning.network_arrays import NetworkArrays
 from iswitch.plan.allreduce.model.network import Network
+from iswitch.plan.allreduce.model.random_networks import build_random_network
 from iswitch.plan.allreduce.model.topologies import SERVER_CENTRIC, TOPOLOGIES, TRAINED_ON, build_topology
 from iswitch.plan.allreduce.model.verify import verify
 from iswitch.plan.allreduce.schedulers.exact import find_fewest_rounds
@@ -102,6 +103,16 @@ def test_more_episodes_never_lengthen_and_seeds_reproduce():
         == learned_schedule(packaged_policy(), arrays, k=4, seed=3).rounds
     )
     assert greedy_schedule(arrays).rounds == greedy_schedule(arrays).rounds
+
+
+def test_the_shortest_episode_is_chosen_after_its_phases_overlap():
+    """On this network the episode that is shortest before is not the shortest after."""
+    arrays = NetworkArrays(Network(build_random_network("servers with unequal ports", 2)))
+    growth = run_episodes(RarestFirst(), arrays, k=16, seed=0)
+    schedules = [growth.schedule(env, "greedy") for env in range(16)]
+    least = min(overlap_phases(schedule).length for schedule in schedules)
+    assert best_of_episodes(RarestFirst(), arrays, k=16, seed=0, name="greedy").length == least
+    assert least < overlap_phases(min(schedules, key=lambda schedule: schedule.length)).length
 
 
 def test_overlapping_does_not_bring_greedy_to_the_learned_schedule():

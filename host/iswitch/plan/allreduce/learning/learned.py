@@ -3,7 +3,7 @@
 from functools import cache
 from pathlib import Path
 
-from iswitch.plan.allreduce.learning.greedy import best_of_episodes, run_episodes
+from iswitch.plan.allreduce.learning.greedy import run_episodes, shortest_of
 from iswitch.plan.allreduce.learning.network_arrays import NetworkArrays
 from iswitch.plan.allreduce.learning.policy import Policy
 from iswitch.plan.allreduce.model.schedule import Schedule
@@ -24,10 +24,11 @@ def packaged_policy() -> Policy:
 
 
 def learned_schedule(policy: Policy, arrays: NetworkArrays, *, k: int, seed: int) -> Schedule:
-    """Return the shortest schedule of `k` episodes: one that always takes the best workload, and sampled ones."""
-    best = best_of_episodes(policy, arrays, k=1, seed=seed, name="learned", temperature=0.0)
+    """Return the shortest schedule of `k` episodes: one that always takes the best workload, and sampled ones.
+
+    The lengths are compared after the phases overlap.
+    """
+    growths = [run_episodes(policy, arrays, k=1, seed=seed, temperature=0.0)]
     if k > 1:
-        growth = run_episodes(policy, arrays, k=k - 1, seed=seed, temperature=TEMPERATURE)
-        other = growth.schedule(int(growth.rounds.argmin()), "learned")
-        best = min(best, other, key=lambda schedule: schedule.length)
-    return best
+        growths.append(run_episodes(policy, arrays, k=k - 1, seed=seed, temperature=TEMPERATURE))
+    return shortest_of(growths, "learned")
