@@ -9,6 +9,7 @@ from iswitch.plan.allreduce.model.network import Network
 from iswitch.plan.allreduce.model.schedule import Flow, Op, Schedule
 from iswitch.plan.allreduce.model.topologies import SERVER_CENTRIC, TOPOLOGIES, build_topology
 from iswitch.plan.allreduce.model.verify import verify
+from iswitch.plan.allreduce.schedulers import overlap
 from iswitch.plan.allreduce.schedulers.overlap import overlap_phases
 from iswitch.plan.allreduce.schedulers.parameter_server import (
     fixed_trees,
@@ -131,6 +132,14 @@ def test_overlapping_the_phases_never_lengthens_and_still_sums(networks, name):
 
 def test_overlapping_shortens_somewhere(networks):
     assert overlap_phases(fixed_trees(networks["BCube(5,1)"])).length < fixed_trees(networks["BCube(5,1)"]).length
+
+
+def test_scheduling_backward_and_forward_shortens_and_still_sums(networks, monkeypatch):
+    network = networks["BCube(2,2)"]
+    shorter = overlap_phases(merging_parameter_server(network))
+    verify(network.graph, shorter)
+    monkeypatch.setattr(overlap, "PASSES", 0)
+    assert shorter.length < overlap_phases(merging_parameter_server(network)).length
 
 
 def test_held_values_are_not_overlapped():
