@@ -113,6 +113,7 @@ TESTED = {
     "sim.fuzz.parsers": "tests/sim/fuzz/test_doors.py"
     "::test_a_parser_without_a_check_of_the_length_is_noticed_and_the_input_kept",
     "sim.fuzz.rtl": "tests/sim/fuzz/test_rtl.py::test_new_sequences_give_the_frames_and_registers_of_the_golden_switch",
+    "iswitch.wire.c_header": "tests/examples/test_c_client.py::test_the_header_is_what_the_command_writes",
     "sim.mistakes": "tests/sim/test_mistakes.py::test_the_docs_show_the_messages",
 }
 """Programs that another test runs: with its command line, or its functions with smaller cases."""
