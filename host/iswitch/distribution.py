@@ -1,6 +1,5 @@
 """The name and version of this distribution, its optional extras, and messages for a user who lacks one of them."""
 
-import importlib.metadata
 import importlib.util
 
 from iswitch.wire import VERSION
@@ -56,6 +55,8 @@ def describe_missing(command: str, names: list[str], *extras: str) -> str:
 
 def version() -> str:
     """Return the versions of the distribution and of the protocol, as text for people."""
+    import importlib.metadata  # here, since it takes a tenth of the time of `import iswitch`
+
     try:
         installed = importlib.metadata.version(DISTRIBUTION)
     except importlib.metadata.PackageNotFoundError:

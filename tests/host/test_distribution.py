@@ -2,6 +2,8 @@
 
 import importlib.metadata
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -62,3 +64,12 @@ def test_the_version_is_that_of_the_installed_distribution_or_of_the_checkout(mo
     assert version().startswith(
         f"iswitch-rl {PROJECT['version']} (not installed, runs from a checkout), protocol version "
     )
+
+
+def test_the_package_imports_nothing_that_few_programs_need():
+    """`import iswitch` takes less time than numpy, which it imports. What an extra installs takes longer."""
+    script = "import sys, numpy; before = set(sys.modules); import iswitch; print(*(sys.modules.keys() - before))"
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    rarely = {"importlib.metadata", "subprocess", "tempfile", "shutil", "email", "asyncio", "http", "unittest"}
+    extras = {module for modules in EXTRAS.values() for module in modules.values()}
+    assert (rarely | extras).isdisjoint(done.stdout.split())

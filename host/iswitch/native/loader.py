@@ -1,7 +1,7 @@
 """The compiled library. A wheel brings it along; in a checkout a C compiler makes it, once for each change.
 
 There is one library for each level of the processor's vector instructions, and a machine loads the best that it can
-run.
+run. Modules that only a compilation needs are imported there, because `import iswitch` imports this one.
 """
 
 import ctypes
@@ -9,15 +9,11 @@ import fcntl
 import hashlib
 import os
 import shlex
-import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint32, c_void_p
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +22,7 @@ from iswitch.native.records import Exchange, header
 
 __all__ = ["FLAGS", "LEVELS", "SOURCES", "LibraryError", "Output", "State", "best_level", "build", "library", "load"]
 
-SOURCES = Path(str(files("iswitch.native")))
+SOURCES = Path(__file__).parent
 FLAGS = ["-std=gnu11", "-O3", "-ffp-contract=off", "-fvisibility=hidden", "-fPIC", "-shared", "-Wall", "-Wextra"]
 """Without contraction: a multiplication and an addition that are rounded once give other bits."""
 LEVELS: dict[str, tuple[str, ...]] = {
@@ -102,6 +98,9 @@ def build(folder: Path, compiler: list[str], level: str, *, sources: Path = SOUR
     LibraryError
         If the compiler fails.
     """
+    import subprocess
+    import tempfile
+
     target = folder / _name(sources, level)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -146,6 +145,8 @@ def _folder() -> Iterator[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)
     except (OSError, RuntimeError):  # RuntimeError: this user has no home
+        import tempfile
+
         with tempfile.TemporaryDirectory(prefix="iswitch-") as private:
             yield Path(private)
         return
@@ -157,6 +158,8 @@ def _folder() -> Iterator[Path]:
 
 
 def _compiler() -> list[str] | None:
+    import shutil
+
     command = shlex.split(os.environ.get("CC", "cc"))
     return command if command and shutil.which(command[0]) else None
 
