@@ -148,8 +148,7 @@ def _plan(request: PlanRequest, given: Topology, topology: Topology, changes: li
         start += plan.trees
     if with_table:
         results += plan_baselines(topology, time_s=clock.part(BASELINES_SHARE).time_s)
-        if topology.ps:
-            start += [tree for row in results if row.plan for tree in row.plan.trees]
+        start += [tree for row in results for tree in row.known_trees(topology)]
         kinds = plan_all_kinds(topology, time_s=clock.part(1.0).time_s, adjacent=adjacent, start=start, preferred=kind)
         rows = dict(zip(KINDS, kinds))
         results += rows.values()

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from iswitch.plan.baselines.grid import plan_like_grid
+from iswitch.plan.baselines.known_trees import as_known_trees, trees_of_baselines
 from iswitch.plan.baselines.systems import (
     plan_like_atp,
     plan_like_switchml,
@@ -12,6 +13,7 @@ from iswitch.plan.baselines.systems import (
     with_parameter_server,
 )
 from iswitch.plan.solver.clock import Clock
+from iswitch.plan.solver.linear_program import INFINITY
 from iswitch.plan.solver.several_trees import plan_several_trees
 from iswitch.plan.solver.single_tree import plan_single_tree
 from iswitch.plan.solver.sites import Upgrade
@@ -27,8 +29,11 @@ KINDS = {
     "trees": scheme_name(None, several=True),
 }
 """Kinds of plans, and the names of their schemes."""
-ALONE_MAX = 16
-"""Most switches that aggregate for which each kind is planned alone, since the integer program proves it soon."""
+SEVERAL = ("levels", "trees")
+"""Kinds of several trees."""
+ALONE_MAX, ALONE_SHARE = 16, 0.7
+"""Most switches that aggregate for which each kind is planned alone first, since the integer program proves it soon,
+and the part of the time for that, if no trees are known from before."""
 BASELINES_SHARE, QUICK_SHARE, LEVEL_SHARE, SINGLE_SHARE = 0.1, 0.3, 0.1, 0.6
 """In larger fabrics, the parts of the time that is left: for the baselines, for trees that are made at once, for a tree
 of one level to start from, and for a single tree before several are packed."""
@@ -48,6 +53,10 @@ class SchemeResult(NamedTuple):
     topology: Topology
     plan: Plan | None
     reason: str = ""
+
+    def known_trees(self, topology: Topology) -> list[Tree]:
+        """Return the plan's trees as trees of the topology that is planned, from which other kinds can start."""
+        return as_known_trees(topology, self.topology, self.plan.trees) if self.plan else []
 
 
 def make_plan(
@@ -83,40 +92,80 @@ def make_plan(
     """
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
-    clock, levels, several = Clock(time_s), 1 if kind.startswith("level") else None, kind in ("levels", "trees")
+    clock, levels = Clock(time_s), _levels(kind)
     known = [tree for tree in start if _is_of_kind(topology, tree, levels, adjacent)]
+    alone: Plan | None = None
+    error: TopologyError | None = None
     if len(topology.aggregators) <= ALONE_MAX or upgrade:
-        part = time_s
-    else:
-        if not start:
-            known += [
-                tree
-                for tree in _trees_of_baselines(topology, clock.part(BASELINES_SHARE))
-                if _is_of_kind(topology, tree, levels, adjacent)
-            ]
-        if several:
-            # Trees that are made at once may prove to be enough.
-            quick = plan_several_trees(
-                topology, levels=levels, time_s=clock.part(QUICK_SHARE).time_s, adjacent=adjacent, start=known
-            )
-            if quick.gap < PROVED:
-                return replace(quick, seconds=clock.seconds)
-            known += quick.trees
-        if levels is None and not start:
-            part = clock.part(LEVEL_SHARE).time_s
-            known += plan_single_tree(topology, levels=1, time_s=part, adjacent=adjacent, start=known).trees
-        part = clock.part(SINGLE_SHARE if several else 1.0).time_s
-    single = plan_single_tree(topology, levels=levels, time_s=part, adjacent=adjacent, upgrade=upgrade, start=known)
-    if not several:
-        return single if part == time_s else replace(single, seconds=clock.seconds)
+        last = bool(start or upgrade)
+        try:
+            part = clock if last else clock.part(ALONE_SHARE)
+            alone = _plan_alone(topology, kind, part, adjacent=adjacent, upgrade=upgrade, start=known)
+            if last or alone.gap < PROVED:
+                return alone
+            known += alone.trees
+        except TopologyError as raised:
+            if last:
+                raise
+            error = raised
+    if not start:
+        known += [
+            tree
+            for tree in trees_of_baselines(topology, clock.part(BASELINES_SHARE))
+            if _is_of_kind(topology, tree, levels, adjacent)
+        ]
+    if error and not known:
+        raise error
+    plan = _plan_from(topology, kind, clock, adjacent=adjacent, known=known, contained=bool(start))
+    bound = min(plan.bound_gbps, alone.bound_gbps if alone else INFINITY)
+    return replace(plan, bound_gbps=max(bound, plan.rate_gbps), seconds=clock.seconds)
+
+
+def _plan_alone(
+    topology: Topology, kind: str, clock: Clock, *, adjacent: bool, upgrade: Upgrade | None, start: Sequence[Tree]
+) -> Plan:
+    """Plan a small topology, whose plan the integer program proves soon."""
+    levels, time_s = _levels(kind), clock.time_s
+    single = plan_single_tree(topology, levels=levels, time_s=time_s, adjacent=adjacent, upgrade=upgrade, start=start)
+    if kind not in SEVERAL:
+        return single
     plan = plan_several_trees(
         topology.with_capacity(single.upgraded) if single.upgraded else topology,
         levels=levels,
-        time_s=max(clock.left, part / 10),
+        time_s=max(clock.left, time_s / 10),
         adjacent=adjacent,
-        start=[*known, *single.trees],
+        start=[*start, *single.trees],
     )
     return replace(plan, upgraded=single.upgraded, seconds=clock.seconds)
+
+
+def _plan_from(
+    topology: Topology, kind: str, clock: Clock, *, adjacent: bool, known: list[Tree], contained: bool
+) -> Plan:
+    """Plan from known trees of the kind; unless plans that the kind contains are among them, make one of one level."""
+    levels, several = _levels(kind), kind in SEVERAL
+    if several:
+        # Trees that are made at once may prove to be enough.
+        quick = plan_several_trees(
+            topology, levels=levels, time_s=clock.part(QUICK_SHARE).time_s, adjacent=adjacent, start=known
+        )
+        if quick.gap < PROVED:
+            return quick
+        known = [*known, *quick.trees]
+    if levels is None and not contained:
+        part = clock.part(LEVEL_SHARE).time_s
+        known = [*known, *plan_single_tree(topology, levels=1, time_s=part, adjacent=adjacent, start=known).trees]
+    part = clock.part(SINGLE_SHARE if several else 1.0).time_s
+    single = plan_single_tree(topology, levels=levels, time_s=part, adjacent=adjacent, start=known)
+    if not several:
+        return single
+    return plan_several_trees(
+        topology, levels=levels, time_s=max(clock.left, part / 10), adjacent=adjacent, start=[*known, *single.trees]
+    )
+
+
+def _levels(kind: str) -> int | None:
+    return 1 if kind.startswith("level") else None
 
 
 def _is_of_kind(topology: Topology, tree: Tree, levels: int | None, adjacent: bool) -> bool:
@@ -127,20 +176,6 @@ def _is_of_kind(topology: Topology, tree: Tree, levels: int | None, adjacent: bo
         return False
     cut = {worker for worker in tree.homes if len(topology.graph[worker]) == 1}
     return not adjacent or all(len(path) <= (3 if child in cut else 2) for child, path in tree.up.items())
-
-
-def _trees_of_baselines(topology: Topology, clock: Clock) -> list[Tree]:
-    """Return the trees of quick baselines."""
-    schemes = [plan_without_aggregation, plan_like_atp, plan_like_switchml, plan_like_grid]
-    found: list[Tree] = []
-    for number, scheme in enumerate(schemes):
-        if not clock.left:
-            break
-        try:
-            found += scheme(topology, time_s=clock.part(1 / (len(schemes) - number)).time_s).trees
-        except TopologyError:
-            continue  # this baseline has no plan here
-    return found
 
 
 def plan_baselines(topology: Topology, *, time_s: float = 60.0) -> Iterator[SchemeResult]:
