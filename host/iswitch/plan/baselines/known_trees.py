@@ -61,7 +61,7 @@ def _rerooted(topology: Topology, tree: Tree, root: str) -> Tree:
     worker = tree.root
     parents = {site: root if parent == worker else parent for site, parent in tree.parents.items() if site != root}
     homes = {worker: root} | {each: root if home == worker else home for each, home in tree.homes.items()}
-    up = {worker: (worker, root)}
+    up: dict[str, tuple[str, ...]] = {worker: (worker, root)}
     for child, path in tree.up.items():
         if child != root:
             up[child] = tuple(node for node in path if node != worker)

@@ -37,7 +37,8 @@ def _without_output() -> Iterator[None]:
 class Solution(NamedTuple):
     """What the solver found.
 
-    status : ``"optimal"``, ``"time"`` (the time limit was reached, or Ctrl-C pressed) or ``"infeasible"``.
+    status : ``"optimal"``, ``"time"`` (the time limit was reached, or Ctrl-C pressed), ``"infeasible"``, or
+        ``"unknown"`` (the solver could not decide).
     objective : the value of the best solution; infinite if there is none.
     bound : no solution has a smaller objective.
     values : values of the variables, by number; empty if there is no solution.
@@ -109,6 +110,10 @@ class LinearProgram:
             given.col_value = start
             solver.setSolution(given)
         solver.run()
+        if solver.getModelStatus() == highspy.HighsModelStatus.kUnknown:
+            solver.clearSolver()
+            solver.setOptionValue("presolve", "off")
+            solver.run()
         status, info, found = solver.getModelStatus(), solver.getInfo(), solver.getSolution()
         seconds = time.perf_counter() - began
         mixed = any(self.integer) and not relaxed
@@ -129,6 +134,8 @@ class LinearProgram:
             )
         if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
             return Solution("infeasible", INFINITY, INFINITY, [], [], seconds)
+        if status == highspy.HighsModelStatus.kUnknown:
+            return Solution("unknown", INFINITY, -INFINITY, [], [], seconds)
         raise RuntimeError(f"HiGHS ended with {solver.modelStatusToString(status)}")
 
     def objectives(self, changes: Iterable[tuple[int, float]]) -> list[float]:

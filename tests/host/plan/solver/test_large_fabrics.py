@@ -55,6 +55,14 @@ def test_the_relaxation_bounds_the_best_tree(levels):
     assert compared > 5
 
 
+def test_a_question_that_the_solver_leaves_open_is_asked_again_without_presolve():
+    """On this fabric HiGHS ends with the status "unknown" at first."""
+    topology = random_topology(36, switches=8, workers=16)
+    relaxation, clock = Relaxation(topology, find_sites(topology), 1), Clock(60)
+    low = relaxation.least_t(clock)
+    assert low <= relaxation.least_t_of_one_tree(low, 4 * low, clock) * (1 + SAME)
+
+
 @pytest.mark.parametrize("levels", [1, None])
 def test_local_search_finds_legal_trees_up_to_the_optimum(levels):
     """The optimum is the integer program's; the loads are the independent check's."""
