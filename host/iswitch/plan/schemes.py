@@ -174,8 +174,7 @@ def _is_of_kind(topology: Topology, tree: Tree, levels: int | None, adjacent: bo
         return False
     if levels == 1 and any(parent != tree.root for parent in tree.parents.values()):
         return False
-    cut = {worker for worker in tree.homes if len(topology.graph[worker]) == 1}
-    return not adjacent or all(len(path) <= (3 if child in cut else 2) for child, path in tree.up.items())
+    return not adjacent or all(len(path) <= 2 for path in tree.up.values())
 
 
 def plan_baselines(topology: Topology, *, time_s: float = 60.0) -> Iterator[SchemeResult]:
