@@ -21,8 +21,8 @@ class EngineBench:
         self.config, self.dut = config, engine(config)
         self.bench = Bench(self.dut)
         self.contents = bytearray(config.replay.memory_bytes)
-        memory, bus = Memory(self.contents, stalls=stalls, latency=latency), self.dut.memory
-        memory.attach(self.bench, ar=bus.ar, r=bus.r, aw=bus.aw, w=bus.w, b=bus.b)
+        self.memory, bus = Memory(self.contents, stalls=stalls, latency=latency), self.dut.memory
+        self.memory.attach(self.bench, ar=bus.ar, r=bus.r, aw=bus.aw, w=bus.w, b=bus.b)
         self.sink = self.bench.sink(self.dut.o, stalls=stalls)
         self.outcomes, self.saturated, self.cycle, self.written = Counter(), 0, 0, None
         self.bench.process(self.count)

@@ -21,13 +21,11 @@ PROBABILITIES = {
 """What the probabilities of `Rates` mean, for help texts: "probability of ..."."""
 HOLD_US = 1000
 """The longest time for which a frame waits for others to overtake it."""
-OVERTAKERS = 3
-"""The most frames that overtake one frame."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """Probabilities from 0 to 1 for each frame, and a delay for all frames.
+    """Probabilities from 0 to 1 for each frame, a delay for all frames, and how far frames overtake each other.
 
     Attributes
     ----------
@@ -36,13 +34,15 @@ class Rates:
     duplicate : float
         The frame arrives twice.
     reorder : float
-        1 to 3 later frames overtake the frame.
+        1 to `overtakers` later frames overtake the frame.
     corrupt : float
         A bit is flipped and the frame is marked, as after a bad FCS.
     silent_corrupt : float
         A bit is flipped without a mark, as in the memory of a switch on the path.
     delay_us : float
         Delay of every frame in microseconds.
+    overtakers : float
+        The most frames that overtake one frame, a whole number.
     """
 
     loss: float = 0.0
@@ -51,6 +51,7 @@ class Rates:
     corrupt: float = 0.0
     silent_corrupt: float = 0.0
     delay_us: float = 0.0
+    overtakers: float = 3
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -58,6 +59,9 @@ class Rates:
             if field.name == "delay_us":
                 if value < 0:
                     raise ValueError(f"delay_us must not be negative, not {value!r}")
+            elif field.name == "overtakers":
+                if value < 1 or value % 1:
+                    raise ValueError(f"overtakers must be a whole number of frames from 1 on, not {value!r}")
             elif not 0 <= value <= 1:
                 raise ValueError(f"{field.name} must be 0 to 1, not {value!r}")
 
@@ -109,7 +113,7 @@ class Faults:
             chance() < rate
             for rate in (rates.loss, rates.duplicate, rates.reorder, rates.corrupt, rates.silent_corrupt)
         )
-        where, overtakers = chance(), 1 + int(chance() * OVERTAKERS)
+        where, overtakers = chance(), 1 + int(chance() * rates.overtakers)
         happened = {"loss": lost}
         if not lost:
             happened |= {

@@ -57,6 +57,8 @@ class Exchange:
     ----------
     activity : ActivityMeter or None
         The meter of the member that sends the messages, if there is one.
+    on_silence : callable or None
+        Called each time that a message must be sent again.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Exchange:
         self.transport, self.address, self.timeout_s = transport, address, timeout_s
         self.timeout_name, self.on_other_burst = timeout_name, on_other_burst
         self.activity: ActivityMeter | None = None
+        self.on_silence: Callable[[], object] | None = None
         self._seq = self.transport.randbits(31)  # distinguishes the answers to different messages
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
 
@@ -141,6 +144,9 @@ class Exchange:
                 if size and (answer := self._find_answer(size, segment_bytes, action, seq, nonce)):
                     return answer
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+            if self.on_silence:
+                self.on_silence()
+                now = self.transport.now()
         raise self._unreachable(limit_s, self.timeout_name if timeout_s is None else "")
 
     def _find_answer(self, size: int, segment_bytes: int, action: int, seq: int, nonce: int) -> Answer | None:

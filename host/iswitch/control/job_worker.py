@@ -186,7 +186,7 @@ class JobWorker(ABC):
         # Nothing that outlives the worker keeps it: a worker that the program drops without `close` leaves its job.
         self._control.on_other_burst = weakly(self._handle_burst, None)
         self._control.activity = member.activity
-        self._counters_at_join = self._control.counters(self.switch_info.ports)
+        self._counters_at_join = self._read_counters()
         self._keepalive = self._transport.start_keepalive(self._serve)
         self._finalizer = weakref.finalize(
             self,
@@ -240,7 +240,22 @@ class JobWorker(ABC):
         """
         self._require_open()
         with self._keepalive:
+            return self._read_counters()
+
+    def _read_counters(self) -> dict[str, int]:
+        """Read the switch's counters, between collectives. On a path that loses many frames this takes longer than
+        `evict_s`, and a READ is no sign of life: so the worker gives others meanwhile."""
+
+        def serve() -> None:
+            self._control.on_silence = None  # also the messages of `_serve` may have to be sent again
+            self._serve()
+            self._control.on_silence = serve
+
+        self._control.on_silence = serve
+        try:
             return self._control.counters(self.switch_info.ports)
+        finally:
+            self._control.on_silence = None
 
     def halt(self) -> None:
         """Suspend the job: the switch refuses the contributions of all workers until a worker calls `resume`.

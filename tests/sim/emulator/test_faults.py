@@ -78,6 +78,16 @@ def test_reordered_frames_are_overtaken_by_at_most_three() -> None:
     assert max(late) > 0 and 1 <= max(overtaken) <= 3
 
 
+def test_a_frame_is_overtaken_by_as_many_as_the_rates_say() -> None:
+    faults = Faults(Rates(reorder=0.2, overtakers=100))
+    order = [int.from_bytes(frame.data[:4]) for frame in passed(faults, 3000)]
+    overtaken = [sum(before > number for before in order[:at]) for at, number in enumerate(order)]
+    assert sorted(order) == list(range(3000)) and 50 < max(overtaken) <= 100
+    for wrong in (0, 1.5):
+        with pytest.raises(ValueError, match="overtakers must be a whole number of frames"):
+            Rates(overtakers=wrong)
+
+
 def test_a_frame_that_nobody_overtakes_goes_after_a_while() -> None:
     faults = Faults(Rates(reorder=1.0))
     faults.put(b"alone", 5)

@@ -76,4 +76,4 @@ def test_a_port_that_only_root_may_open_names_the_option(monkeypatch: pytest.Mon
 
 
 def test_all_faults_have_words() -> None:
-    assert set(PROBABILITIES) == set(vars(Rates())) - {"delay_us"}
+    assert set(PROBABILITIES) == set(vars(Rates())) - {"delay_us", "overtakers"}

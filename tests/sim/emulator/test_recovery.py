@@ -87,7 +87,34 @@ class Cable:
                 return found
 
 
+class WithoutReads(Cable):
+    """A cable that loses the messages that read registers from `since` until `until`, and nothing else."""
+
+    def send(self, burst: Buffer, segment_bytes: int) -> None:
+        data = bytes(memoryview(burst).cast("B"))
+        is_read = data[0] & 0xF == Type.CONTROL and data[HEADER.itemsize] == Action.READ
+        if not (is_read and self.cut):
+            self._inner.send(burst, segment_bytes)
+
+
 # Time-outs
+
+
+@pytest.mark.parametrize("since_s", [0.003, 1.0], ids=["at the join", "between collectives"])
+def test_a_worker_that_reads_counters_for_long_is_not_evicted(since_s: float) -> None:
+    """A READ is no sign of life, and on a path that loses most frames the READs take seconds."""
+
+    def work(program: Program) -> tuple[int, ...]:
+        rank = int(program.name[-1])
+        transport = WithoutReads(program, since_s, since_s + 4) if rank else program.transport()
+        with Worker(world=2, rank=rank, transport=transport, evict_s=1.0, timeout_s=20) as worker:
+            worker.barrier()
+            program.sleep(max(0.0, since_s + 0.1 - program.now()))
+            if rank:
+                worker.counters()
+            return worker.allreduce(np.ones(1000, np.float32)).missing
+
+    assert run([work] * 2) == [(), ()]
 
 
 def test_a_rank_that_computes_for_14_s_ends_no_other_with_the_defaults() -> None:
