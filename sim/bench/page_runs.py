@@ -105,6 +105,11 @@ TESTED = {
     "sim.cluster.crossover": "tests/sim/cluster/test_crossover.py::test_the_command_writes_a_picture",
     "sim.cluster.headline": "tests/sim/cluster/test_headline.py"
     "::test_the_readme_shows_the_ratios_that_the_command_prints",
+    "hw.synthesis.memories": "tests/hw/synthesis/test_memories.py::test_each_memory_is_in_exactly_one_part",
+    "sim.cluster.lost_leaf": "tests/sim/cluster/test_lost_leaf.py"
+    "::test_the_others_wait_once_for_the_silence_of_a_lost_leaf_and_go_on_without_its_workers",
+    "sim.cluster.scale": "tests/sim/cluster/test_scale.py"
+    "::test_the_command_prints_a_row_for_each_tree_and_writes_a_picture",
     "sim.cluster.plan": "tests/sim/cluster/test_plan.py::test_the_measured_rate_is_the_predicted_rate",
     "sim.emulator": "tests/sim/emulator/test_emulator.py::test_command_line",
     "sim.bench.run_cocotb": "tests/sim/bench/test_cocotb.py::test_emitted_verilog_is_the_model",

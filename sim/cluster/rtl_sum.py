@@ -16,7 +16,7 @@ from sim.emulator.link import Link, Place
 from sim.emulator.program import Machine, Program
 from sim.emulator.tree import Leaf, configure_leaves
 
-__all__ = ["machine_of", "rtl_sum_s"]
+__all__ = ["UPLINK_PORT", "leaves_of", "machine_of", "rtl_sum_s"]
 
 UPLINK_PORT = Config.ports - 1
 """A leaf's port to the root."""
@@ -64,7 +64,7 @@ def rtl_sum_s(size_bytes: int, workers: int, costs: Costs, *, rate_bps: float, r
             raise RuntimeError(f"the sum of rank {rank} is wrong")
         return begun_s, ended_s
 
-    leaves = _leaves(workers, rack) if rack else []
+    leaves = leaves_of(workers, rack) if rack else []
     cable = Rates(delay_us=costs.cable_us)
     links = [Link((leaf.switch, UPLINK_PORT), (0, leaf.switch - 1), rate_bps, cable) for leaf in leaves]
     with ExitStack() as stack:
@@ -85,7 +85,7 @@ def rtl_sum_s(size_bytes: int, workers: int, costs: Costs, *, rate_bps: float, r
     return max(end for _, end in spans) - min(begin for begin, _ in spans)
 
 
-def _leaves(workers: int, rack: int) -> list[Leaf]:
+def leaves_of(workers: int, rack: int) -> list[Leaf]:
     """Return the leaves below switch 0, whose switches are numbered from 1."""
     firsts = range(0, workers, rack)
     return [

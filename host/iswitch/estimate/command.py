@@ -13,7 +13,7 @@ from rich.table import Table
 
 from iswitch.estimate.costs import Costs, describe_costs
 from iswitch.estimate.setting import Phases, Setting
-from iswitch.estimate.systems import Estimate, estimate, verdict
+from iswitch.estimate.systems import Estimate, estimate, reservation, verdict
 
 __all__ = ["costs_of", "estimate_cluster", "parse_size"]
 
@@ -124,11 +124,14 @@ def estimate_cluster(
         _fail(error)
     if as_json:
         rows = {name: phases._asdict() | {"total_s": phases.total_s} for name, phases in found.phases.items()}
-        print(json.dumps({"systems": rows, "asynchronous_s": found.asynchronous_s}, indent=2))
+        found_all = {"systems": rows, "asynchronous_s": found.asynchronous_s, "reservation": reservation(setting)}
+        print(json.dumps(found_all, indent=2))
         return
     console = Console(width=max(110, Console().width), highlight=False)
     console.print(table_of(found))
     console.print(verdict(found), soft_wrap=True)
+    if (why := reservation(setting)) is not None:
+        console.print(why, soft_wrap=True)
     if show_costs:
         for name, value, source in describe_costs(setting.costs):
             console.print(f"{name} {value:g}: {source}", soft_wrap=True)

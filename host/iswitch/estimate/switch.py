@@ -6,15 +6,15 @@ time. The worker is the driver's loop: it takes what has come, sends as many new
 """
 
 from collections import deque
-from math import ceil
+from math import ceil, prod
 from typing import NamedTuple
 
-from iswitch.config import Config
+from iswitch.config import MEMBERS_MAX, Config
 from iswitch.estimate.costs import Costs
 from iswitch.estimate.setting import Phases, Setting
 from iswitch.wire import FRAME_BYTES, TAIL_BYTES, UPLINK_TAIL, uplink_elements
 
-__all__ = ["GAP_BYTES", "MAXIMUM_BURST_BYTES", "Sum", "asynchronous_switch", "switch", "switch_sum"]
+__all__ = ["GAP_BYTES", "MAXIMUM_BURST_BYTES", "Sum", "asynchronous_switch", "mask_bytes", "switch", "switch_sum"]
 
 GAP_BYTES = 8 + 4 + 12
 """Preamble, FCS and gap."""
@@ -40,6 +40,14 @@ class Sum(NamedTuple):
     busy_s: float
 
 
+def mask_bytes(workers: int) -> int:
+    """Return the bytes by which results and uplinks would be longer if a job had more workers than the protocol allows.
+
+    They have two sets of workers, in the sum and tainted, as masks of 32 bits.
+    """
+    return 2 * max(0, ceil(workers / 8) - MEMBERS_MAX // 8)
+
+
 def stages(
     costs: Costs, fan_ins: tuple[int, ...], *, elements: int, rate_bps: float | None, uplink_bps: float | None = None
 ) -> tuple[list[Stage], list[Stage]]:
@@ -57,8 +65,9 @@ def stages(
         Rate of the workers' cables, and of those between switches (default: the same).
     """
     cycle_s, cable_s, card_s = 1 / costs.clock_hz, costs.cable_us / 1e6, costs.card_us / 1e6
-    contribution, result = FRAME_BYTES + 4 * elements, FRAME_BYTES + 4 * elements + TAIL_BYTES
-    uplink = FRAME_BYTES + 8 * elements + UPLINK_TAIL.itemsize
+    masks = mask_bytes(prod(fan_ins))
+    contribution, result = FRAME_BYTES + 4 * elements, FRAME_BYTES + 4 * elements + TAIL_BYTES + masks
+    uplink = FRAME_BYTES + 8 * elements + UPLINK_TAIL.itemsize + masks
 
     def wire(size: int, latency_s: float, bps: float | None) -> Stage:
         return Stage(8 * (size + GAP_BYTES) / bps if bps else 0.0, latency_s)

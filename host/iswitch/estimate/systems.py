@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from iswitch.config import MEMBERS_MAX
 from iswitch.estimate.collectives import ring, tree
 from iswitch.estimate.server import asynchronous_server, parameter_server, sharded_server, streaming_server
 from iswitch.estimate.setting import Phases, Setting
 from iswitch.estimate.switch import asynchronous_switch, switch
 
-__all__ = ["ISWITCH", "MOST_BYTES", "SYSTEMS", "Estimate", "estimate", "verdict"]
+__all__ = ["ISWITCH", "MOST_BYTES", "SYSTEMS", "Estimate", "estimate", "reservation", "verdict"]
 
 ISWITCH = "iswitch"
 SYSTEMS: dict[str, Callable[[Setting], Phases]] = {
@@ -64,6 +65,16 @@ def estimate(setting: Setting) -> Estimate:
             "iswitch, asynchronous": asynchronous_switch(setting),
         },
     )
+
+
+def reservation(setting: Setting) -> str | None:
+    """Return a sentence that says why no switch can do what is estimated for it; None if one can."""
+    if setting.workers > MEMBERS_MAX:
+        return (
+            f"No switch does this: a job has {MEMBERS_MAX} workers at most. "
+            f"The times of the switch are those of one whose frames name {setting.workers} workers."
+        )
+    return None
 
 
 def verdict(found: Estimate) -> str:

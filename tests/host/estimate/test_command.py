@@ -65,3 +65,10 @@ def test_sizes_have_units(text, size):
 def test_wrong_options_are_one_sentence(arguments, words):
     done = call(*arguments)
     assert done.exit_code == 1 and words in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_command_says_when_no_switch_has_so_many_workers():
+    options = ["--size", "4KB", "--rack", "8", "--workers"]
+    assert "a job has 32 workers at most" in " ".join(call(*options, "33").output.split())
+    assert "No switch does this" not in call(*options, "32").output
+    assert "a job has 32 workers at most" in json.loads(call(*options, "33", "--json").output)["reservation"]
