@@ -1,0 +1,308 @@
+"""Where the cycles of a sum go: `python -m sim.bench.stages`.
+
+The first table follows the contribution that completes a sum through an idle switch, from the ingress queue to a port:
+in which cycle its first word is offered at each component's output, and why the component takes so long. The second
+counts what each stream did while frames came as fast as the switch took them, and the third names every bubble, a cycle
+in which no word passed the gate. The cycles are those of Amaranth's simulation of the whole switch.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import typer
+from amaranth.hdl import Module
+from rich.console import Console
+from rich.table import Table
+
+from hw.switch import Switch
+from iswitch.config import Config
+from iswitch.wire import ETHERTYPE_IPV4, Type
+from sim.bench.stream import Bench, from_words, pack, to_words
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, ordinary, parse
+
+__all__ = ["CONFIG", "LOADS", "Load", "Point", "Scene", "Step", "load", "path"]
+
+CONFIG = Config(members=4, jobs=2, window=32, mac_entries=64)
+"""The default data path with smaller tables, which a simulation erases sooner."""
+IPV4 = ETHERTYPE_IPV4.to_bytes(2, "big")
+WARM_FRAMES = 8
+"""Frames that have left before bubbles are counted."""
+QUIET_CYCLES = 12
+LIMIT = 20_000
+
+
+class Point(NamedTuple):
+    """A stream on the path of a sum. `why`: what takes the cycles since the point before."""
+
+    name: str
+    stream: Any
+    why: str
+
+
+class Step(NamedTuple):
+    """The cycle, from the frame's first word leaving its queue, in which its first word was offered at a point, and
+    that in which its last word was."""
+
+    name: str
+    first: int
+    last: int
+    why: str
+
+
+class Load(NamedTuple):
+    """What streams did between the first word and the last one of a load.
+
+    `words`: words that passed the gate. `streams`: by name of a stream, how many cycles it moved an item, was stalled,
+    and was empty. `bubbles`: by reason, the cycles in which no word passed the gate.
+    """
+
+    cycles: int
+    words: int
+    streams: dict[str, tuple[int, int, int]]
+    bubbles: dict[str, int]
+
+
+def opened(part: Any) -> Module:
+    """Elaborate a component now, and have it elaborate to this module. So its parts can be watched."""
+    module = part.elaborate(None)
+    part.elaborate = lambda platform: module
+    return module
+
+
+class Scene:
+    """A simulated switch with a member behind each port."""
+
+    def __init__(self, config: Config = CONFIG) -> None:
+        self.config = config
+        self.dut = Switch(config)
+        parts = opened(self.dut).submodules
+        aggregator, port = opened(parts.aggregator).submodules, opened(parts.output_0).submodules
+        self.parts = parts
+        self.points = [
+            Point("pipeline", parts.pipeline.o, "skid buffer behind the arbiter, which is combinational"),
+            Point("parser.headers", parts.parser.headers, "header words gathered, then the item registered"),
+            Point("core.verdicts", parts.core.verdicts, "rows read, compared, two steps of consequences, decision"),
+            Point("gate.works", parts.gate.works, "register between core and gate"),
+            Point("gate.contributions", parts.gate.contributions, "the header words pass the gate first"),
+            Point("sums", aggregator.sums.i, "a register, then the lanes: located, fitted, aligned, summed, rounded"),
+            Point("composer.sums", aggregator.sums.o, "FIFO of sums, in block RAM"),
+            Point("results", parts.aggregator.results, "header words, before the sums, and the checksum inserter"),
+            Point("port.queue", port.results.o, "the port's queue: written, read, registered"),
+            Point("port.tx", parts.output_0.tx, "address read, three steps of checksums, and the output register"),
+        ]
+        self.bench = Bench(
+            self.dut,
+            inputs=[
+                (self.dut.own_mac, int.from_bytes(SWITCH_MAC, "little")),
+                (self.dut.own_ip, int.from_bytes(SWITCH_IP, "little")),
+                (self.dut.seed, 1),
+            ],
+        )
+        self.sources = [self.bench.source(rx) for rx in self.dut.rx]
+        self.sinks = [self.bench.sink(tx) for tx in self.dut.tx]
+        self.members = [Client.numbered(k, port=k) for k in range(config.ports)]
+        self.log: list[tuple[int, ...]] = []
+        self.queues = [parts[f"queue_{port}"].o for port in range(config.ports)]
+        self.watched = [*self.queues, *(point.stream for point in self.points), parts.parser.o]
+        self.bench.process(self._watch)
+
+    async def _watch(self, ctx: Any) -> None:
+        signals = [signal for watched in self.watched for signal in (watched.valid, watched.ready)]
+        extra = [self.parts.verdicts.valid, self.parts.core.headers.valid, self.parts.core.headers.ready]
+        async for _, _, *values in ctx.tick().sample(*signals, *extra):
+            self.log.append(tuple(values))
+
+    def moves(self, cycle: int, stream: Any) -> tuple[int, int]:
+        """Return `valid` and `ready` of a stream in a cycle of the log."""
+        place = 2 * self.watched.index(stream)
+        valid, ready = self.log[cycle][place : place + 2]
+        return valid, ready
+
+    async def settle(self, ctx: Any) -> None:
+        """Run until the switch has been idle for a while."""
+        quiet = 0
+        for _ in range(LIMIT):
+            await ctx.tick()
+            quiet = 0 if ctx.get(self.dut.busy) or not all(source.done for source in self.sources) else quiet + 1
+            if quiet == QUIET_CYCLES:
+                return
+        raise TimeoutError(f"the switch is still busy after {LIMIT} cycles")
+
+    def offer(self, port: int, frame: bytes) -> None:
+        source = self.sources[port]
+        source.items += [pack(source.shape, word) for word in to_words(frame, self.config.bus_bits)]
+
+    def received(self, port: int) -> list[bytes]:
+        frames = from_words(self.sinks[port].items, self.config.bus_bits)
+        self.sinks[port].items.clear()
+        return frames
+
+    async def join(self, ctx: Any) -> None:
+        await self.settle(ctx)
+        for settings in ({"world": len(self.members), "elements": self.config.elements}, {}, {}):
+            for rank, member in enumerate(self.members):
+                self.offer(member.port, member.join(member=None if member.is_member else rank, **settings))
+                await self.settle(ctx)
+                for frame in self.received(member.port):
+                    member.take(frame)
+
+    def play(self, scenario: Callable[[Any], Any]) -> None:
+        async def testbench(ctx: Any) -> None:
+            await self.join(ctx)
+            await scenario(ctx)
+
+        self.bench.drive(testbench)
+
+    def results(self, port: int) -> int:
+        """Return how many results a port has sent since the last call."""
+        return sum(frame[12:14] == IPV4 and parse(frame).type == Type.RESULT for frame in self.received(port))
+
+
+def path(elements: int, config: Config = CONFIG) -> list[Step]:
+    """Follow the contribution that completes a sum of `elements` numbers through an idle switch.
+
+    Raises RuntimeError if the sum does not leave by all ports.
+    """
+    scene = Scene(config)
+    begun = 0
+
+    async def scenario(ctx: Any) -> None:
+        nonlocal begun
+        for member in scene.members:
+            begun = len(scene.log)
+            scene.offer(member.port, member.contribution(member.first_seq, np.ones(elements, "<f4")))
+            await scene.settle(ctx)
+
+    scene.play(scenario)
+    if any(scene.results(port) != 1 for port in range(config.ports)):
+        raise RuntimeError("the sum did not leave by all ports")
+    cycles = range(begun, len(scene.log))
+    first = last = 0
+    steps = []
+    queue = Point("queue", scene.queues[scene.members[-1].port], "the frame is stored, and scanned")
+    for point in [queue, *scene.points]:
+        offered = [cycle for cycle in cycles if scene.moves(cycle, point.stream)[0]]
+        moved = [cycle for cycle in cycles if all(scene.moves(cycle, point.stream))]
+        if point.name == "queue":
+            first, last = offered[0], moved[-1]
+        steps.append(Step(point.name, offered[0] - first, moved[-1] - last, point.why))
+    return steps
+
+
+def contributions(scene: Scene, count: int, sizes: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    """Yield `count` contributions of each member, with these numbers of elements in turn."""
+    for k in range(count):
+        for member in scene.members:
+            numbers = np.ones(sizes[k % len(sizes)], "<f4")
+            behind = min(k, scene.config.window - 1)
+            yield member.port, member.contribution(member.first_seq + k, numbers, behind=behind)
+
+
+def full(scene: Scene) -> Iterator[tuple[int, bytes]]:
+    return contributions(scene, 6, [scene.config.elements])
+
+
+def minimum(scene: Scene) -> Iterator[tuple[int, bytes]]:
+    return contributions(scene, 24, [1])
+
+
+def mixed(scene: Scene) -> Iterator[tuple[int, bytes]]:
+    """Yield contributions of several sizes, each with an ordinary frame behind it."""
+    sizes = (1, scene.config.elements, 16, scene.config.elements // 4)
+    for k, (port, frame) in enumerate(contributions(scene, 6, sizes)):
+        yield port, frame
+        member, to = scene.members[port], scene.members[(port + 1) % len(scene.members)]
+        yield port, ordinary(to.mac, member.mac, (60, 1514)[k % 2])
+
+
+LOADS: dict[str, Callable[[Scene], Iterator[tuple[int, bytes]]]] = {"full": full, "minimum": minimum, "mixed": mixed}
+"""The frames of each load, with the port to which each goes."""
+
+
+def load(name: str, config: Config = CONFIG) -> Load:
+    """Send a load's frames as fast as the switch takes them, and count what its streams do, without the first frames.
+
+    Raises RuntimeError if a sum does not leave by all ports.
+    """
+    scene = Scene(config)
+    begun = sums = 0
+
+    async def scenario(ctx: Any) -> None:
+        nonlocal begun, sums
+        begun = len(scene.log)
+        for port, frame in LOADS[name](scene):
+            scene.offer(port, frame)
+            sums += port == 0 and frame[12:14] == IPV4
+        await scene.settle(ctx)
+
+    scene.play(scenario)
+    if any(scene.results(port) != sums for port in range(config.ports)):
+        raise RuntimeError(f"the {sums} sums did not leave by all ports")
+    words = scene.parts.parser.o
+    at = len(scene.watched) * 2
+    decided = [cycle for cycle in range(begun, len(scene.log)) if all(scene.log[cycle][at + 1 : at + 3])]
+    passed = [cycle for cycle in range(begun, len(scene.log)) if all(scene.moves(cycle, words))]
+    # The load runs dry when the last headers are with the core.
+    cycles = range(decided[WARM_FRAMES], decided[-1])
+    streams = {}
+    for point in scene.points:
+        pairs = Counter(scene.moves(cycle, point.stream) for cycle in cycles)
+        moved, stalled = pairs[1, 1], pairs[1, 0]
+        streams[point.name] = moved, stalled, len(cycles) - moved - stalled
+    bubbles = Counter(_bubble(scene, cycle, words, at) for cycle in cycles if not all(scene.moves(cycle, words)))
+    return Load(len(cycles), sum(cycle in cycles for cycle in passed), streams, dict(bubbles))
+
+
+def _bubble(scene: Scene, cycle: int, words: Any, at: int) -> str:
+    """Say why no word passes the gate in a cycle."""
+    has_verdict, headers = scene.log[cycle][at], scene.log[cycle][at + 1]
+    works, payload = scene.parts.gate.works, scene.parts.gate.contributions
+    if not scene.moves(cycle, words)[0]:
+        return "the parser has no word"
+    if scene.moves(cycle, works) == (1, 0):
+        return "the aggregator has not begun the operation before"
+    if scene.moves(cycle, payload) == (1, 0):
+        return "the aggregator has not taken the word before"
+    if not has_verdict:
+        return "the core decides, and more headers wait" if headers else "the core decides"
+    return "the payload's operation has not been handed over"
+
+
+def shown_path(sizes: Sequence[int]) -> Table:
+    found = {elements: path(elements) for elements in sizes}
+    table = Table("stage", title="cycle of the first word, of the last word")
+    for elements in sizes:
+        table.add_column(f"{elements} elements", justify="right")
+    table.add_column("cycles", justify="right")
+    table.add_column("why")
+    before = 0
+    for steps in zip(*found.values(), strict=True):
+        step = steps[0]
+        table.add_row(step.name, *(f"{each.first}, {each.last}" for each in steps), str(step.first - before), step.why)
+        before = step.first
+    return table
+
+
+def main() -> None:
+    """Say in which stage each cycle of a sum is, how full each stage is, and what every bubble is."""
+    console = Console()
+    console.print(shown_path((1, 44, CONFIG.elements)))
+    table = Table("load", "stage", title="share of cycles")
+    names = Table("load", "words a cycle", "a cycle without a word at the gate, because", "share", title="bubbles")
+    for column in ("moves", "stalls", "empty"):
+        table.add_column(column, justify="right")
+    for name in LOADS:
+        found = load(name)
+        for stage, counts in found.streams.items():
+            table.add_row(name, stage, *(f"{count / found.cycles:.3f}" for count in counts))
+        rate = f"{found.words / found.cycles:.3f}"
+        for reason, count in sorted(found.bubbles.items(), key=lambda item: -item[1]) or [("-", 0)]:
+            names.add_row(name, rate, reason, f"{count / found.cycles:.3f}")
+    console.print(table)
+    console.print(names)
+
+
+if __name__ == "__main__":
+    typer.run(main)
