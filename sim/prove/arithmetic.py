@@ -11,7 +11,7 @@ import hw.numeric.window64
 from hw.numeric.half import BIAS_DIFFERENCE, narrowed
 from iswitch.wire import Format
 from iswitch.wire.formats import FRACTION_MAX, FRACTION_MIN
-from sim.prove.harness import Harness
+from sim.prove.harness import Harness, after
 from sim.prove.proof import Proof
 
 __all__ = ["PROOFS"]
@@ -51,13 +51,6 @@ class SumRounder(Component):
             m.d.comb += [stage.half.eq(1), stage.binary16.eq(is_binary16)]
         m.d.comb += self.number.eq(narrowed(rounder.value, binary16=Const(is_binary16), as_is=Const(0)))
         return m
-
-
-def after(h: Harness, cycles: int) -> Signal:
-    """Return a bit that is 1 from the given cycle behind the reset on."""
-    age = Signal(range(cycles + 1), name="age")
-    h.m.d.sync += age.eq(age + (age != cycles))
-    return age == cycles
 
 
 def constants(h: Harness, **widths: int) -> dict[str, Signal]:

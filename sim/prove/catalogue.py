@@ -1,10 +1,10 @@
 """All proofs, and the table that the documentation shows."""
 
-from sim.prove import arbiter, arithmetic, queues, skid_buffer, streams
+from sim.prove import arbiter, arithmetic, queues, ring, skid_buffer, streams
 
 __all__ = ["PROOFS", "table"]
 
-PROOFS = [*skid_buffer.PROOFS, *arbiter.PROOFS, *queues.PROOFS, *streams.PROOFS, *arithmetic.PROOFS]
+PROOFS = [*skid_buffer.PROOFS, *arbiter.PROOFS, *queues.PROOFS, *streams.PROOFS, *arithmetic.PROOFS, *ring.PROOFS]
 
 
 def table() -> str:

@@ -11,7 +11,7 @@ from amaranth.lib.wiring import Component, In
 
 from hw.synthesis.emit import payload_memories_uninitialised
 
-__all__ = ["BEGUN", "TOP", "Harness"]
+__all__ = ["BEGUN", "TOP", "Harness", "after"]
 
 TOP = "top"
 BEGUN = "begun"
@@ -70,6 +70,13 @@ class Harness:
             if member.flow is In and id(value) not in ours and not isinstance(target, Const):
                 self.m.d.comb += target.eq(self.free(Shape.cast(target.shape()), "__".join(map(str, path))))
 
+    def constant_inputs(self) -> None:
+        """Give each input of the component a value that is arbitrary, but the same in all cycles."""
+        for path, member, value in self.dut.signature.flatten(self.dut):
+            target = Value.cast(value)
+            if member.flow is In and not isinstance(target, Const):
+                self.m.d.comb += target.eq(self.constant(Shape.cast(target.shape()), "__".join(map(str, path))))
+
     def inner(self, path: str) -> Any:
         """Return what a local variable holds when `elaborate` returns: "room" of the component, or "fifo.level" of the
         component in its local variable `fifo`.
@@ -124,6 +131,13 @@ class Harness:
         """Return component and properties as RTLIL, top module `TOP`."""
         with payload_memories_uninitialised():
             return rtlil.convert(self.m, name=TOP, ports=[self._domain.clk, self._domain.rst, *self._ports])
+
+
+def after(h: Harness, cycles: int) -> Value:
+    """Return a bit that is 1 from the given cycle behind the reset on."""
+    age = Signal(range(cycles + 1), name="age")
+    h.m.d.sync += age.eq(age + (age != cycles))
+    return age == cycles
 
 
 def elaborated(dut: Component) -> tuple[Fragment, dict[int, dict[str, Any]]]:
