@@ -1,10 +1,18 @@
 """All proofs, and the table that the documentation shows."""
 
-from sim.prove import arbiter, arithmetic, queues, ring, skid_buffer, streams
+from sim.prove import arbiter, arithmetic, claims, queues, ring, skid_buffer, streams
 
 __all__ = ["PROOFS", "table"]
 
-PROOFS = [*skid_buffer.PROOFS, *arbiter.PROOFS, *queues.PROOFS, *streams.PROOFS, *arithmetic.PROOFS, *ring.PROOFS]
+PROOFS = [
+    *skid_buffer.PROOFS,
+    *arbiter.PROOFS,
+    *queues.PROOFS,
+    *streams.PROOFS,
+    *arithmetic.PROOFS,
+    *ring.PROOFS,
+    *claims.PROOFS,
+]
 
 
 def table() -> str:
