@@ -1,6 +1,6 @@
 """All proofs, and the table that the documentation shows."""
 
-from sim.prove import arbiter, arithmetic, claims, queues, ring, skid_buffer, streams
+from sim.prove import arbiter, arithmetic, claims, lowest_missing, queues, ring, skid_buffer, streams
 
 __all__ = ["PROOFS", "table"]
 
@@ -12,6 +12,7 @@ PROOFS = [
     *arithmetic.PROOFS,
     *ring.PROOFS,
     *claims.PROOFS,
+    *lowest_missing.PROOFS,
 ]
 
 

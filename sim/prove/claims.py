@@ -1,4 +1,4 @@
-"""The decision of the core about a claim: no vector is granted twice, none that is too old, and each seq has one update."""
+"""The decision of the core about a claim: no vector is granted twice or too late, and each seq has one update."""
 
 from typing import Any
 
