@@ -13,13 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from iswitch.plan.solver.arcs import can_sum_at
 from iswitch.plan.solver.clock import Clock
 from iswitch.plan.solver.linear_program import INFINITY
-from iswitch.plan.solver.routes import Network, Routes
-from iswitch.plan.solver.sites import Site
-from iswitch.plan.solver.tree import Resource, Tree, at_full_rate, scheme_name
-from iswitch.plan.topology.topology import Topology, natural_key
+from iswitch.plan.solver.streams import Stream, Streams
+from iswitch.plan.solver.tree import Resource, Tree, scheme_name
 
 __all__ = ["LocalSearch"]
 
@@ -40,19 +37,10 @@ CLOSE = 0.002
 """Relative difference of t below which no further target is set."""
 
 
-class _Stream(NamedTuple):
-    """Streams of one kind with the same start: workers of a group, the sum of a switch, or results of a group."""
-
-    kind: str
-    start: str
-    owner: str
-    """The first worker of the group, or the switch."""
-
-
 class _Move(NamedTuple):
     """A change of `number` streams from one route to another; None: the stream ends."""
 
-    stream: _Stream
+    stream: Stream
     before: int
     after: int
     number: int
@@ -63,29 +51,16 @@ class LocalSearch:
 
     Parameters
     ----------
-    topology : Topology
-        The topology.
-    sites : sequence of Site
-        Places where sums can be formed, beside the ps; at most one for each switch.
-    levels : {1, None}
-        Most switches that sum a gradient before the root does; None: any number.
-    adjacent : bool
-        Let each switch sum only its neighbours.
-    root : str
-        The ps, or the switch at which sums end.
+    streams : Streams
+        The streams, and their routes.
     seed : int
         Seed of all choices.
     """
 
-    def __init__(
-        self, topology: Topology, sites: Sequence[Site], *, levels: int | None, adjacent: bool, root: str, seed: int = 1
-    ):
-        self.topology, self.levels, self.adjacent, self.root = topology, levels, adjacent, root
-        self.sites = [site.at for site in sites if site.at != root]
-        self.network = Network(topology, sites)
+    def __init__(self, streams: Streams, *, seed: int = 1):
+        self.streams, self.network, self.topology = streams, streams.network, streams.topology
+        self.levels, self.root, self.sites, self.groups = streams.levels, streams.root, streams.sites, streams.groups
         self.rng = random.Random(seed)
-        self.groups = {group.workers[0]: group for group in topology.groups()}
-        self._routes: dict[tuple[str, str], Routes] = {}
 
     def improve(self, starts: Sequence[Tree], low: float, clock: Clock) -> Tree:
         """Return the fastest tree found from some trees.
@@ -118,11 +93,11 @@ class LocalSearch:
         """Return a tree of at most this t, or None if none was found in time."""
         if not self._start(tree, t, clock):
             return None
-        tabu: dict[tuple[_Stream, int], int] = {}
+        tabu: dict[tuple[Stream, int], int] = {}
         for move in range(MOVES_MAX + MOVES_PER_SITE * len(self.sites)):
             over = np.flatnonzero(self.load > self.limit * (1 + FULL))
             if not len(over):
-                return self._tree()
+                return self.streams.tree(self.count)
             if not clock.left:
                 break
             excess = self.weight[over] * (self.load[over] / self.limit[over] - 1)
@@ -135,27 +110,13 @@ class LocalSearch:
                 tabu[each.stream, each.before] = move + TENURE + self.rng.randrange(TENURE)
         return None
 
-    def _routes_of(self, stream: _Stream) -> Routes:
-        if (found := self._routes.get((stream.kind, stream.start))) is not None:
-            return found
-        if stream.kind == "gradient":
-            group = self.groups[stream.owner]
-            ends = [end for end in (*self.sites, self.root) if can_sum_at(group, end, self.adjacent)]
-        elif stream.kind == "sum":
-            ends = [self.root, *(site for site in self.sites if site != stream.start and self.levels != 1)]
-        else:
-            ends = [self.root]
-        found = Routes(self.network, stream.start, stream.kind, ends, self.adjacent and stream.kind != "result")
-        self._routes[stream.kind, stream.start] = found
-        return found
-
     def _start(self, tree: Tree, t: float, clock: Clock) -> bool:
         """Take over a tree; return False if there is no time to do so."""
         self.limit: npt.NDArray[np.float64] = np.maximum(self.network.gbps * np.where(self.network.rated, t, 1.0), FULL)
         self.weight = np.ones(len(self.limit))
         self.load = np.zeros(len(self.limit))
-        self.count: dict[_Stream, dict[int, int]] = defaultdict(dict)
-        self.users: dict[int, set[tuple[_Stream, int]]] = defaultdict(set)
+        self.count: dict[Stream, dict[int, int]] = defaultdict(dict)
+        self.users: dict[int, set[tuple[Stream, int]]] = defaultdict(set)
         self.members: dict[str, int] = defaultdict(int)
         slots = Resource("slots", self.root)
         if slots in self.network.numbers:
@@ -165,20 +126,20 @@ class LocalSearch:
                 return False
             for worker in group.workers:
                 cut = 0 if group.at == worker else 1
-                self._add_path(_Stream("gradient", group.at, owner), tree.up[worker][cut:])
+                self._add_path(Stream("gradient", group.at, owner), tree.up[worker][cut:])
                 if self.topology.job.unicast:
                     path = tree.down[worker][::-1]
-                    self._add_path(_Stream("result", group.at, owner), path[cut:])
+                    self._add_path(Stream("result", group.at, owner), path[cut:])
         for site in tree.parents:
-            self._add_path(_Stream("sum", site, site), tree.up[site])
+            self._add_path(Stream("sum", site, site), tree.up[site])
         return True
 
-    def _add_path(self, stream: _Stream, path: tuple[str, ...]) -> None:
-        self._add(stream, self._routes_of(stream).number(tuple(path)), 1)
+    def _add_path(self, stream: Stream, path: tuple[str, ...]) -> None:
+        self._add(stream, self.streams.routes(stream).number(tuple(path)), 1)
 
-    def _add(self, stream: _Stream, route: int, count: int) -> None:
+    def _add(self, stream: Stream, route: int, count: int) -> None:
         """Add streams to a route; a negative count removes them."""
-        routes, now = self._routes_of(stream), self.count[stream]
+        routes, now = self.streams.routes(stream), self.count[stream]
         row = routes.places[route]
         np.add.at(self.load, row, count * routes.sizes[route])
         now[route] = now.get(route, 0) + count
@@ -193,7 +154,7 @@ class LocalSearch:
                 self.users[int(place)].discard((stream, route))
 
     def _is_used(self, node: str) -> bool:
-        return node == self.root or bool(self.count.get(_Stream("sum", node, node)))
+        return node == self.root or bool(self.count.get(Stream("sum", node, node)))
 
     def _penalty(self, places: npt.NDArray[np.int64], sizes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return how much the penalty grows if routes get these loads, for each row."""
@@ -203,7 +164,7 @@ class LocalSearch:
         # Of equals, the one with less traffic.
         return found + 1e-7 * (sizes / limit).sum(axis=-1)
 
-    def _best_moves(self, place: int, tabu: dict[tuple[_Stream, int], int], now: int) -> tuple[list[_Move], float]:
+    def _best_moves(self, place: int, tabu: dict[tuple[Stream, int], int], now: int) -> tuple[list[_Move], float]:
         """Return the best change that relieves a resource, and the change of the penalty."""
         streams = sorted(self.users[place])
         if len(streams) > STREAMS_MAX:
@@ -239,8 +200,8 @@ class LocalSearch:
         if len(sums) < 3:
             return best, least
         for site in self.rng.sample(unused, min(len(unused), HUBS_MAX)):
-            own = _Stream("sum", site, site)
-            routes = self._routes_of(own)
+            own = Stream("sum", site, site)
+            routes = self.streams.routes(own)
             rows = routes.of_end[self.root]
             if not rows:
                 continue
@@ -248,7 +209,7 @@ class LocalSearch:
             moves = [_Move(own, -1, route, 1)]
             self._shift(own, route, 1)
             for stream, old in self.rng.sample(sums, len(sums)):
-                known = self._routes_of(stream)
+                known = self.streams.routes(stream)
                 if not (rows := known.of_end.get(site, [])):
                     continue
                 self._shift(stream, old, -1)
@@ -271,7 +232,7 @@ class LocalSearch:
         if len(unused) > OPENED_MAX:
             unused = self.rng.sample(unused, OPENED_MAX)
         for site in unused:
-            routes = self._routes_of(_Stream("sum", site, site))
+            routes = self.streams.routes(Stream("sum", site, site))
             rows = [row for row, end in enumerate(routes.ends) if self._is_used(end)]
             if rows:
                 costs = self._penalty(routes.places[rows], routes.sizes[rows])
@@ -283,8 +244,8 @@ class LocalSearch:
         """Return the switches whose sums are part of a switch's sum, and the switch itself."""
         children = defaultdict(list)
         for each in self.sites:
-            for route in self.count.get(_Stream("sum", each, each), ()):
-                children[self._routes_of(_Stream("sum", each, each)).ends[route]].append(each)
+            for route in self.count.get(Stream("sum", each, each), ()):
+                children[self.streams.routes(Stream("sum", each, each)).ends[route]].append(each)
         found, waiting = {site}, [site]
         while waiting:
             for child in children[waiting.pop()]:
@@ -294,22 +255,22 @@ class LocalSearch:
 
     def _best_route(
         self,
-        stream: _Stream,
+        stream: Stream,
         before: int,
         count: int,
         opened: dict[str, tuple[float, int]],
-        tabu: dict[tuple[_Stream, int], int],
+        tabu: dict[tuple[Stream, int], int],
         now: int,
     ) -> tuple[list[_Move], float]:
-        routes = self._routes_of(stream)
+        routes = self.streams.routes(stream)
         self._shift(stream, before, -count)
         old_end = routes.ends[before]
         gain = -float(self._penalty(routes.places[before], count * routes.sizes[before]))
         costs = self._penalty(routes.places, count * routes.sizes)
         last = stream.kind != "result" and old_end != self.root and self.members[old_end] == count
         if last:
-            ((own, own_count),) = self.count[_Stream("sum", old_end, old_end)].items()
-            own_routes = self._routes_of(_Stream("sum", old_end, old_end))
+            ((own, own_count),) = self.count[Stream("sum", old_end, old_end)].items()
+            own_routes = self.streams.routes(Stream("sum", old_end, old_end))
             gain += float(self._penalty(own_routes.places[own], -own_count * own_routes.sizes[own]))
         forbidden = self._below(stream.start) if stream.kind == "sum" else set()
         for end, rows in routes.of_end.items():
@@ -330,25 +291,25 @@ class LocalSearch:
         moves = [_Move(stream, before, after, count)]
         end = routes.ends[after]
         if stream.kind != "result" and not self._is_used(end):
-            moves.insert(0, _Move(_Stream("sum", end, end), -1, opened[end][1], 1))
+            moves.insert(0, _Move(Stream("sum", end, end), -1, opened[end][1], 1))
         return moves, gain + float(costs[after]) + self.rng.random() * 1e-9
 
     def _parent_by(self, site: str, route: int) -> str:
-        return self._routes_of(_Stream("sum", site, site)).ends[route]
+        return self.streams.routes(Stream("sum", site, site)).ends[route]
 
-    def _shift(self, stream: _Stream, route: int, count: int) -> None:
+    def _shift(self, stream: Stream, route: int, count: int) -> None:
         """Add streams to the loads alone."""
-        routes = self._routes_of(stream)
+        routes = self.streams.routes(stream)
         np.add.at(self.load, routes.places[route], count * routes.sizes[route])
 
-    def _closing(self, stream: _Stream) -> tuple[list[_Move], float]:
+    def _closing(self, stream: Stream) -> tuple[list[_Move], float]:
         """Return the moves after which a switch sums nothing, and the change of the penalty."""
         site, saved = stream.start, self.load.copy()
         before = self._total()
         moves: list[_Move] = []
         below = self._below(site)
         for member in [each for each in self.count if each.kind != "result"]:
-            routes = self._routes_of(member)
+            routes = self.streams.routes(member)
             for route in [each for each in self.count[member] if routes.ends[each] == site]:
                 count = self.count[member][route]
                 allowed = [
@@ -382,50 +343,11 @@ class LocalSearch:
         self._add(move.stream, move.after, move.number)
         if move.before < 0 or move.stream.kind == "result":
             return
-        node = self._routes_of(move.stream).ends[move.before]
+        node = self.streams.routes(move.stream).ends[move.before]
         while node != self.root and not self.members[node]:
-            own = _Stream("sum", node, node)
+            own = Stream("sum", node, node)
             if not self.count[own]:
                 break
             ((route, count),) = list(self.count[own].items())
             self._add(own, route, -count)
-            node = self._routes_of(own).ends[route]
-
-    def _tree(self) -> Tree:
-        """Return the present tree at its full rate."""
-        homes: dict[str, str] = {}
-        up: dict[str, tuple[str, ...]] = {}
-        down: dict[str, tuple[str, ...]] = {}
-        parents: dict[str, str] = {}
-        for stream, now in self.count.items():
-            routes = self._routes_of(stream)
-            paths = [routes.paths[route] for route in sorted(now, key=lambda route: self._order(routes, route))]
-            counts = [now[route] for route in sorted(now, key=lambda route: self._order(routes, route))]
-            each = [path for path, count in zip(paths, counts) for _ in range(count)]
-            if stream.kind == "sum":
-                for path in each:
-                    parents[stream.start], up[stream.start] = path[-1], path
-                continue
-            for worker, path in zip(self.groups[stream.owner].workers, each):
-                own = () if stream.start == worker else (worker,)
-                if stream.kind == "gradient":
-                    homes[worker], up[worker] = path[-1], (*own, *path)
-                else:
-                    down[worker] = (*path[::-1], *own)
-        order, summing = sorted(homes, key=natural_key), sorted(parents, key=natural_key)
-        return at_full_rate(
-            self.topology,
-            Tree(
-                rate_gbps=0.0,
-                root=self.root,
-                homes={worker: homes[worker] for worker in order},
-                parents={switch: parents[switch] for switch in summing},
-                up={child: up[child] for child in (*order, *summing)},
-                down={worker: down[worker] for worker in order if down},
-            ),
-        )
-
-    @staticmethod
-    def _order(routes: Routes, route: int) -> tuple[bool, list[tuple[int, int | str]], int]:
-        end = routes.ends[route]
-        return (end != routes.start, natural_key(end), route)
+            node = self.streams.routes(own).ends[route]

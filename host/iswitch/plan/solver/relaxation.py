@@ -2,7 +2,9 @@
 
 The relaxation is the one of `tree_program`, without levels. An average of trees satisfies it, too. So its optimum
 bounds several trees as well as one. For a single tree a given rate has a stronger relaxation: streams are integral, so
-each capacity is rounded down to a load that it can have, and a switch that is not used takes nothing.
+each capacity is rounded down to a load that it can have, what a node sums stays within the convex hull of the whole
+numbers of streams that fit (`integer_hull`), and a switch that is not used takes nothing. Averages over exchanges of
+twins keep to the hull, too, since it is convex.
 """
 
 from collections import defaultdict
@@ -13,6 +15,7 @@ import numpy.typing as npt
 
 from iswitch.plan.solver.arcs import Arc, can_sum_at
 from iswitch.plan.solver.clock import Clock
+from iswitch.plan.solver.integer_hull import facets
 from iswitch.plan.solver.linear_program import INFINITY, LinearProgram, Solution
 from iswitch.plan.solver.orbits import Key, Orbits
 from iswitch.plan.solver.path_table import PathTable
@@ -24,6 +27,8 @@ __all__ = ["Relaxation", "possible_loads"]
 ROUNDING = 1e-7
 """By which part a bound of the solver is weakened, because its arithmetic is not exact."""
 STEPS_MAX = 40
+HULL_SUMS_MAX = 64
+"""Most partial sums that fit a node whose capacity is replaced by the convex hull of whole numbers of streams."""
 VARIABLES_MAX = 60_000
 """Most variables of a relaxation; a larger one is not solved, and the workers' cables are the only bound."""
 
@@ -129,7 +134,7 @@ class Relaxation:
     def _is_infeasible(self, t: float, clock: Clock) -> bool:
         """Return True if it is proved that no single tree has this t or a smaller one."""
         program, limits = self._build()
-        rows = len(program.rows)
+        rows, job = len(program.rows), self.topology.job
         assert self._loads is not None
         for terms, gbps, used in limits:
             most = float(self._loads[np.searchsorted(self._loads, gbps * t * (1 + ROUNDING), side="right") - 1])
@@ -139,6 +144,14 @@ class Relaxation:
                 program.add_row(terms | {used: terms.get(used, 0.0) - most * (1 + ROUNDING)}, -INFINITY, 0)
                 for variable, size in self._single_sizes(terms, used).items():
                     program.add_row({variable: 1.0, used: -(most // size)}, -INFINITY, 0)
+        for gradients, sums, gbps, used in self._counts:
+            for facet in facets(gbps * t, job.gradient_size, job.partial_size, sums_max=HULL_SUMS_MAX):
+                terms = {variable: facet.gradients * count for variable, count in gradients.items()}
+                terms |= {variable: facet.sums * count for variable, count in sums.items()}
+                if used is None:
+                    program.add_row(terms, -INFINITY, facet.most)
+                else:
+                    program.add_row(terms | {used: -float(facet.most)}, -INFINITY, 0)
         found: Solution = program.solve(time_s=max(clock.left, 1e-3))
         del program.rows[rows:]
         return found.status == "infeasible"
@@ -154,6 +167,7 @@ class Relaxation:
             self._numbers: dict[Key, int] = {}
             self._stream_size: dict[int, float] = {}
             self._limits: list[tuple[dict[int, float], float, int | None]] = []
+            self._counts: list[tuple[dict[int, float], dict[int, float], float, int | None]] = []
             self._loads = possible_loads(self.topology, len(self.sites))
             self._into = defaultdict(list)
             self._out = defaultdict(list)
@@ -292,25 +306,35 @@ class Relaxation:
         few = set(self.orbits.few(2))
         for at, to in self.orbits.first(arc for arc in sorted(up | {arc[::-1] for arc in up}) if few.issuperset(arc)):
             self._limits.append((self._on_arc(at, to, up, down), topology.free_gbps(at, to), None))
+            if to == topology.ps:
+                gradients, sums = (self._sum([(self._flow(kind, to, at, to), 1.0)]) for kind in ("gradients", "sums"))
+                self._counts.append((gradients, sums, topology.free_gbps(at, to), None))
         for end in (node for node in self.orbits.few(1) if node in set(self.ends)):
             pairs: list[tuple[int | None, float]] = []
+            homes: list[tuple[int | None, float]] = []
+            parents: list[tuple[int | None, float]] = []
             for at, number in self.groups:
                 home = self._home(at, number, end)
                 pairs.append((home, job.gradient_size))
+                homes.append((home, 1.0))
                 if home is not None:
                     self._stream_size[home] = job.gradient_size
             for site in self.sites:
                 parent = self._parent(site, end)
                 pairs.append((parent, job.partial_size))
+                parents.append((parent, 1.0))
                 if parent is not None:
                     self._stream_size[parent] = job.partial_size
             into = self._sum(pairs)
             if end == topology.ps:
                 ingress = topology.graph.nodes[end].get("ingress_gbps", INFINITY)
                 self._limits.append((into, ingress, None))
+                if ingress < INFINITY:
+                    self._counts.append((self._sum(homes), self._sum(parents), ingress, None))
                 continue
             site_of = self.sites[end]
             self._limits.append((into, site_of.capacity_gbps, self._used(end)))
+            self._counts.append((self._sum(homes), self._sum(parents), site_of.capacity_gbps, self._used(end)))
             if site_of.slots is not None:
                 self._limits.append(({self._used(end): 1.0}, job.slots_gbps(site_of.slots), None))
             if site_of.members is not None:

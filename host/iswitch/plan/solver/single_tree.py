@@ -17,6 +17,7 @@ one level only.
 from collections.abc import Sequence
 
 from iswitch.plan.solver.clock import Clock, OutOfTime
+from iswitch.plan.solver.filled_trees import fastest_filled_tree
 from iswitch.plan.solver.linear_program import INFINITY
 from iswitch.plan.solver.local_search import LocalSearch
 from iswitch.plan.solver.pricing import PricingProblem
@@ -25,6 +26,7 @@ from iswitch.plan.solver.shadow_prices import find_shadow_prices
 from iswitch.plan.solver.simple_trees import make_simple_trees
 from iswitch.plan.solver.single_tree_model import EQUAL, SingleTreeModel
 from iswitch.plan.solver.sites import Site, Upgrade, find_sites
+from iswitch.plan.solver.streams import Streams
 from iswitch.plan.solver.tree import Plan, Tree, at_full_rate, capacities, loads, scheme_name
 from iswitch.plan.topology.topology import Topology, TopologyError
 
@@ -40,6 +42,8 @@ SITES_MAX = 30
 """Most sites for which integer programs are used: of a tree of several levels, and of the cheapest tree."""
 LARGE_SHARE = 0.5
 """The local search's part of the time in a large fabric, before the integer program of one level."""
+FILLED_SHARE = 0.3
+"""Part of the search's time for trees that are made by filling capacities."""
 SEEDS_MAX = 20
 """Most local searches."""
 STARTS_MAX = 8
@@ -219,12 +223,20 @@ def _search(
     by_root: dict[str, list[Tree]] = {}
     for tree in sorted(every, key=lambda tree: -tree.rate_gbps)[:STARTS_MAX]:
         by_root.setdefault(tree.root, []).append(tree)
+    streams = {root: Streams(topology, sites, levels=levels, adjacent=adjacent, root=root) for root in by_root}
+    filling = clock.part(FILLED_SHARE)
+    for number, (root, trees) in enumerate(by_root.items()):
+        part = filling.part(1 / (len(by_root) - number))
+        if filled := fastest_filled_tree(streams[root], low, 1 / best.rate_gbps, part):
+            trees.append(filled)
+            best = max(best, filled, key=lambda tree: tree.rate_gbps)
+            clock.report(scheme, best.rate_gbps, 1 / low)
     seed = 0
     while clock.left and best.rate_gbps * low < 1 - SLACK and seed < SEEDS_MAX:
         seed += 1
         before = best.rate_gbps
         for number, (root, trees) in enumerate(by_root.items()):
-            search = LocalSearch(topology, sites, levels=levels, adjacent=adjacent, root=root, seed=seed)
+            search = LocalSearch(streams[root], seed=seed)
             known = [*trees, *([best] if best.root == root else [])]
             found = search.improve(known, low, clock.part(1 / (len(by_root) - number)))
             if found.rate_gbps > best.rate_gbps:

@@ -17,6 +17,7 @@ from iswitch.plan.solver.relaxation import Relaxation
 from iswitch.plan.solver.simple_trees import make_simple_trees
 from iswitch.plan.solver.single_tree import plan_single_tree
 from iswitch.plan.solver.sites import find_sites
+from iswitch.plan.solver.streams import Streams
 from iswitch.plan.topology.files import read_topology
 from iswitch.plan.topology.generators import leaf_spine
 from iswitch.plan.topology.graph_file import node_link
@@ -76,7 +77,7 @@ def test_local_search_finds_legal_trees_up_to_the_optimum(levels):
         if not starts:
             continue
         best = plan_single_tree(topology, levels=levels)
-        search = LocalSearch(topology, sites, levels=levels, adjacent=False, root=topology.ps)
+        search = LocalSearch(Streams(topology, sites, levels=levels, adjacent=False, root=topology.ps))
         tree = search.improve(starts, 1 / best.rate_gbps, Clock(1))
         plan = {"rate_gbps": tree.rate_gbps, "bound_gbps": None, "trees": [_as_dict(tree)]}
         assert check_plan(node_link(topology), plan, levels=levels)[1] == []
