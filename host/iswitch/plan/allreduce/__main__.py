@@ -145,6 +145,7 @@ def train(
 @app.command()
 def unseen(
     networks: Annotated[int, typer.Option(metavar="N", min=1, help="Networks of each family.")] = 12,
+    first: Annotated[int, typer.Option(metavar="SEED", help="Seed of the first network of each family.")] = 1,
     episodes: Episodes = 16,
     seed: Seed = 0,
 ) -> None:
@@ -156,7 +157,7 @@ def unseen(
         print(UNSEEN_HEADER)
         total = None
         for family in RANDOM_FAMILIES:
-            row = count_family(family, networks, k=episodes, seed=seed)
+            row = count_family(family, networks, k=episodes, seed=seed, first=first)
             print(row.text, flush=True)
             total = row._replace(family="all") if total is None else total + row
         if total:

@@ -44,8 +44,8 @@ class FamilyCount(NamedTuple):
         return FamilyCount(self.family, *(a + b for a, b in zip(self[1:], other[1:])))
 
 
-def count_family(family: str, networks: int, *, k: int = 16, seed: int = 0) -> FamilyCount:
-    """Schedule networks of a family, with seeds from 1, and count.
+def count_family(family: str, networks: int, *, k: int = 16, seed: int = 0, first: int = 1) -> FamilyCount:
+    """Schedule networks of a family, and count.
 
     Parameters
     ----------
@@ -57,11 +57,13 @@ def count_family(family: str, networks: int, *, k: int = 16, seed: int = 0) -> F
         Episodes of the greedy and of the learned scheduler.
     seed : int
         Seed of the schedulers.
+    first : int
+        Seed of the first network.
     """
     if networks < 1:
         raise ValueError(f"count_family networks must be at least 1, not {networks!r}")
     total = FamilyCount(family, *[0] * (len(FamilyCount._fields) - 1))
-    for number in range(1, networks + 1):
+    for number in range(first, first + networks):
         found = compare_schedulers(build_random_network(family, number), k=k, seed=seed)
         rounds = {name: schedule.length for name, schedule in found.schedules.items()}
         learned, greedy = rounds["learned"], rounds[f"greedy, best of {k}"]

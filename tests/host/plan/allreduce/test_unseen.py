@@ -20,6 +20,11 @@ def test_counts_are_those_of_single_comparisons():
     assert len(found.text) == len(UNSEEN_HEADER)
 
 
+def test_counting_from_a_later_seed_leaves_out_the_networks_before():
+    both, one = count_family(FAMILY, 2, k=1), count_family(FAMILY, 1, k=1)
+    assert (one + count_family(FAMILY, 1, k=1, first=2))[1:] == both[1:]
+
+
 def test_sums_of_counts_keep_the_first_family():
     one = count_family("trees of servers", 1, k=1)
     assert (one + one)[1:] == tuple(2 * value for value in one[1:]) and (one + one).family == one.family
