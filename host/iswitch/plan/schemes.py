@@ -20,7 +20,7 @@ from iswitch.plan.solver.sites import Upgrade
 from iswitch.plan.solver.tree import Plan, Tree, scheme_name
 from iswitch.plan.topology.topology import Topology, TopologyError
 
-__all__ = ["BASELINES_SHARE", "KINDS", "SchemeResult", "make_plan", "plan_all_kinds", "plan_baselines"]
+__all__ = ["BASELINES_SHARE", "KINDS", "PROVED", "SchemeResult", "make_plan", "plan_all_kinds", "plan_baselines"]
 
 KINDS = {
     "level": scheme_name(1),
@@ -144,12 +144,11 @@ def _plan_from(
 ) -> Plan:
     """Plan from known trees of the kind; unless plans that the kind contains are among them, make one of one level."""
     levels, several = _levels(kind), kind in SEVERAL
-    if several:
-        # Trees that are made at once may prove to be enough.
-        quick = plan_several_trees(
-            topology, levels=levels, time_s=clock.part(QUICK_SHARE).time_s, adjacent=adjacent, start=known
-        )
-        if quick.gap < PROVED:
+    # Trees that are made at once may prove to be enough; those of one level are among those of several.
+    for most in (1, None) if kind == "trees" and not contained else (levels,) if several else ():
+        part = clock.part(QUICK_SHARE).time_s
+        quick = plan_several_trees(topology, levels=most, time_s=part, adjacent=adjacent, start=known)
+        if quick.gap < PROVED and most == levels:
             return quick
         known = [*known, *quick.trees]
     if levels is None and not contained:

@@ -18,7 +18,7 @@ EXTRAS = ("cli", "plan")
 try:
     import typer
 
-    from iswitch.plan.schemes import KINDS
+    from iswitch.plan.schemes import KINDS, PROVED
 except ModuleNotFoundError as error:
     if extra_of(error.name) is None:
         raise
@@ -46,10 +46,11 @@ class Size(NamedTuple):
     @property
     def text(self) -> str:
         """The plan as a row below `SIZES_HEADER`."""
-        gap = f"{self.bound_gbps / self.rate_gbps - 1:.1%}" if self.bound_gbps > self.rate_gbps else "proved"
+        gap = self.bound_gbps / self.rate_gbps - 1
         return (
-            f"{self.racks:5}  {self.kind:6}{self.rate_gbps:8.4f}{self.bound_gbps:8.4f}{gap:>8}{self.seconds:9.1f}"
-            f"{self.processor_s:14.1f}{self.memory_mib:6.0f}"
+            f"{self.racks:5}  {self.kind:6}{self.rate_gbps:8.4f}{self.bound_gbps:8.4f}"
+            f"{'proved' if gap < PROVED else f'{gap:.1%}':>8}"
+            f"{self.seconds:9.1f}{self.processor_s:14.1f}{self.memory_mib:6.0f}"
         )
 
 
@@ -69,7 +70,17 @@ def measure_size(text: str, racks: int, kind: str, time_s: float) -> Size:
     """
     if not COUNT.search(text):
         raise ValueError("the file must have a `count` of racks")
-    command = [sys.executable, "-m", "iswitch.tools.cli", "plan", "fabric.yaml", "--kind", kind, "--seconds", f"{time_s:g}"]
+    command = [
+        sys.executable,
+        "-m",
+        "iswitch.tools.cli",
+        "plan",
+        "fabric.yaml",
+        "--kind",
+        kind,
+        "--seconds",
+        f"{time_s:g}",
+    ]
     with tempfile.TemporaryDirectory() as folder:
         fabric, output = Path(folder) / "fabric.yaml", Path(folder) / "plan.json"
         fabric.write_text(COUNT.sub(rf"\g<1>{racks}", text, count=1), encoding="utf-8")

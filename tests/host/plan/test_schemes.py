@@ -1,5 +1,7 @@
 """No kind of plan is slower than a baseline or than what it contains, even if no integer program is solved in time."""
 
+from pathlib import Path
+
 import pytest
 
 from iswitch.plan.baselines.known_trees import as_known_trees
@@ -8,12 +10,15 @@ from iswitch.plan.check import check_plan
 from iswitch.plan.schemes import KINDS, make_plan, plan_all_kinds, plan_baselines
 from iswitch.plan.solver import clock
 from iswitch.plan.solver.linear_program import INFINITY, LinearProgram, Solution
+from iswitch.plan.solver.several_trees import plan_several_trees
 from iswitch.plan.solver.tree import Plan
 from iswitch.plan.topology.generators import leaf_spine
 from iswitch.plan.topology.graph_file import node_link
 from iswitch.plan.topology.topology import Topology, TopologyError
+from iswitch.plan.topology.yaml_file import parse_yaml
 from sim.bench.fabrics import random_topology
 
+ROOT = Path(__file__).parents[3]
 SAME = 1e-6
 CONTAINS = {"level": (), "tree": ("level",), "levels": ("level",), "trees": ("level", "tree", "levels")}
 
@@ -90,3 +95,11 @@ def test_a_baselines_tree_becomes_one_whose_root_is_the_switch_of_its_ps(return_
             plan = Plan(scheme=row.scheme, trees=(tree,), bound_gbps=INFINITY)
             assert check_plan(node_link(topology), plan.to_dict())[1] == []
             assert tree.root in topology.aggregators and set(tree.homes) == set(topology.workers)
+
+
+@pytest.mark.parametrize("levels", [1, None])
+def test_several_trees_of_26_switches_need_no_integer_program(unsolved, levels):
+    """One tree for each switch that sums all workers fills the cables of all workers."""
+    text = (ROOT / "docs/plan_12racks.yaml").read_text(encoding="utf-8")
+    topology = parse_yaml(text.replace("count: 12", "count: 24"))
+    assert plan_several_trees(topology, levels=levels, time_s=30.0).gap < SAME

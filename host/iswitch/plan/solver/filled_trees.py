@@ -24,6 +24,8 @@ FULL = 1e-9
 """Relative overload that does not count."""
 CLOSE = 0.001
 """Relative difference of t below which no further t is tried."""
+LEAST = 1e-3
+"""The least t that is tried, as a part of the known one; for fabrics without a bound."""
 
 
 def fastest_filled_tree(streams: Streams, low: float, high: float, clock: Clock) -> Tree | None:
@@ -39,6 +41,7 @@ def fastest_filled_tree(streams: Streams, low: float, high: float, clock: Clock)
         The time limit.
     """
     best: Tree | None = None
+    low = max(low, high * LEAST)
     t = low * (1 + FULL)
     while clock.left and high > low * (1 + CLOSE):
         if (found := fill(streams, t)) and found.rate_gbps * t > 1 - 1e-6:
@@ -95,7 +98,7 @@ class _Filling:
             return 0, -1
         sizes = routes.sizes[rows]
         with np.errstate(divide="ignore", invalid="ignore"):
-            room = np.where(sizes > 0, self.left[routes.places[rows]] / sizes, np.inf).min(axis=1)
+            room = np.where(sizes > 0, self.left[routes.places[rows]] / sizes, np.inf).min(axis=1, initial=np.inf)
         best = int(np.argmax(room))
         return int(min(room[best], 1e9)), rows[best]
 

@@ -25,6 +25,8 @@ __all__ = ["plan_several_trees"]
 
 SITES_MAX = 30
 """Most sites for which the cheapest tree is sought. Trees to start from are packed in a larger fabric."""
+STARS_MIN = 16
+"""Sites above which the packing starts with the trees in which one switch sums all workers, among others."""
 OPTIMAL, SLACK = 1e-7, 1e-6
 """Relative gap at which a packing counts as optimal; by how much rounding may put a rate above its bound."""
 
@@ -69,7 +71,7 @@ def plan_several_trees(
     available = capacities(topology)
     center = {resource: 1 / gbps for resource, gbps in available.items() if gbps}
     columns = list(start)
-    if is_large:
+    if len(sites) > STARS_MIN:
         columns += make_simple_trees(topology, sites, levels, adjacent, 4)
         columns += make_stars(topology, sites, adjacent, clock.part(0.5))
     pricing = None if is_large and columns else PricingProblem(topology, sites, levels, adjacent)

@@ -127,6 +127,9 @@ def plan_single_tree(
     if known and not upgrade:
         tree, high = known, 1 / known.rate_gbps
     while clock.left and not proved:
+        if tree and high <= low * (1 + SLACK):
+            proved = True
+            break
         candidates = model.candidates(low, high)
         ahead = min(stride, (len(candidates) + 1) // 2 if tree else len(candidates)) - 1
         found = None

@@ -13,9 +13,8 @@ __all__ = ["learned_schedule", "packaged_policy"]
 WEIGHTS = Path(__file__).with_name("weights.json")
 """The file that `python -m iswitch.plan.allreduce train` has written."""
 
-TEMPERATURES = (0.5, 1.0, 2.0)
-"""Temperatures of the sampled episodes. At the lowest, most stay close to what the policy prefers, which is best on
-networks like those of the training; on others it may prefer the wrong workloads, and higher ones help."""
+TEMPERATURE = 0.5
+"""Temperature of the sampled episodes. It is low, so that most stay close to what the policy prefers."""
 
 
 @cache
@@ -27,12 +26,9 @@ def packaged_policy() -> Policy:
 def learned_schedule(policy: Policy, arrays: NetworkArrays, *, k: int, seed: int) -> Schedule:
     """Return the shortest schedule of `k` episodes: one that always takes the best workload, and sampled ones.
 
-    The sampled episodes are shared out equally to the temperatures, the lowest first. The lengths are compared after
-    the phases overlap.
+    The lengths are compared after the phases overlap.
     """
     growths = [run_episodes(policy, arrays, k=1, seed=seed, temperature=0.0)]
-    for number, temperature in enumerate(TEMPERATURES):
-        share = (k - 1 + len(TEMPERATURES) - 1 - number) // len(TEMPERATURES)
-        if share:
-            growths.append(run_episodes(policy, arrays, k=share, seed=seed + number, temperature=temperature))
+    if k > 1:
+        growths.append(run_episodes(policy, arrays, k=k - 1, seed=seed, temperature=TEMPERATURE))
     return shortest_of(growths, "learned")
