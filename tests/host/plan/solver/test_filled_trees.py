@@ -65,3 +65,10 @@ def test_trees_of_racks_are_as_fast_as_the_bound(count, levels):
 def test_no_tree_is_made_above_the_bound():
     """With one level 20 racks reach 100 / 17 Gb/s, which the integer program proves."""
     assert fill(streams_of(racks(20), 1), 0.999 * 17 / 100) is None
+
+
+def test_switches_that_sum_nothing_are_in_no_tree():
+    """At a fifth of the best rate the server has room for the sums of all racks, and the spines are not needed."""
+    tree = fill(streams_of(racks(3), None), 0.5)
+    assert set(tree.parents) == {"leaf1", "leaf2", "leaf3"}
+    assert all(tree.members(site) or tree.children(site) for site in tree.parents)
