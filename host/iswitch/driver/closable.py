@@ -78,7 +78,8 @@ class ClosableTransport:
         """Call a function that uses the inner transport. Raises ClosedError."""
         self._user = threading.get_ident()  # before the check, so that `claim` sees it or this call sees the claim
         try:
-            self._require_usable()
+            if self._closed or self._owner is not None or os.getpid() != self._owner_pid:
+                self._require_usable()
             return call(*arguments)
         except (OSError, ValueError):
             self._require_usable()  # the inner transport was closed in the middle of the call

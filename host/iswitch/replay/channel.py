@@ -25,6 +25,7 @@ _BACKOFF_CAP_S = 0.25
 _LONGEST_WAIT_S = 0.02
 """The longest pause between two transmissions of a request that has to wait. The first pause doubles up to this."""
 
+_DONE = ReplayOutcome.DONE
 EXECUTED = (ReplayOutcome.DONE, ReplayOutcome.RANGE, ReplayOutcome.MEMORY, ReplayOutcome.CORRUPT)
 """Outcomes of a request that has used its number."""
 
@@ -61,6 +62,7 @@ class Channel:
         self._queue: deque[Request] = deque()
         self._in_flight: deque[Request] = deque()
         self._order = 0  # transmissions so far
+        self._was_ahead = False  # a request in flight may have been answered AHEAD
 
     @property
     def pending(self) -> int:
@@ -70,7 +72,7 @@ class Channel:
     @property
     def busy(self) -> bool:
         """True if a request that cannot yield is not settled."""
-        return any(not request.can_yield for request in self.requests())
+        return self.pending > 0 and any(not request.can_yield for request in self.requests())
 
     @property
     def queued(self) -> int:
@@ -109,10 +111,12 @@ class Channel:
         if status is None or index >= len(self._in_flight):
             return None
         request = self._in_flight[index]
-        outcome = ReplayOutcome(status.outcome)
+        outcome = _DONE if status.outcome == _DONE else ReplayOutcome(status.outcome)
         if request.settled or header.kind != request.kind and not (header.kind == Kind.SKIP and request.cancelling):
             return None
-        if outcome == ReplayOutcome.AHEAD:
+        if outcome is _DONE:
+            self._handle_executed(request, outcome, reply, status, now)
+        elif outcome == ReplayOutcome.AHEAD:
             self._handle_ahead(request, status.next, now)
         elif outcome in WAITS:
             self._handle_wait(request, outcome, status, now)
@@ -143,9 +147,10 @@ class Channel:
             self._retransmit(list(self._in_flight), now)
         self._presume_answers_lost(reply.header.seq, first_order, now)
         self._retransmit_after_ahead(now)
-        while self._in_flight and self._in_flight[0].settled:
+        while self._in_flight and self._in_flight[0].outcome is not None:
             self._in_flight.popleft()
             self.oldest = (self.oldest + 1) % 2**32
+        self._was_ahead &= bool(self._in_flight)
 
     def _request_missing_fragments(self, request: Request, latest: int) -> None:
         """Request the missing fragments of an answer at once if the last one of those requested is here."""
@@ -180,6 +185,7 @@ class Channel:
         sent before the retransmission. So AHEAD counts only if a round trip has passed since the last transmission.
         """
         request.ahead_answers += 1
+        self._was_ahead = True
         index = serial_distance(number, self.oldest)
         if index >= len(self._in_flight):
             return
@@ -204,9 +210,10 @@ class Channel:
     def _retransmit_after_ahead(self, now: float) -> None:
         """Retransmit the requests whose copies were all answered AHEAD: the earlier request that they waited for has
         now been executed."""
-        self._retransmit(
-            [request for request in self._in_flight if request.ahead_answers >= request.transmissions], now
-        )
+        if self._was_ahead:
+            self._retransmit(
+                [request for request in self._in_flight if request.ahead_answers >= request.transmissions], now
+            )
 
     @staticmethod
     def _retransmit(requests: list[Request], now: float) -> None:
@@ -255,7 +262,7 @@ class Channel:
             self._in_flight.append(request)
         payloads = []
         for request in self._in_flight:
-            if request.settled:
+            if request.outcome is not None:
                 continue
             if (
                 request.wait_reason

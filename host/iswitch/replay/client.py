@@ -247,7 +247,7 @@ class ReplayClient:
         """
         self._writer.seal()
         channel = self._session.channel
-        self._session.wait_until(lambda: not any(request.kind != Kind.SAMPLE for request in channel.requests()))
+        self._session.wait_until(lambda: all(request.kind == Kind.SAMPLE for request in channel.requests()))
         self._writer.process_answers()
         self._report_cancelled()
 
@@ -259,7 +259,7 @@ class ReplayClient:
             self._writer.seal()
         for prefetch in self._prefetches:
             prefetch.advance()
-        self._session.poll()
+        self._session.send_due()
         self._writer.process_answers()
 
     def start_keepalive(self) -> Keepalive:

@@ -63,6 +63,7 @@ _REQUEST, _ANSWER, _DATA = (version_type(type) for type in (Type.REQUEST, Type.A
 _BODY = REPLAY_HEADER.itemsize
 _ROWS = _BODY + STATUS.itemsize
 _END = END.itemsize
+_new_tuple = tuple.__new__  # without a look at the number of fields, which the structs have already
 
 
 class Reply(NamedTuple):
@@ -105,9 +106,10 @@ def parse(payload: memoryview) -> Reply | None:
     """Parse a UDP payload from the switch. Return None if it is not a message of the replay service."""
     if len(payload) < _BODY + _END or payload[0] not in (_ANSWER, _DATA):
         return None
-    header = Header._make(_HEADER.unpack_from(payload))
+    header = _new_tuple(Header, _HEADER.unpack_from(payload))
     if header.version_type == _DATA:
         return Reply(header, None, bytes(payload[_BODY:-_END]))
     if len(payload) < _ROWS + _END:
         return None
-    return Reply(header, Status._make(_STATUS.unpack_from(payload, _BODY)), bytes(payload[_ROWS:-_END]))
+    status = _new_tuple(Status, _STATUS.unpack_from(payload, _BODY))
+    return Reply(header, status, bytes(payload[_ROWS:-_END]))

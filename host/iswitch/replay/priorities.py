@@ -56,6 +56,10 @@ class Scale:
         """Return priorities as uint32, in the same shape. Raises ValueError if a priority is NaN, infinite or below
         0."""
         real = np.asarray(priorities, np.float64)
+        if real.size:  # usually all fit, and none becomes 0
+            low, high = float(real.min()), float(real.max())  # NaN if there is one
+            if low * self.scale > 0.5 and high * self.scale <= self.largest_integer:
+                return np.rint(self.scale * real).astype(np.uint32)
         if not (np.isfinite(real).all() and (real >= 0).all()):
             wrong = real[~(np.isfinite(real) & (real >= 0))].ravel()
             raise ValueError(

@@ -22,6 +22,7 @@ _FIRST_WINDOW, _SMALLEST_WINDOW, _LARGEST_WINDOW = 8.0, 1.0, 256.0
 # `_REORDERING_ROUND_TRIPS` round trips have passed (RFC 8985).
 _REORDERING = 3
 _REORDERING_ROUND_TRIPS = 1.25
+_DONE = ReplayOutcome.DONE
 
 
 class Query:
@@ -141,9 +142,9 @@ class Queries:
             if reply.status
             else ReplayOutcome.OVERWRITTEN
             if reply.header.ticket
-            else ReplayOutcome.DONE
+            else _DONE
         )
-        if outcome not in (ReplayOutcome.DONE, ReplayOutcome.OVERWRITTEN, ReplayOutcome.CORRUPT):
+        if outcome is not _DONE and outcome not in (ReplayOutcome.OVERWRITTEN, ReplayOutcome.CORRUPT):
             return outcome
         if late:
             self._lost.remove((tag, query))

@@ -249,7 +249,12 @@ class Layout:
         return count, columns
 
     def pack_records(
-        self, columns: Mapping[str, np.ndarray], positions: Mapping[str, np.ndarray], blobs: np.ndarray, session: int
+        self,
+        columns: Mapping[str, np.ndarray],
+        positions: Mapping[str, np.ndarray],
+        blobs: np.ndarray,
+        session: int,
+        into: np.ndarray | None = None,
     ) -> np.ndarray:
         """Pack transitions into records.
 
@@ -263,13 +268,15 @@ class Layout:
             The first log unit of each item's blob.
         session : int
             Index of the session that owns the log.
+        into : array of shape (n,) and type `record`, or None
+            Zeros to pack into; None: a new array.
 
         Returns
         -------
         array of shape (n,) and type `record`
             The records.
         """
-        records = np.zeros(len(next(iter(columns.values()))), self.record)
+        records = np.zeros(len(next(iter(columns.values()))), self.record) if into is None else into
         for name in self.record.names or ():
             if name == _SESSION:
                 records[name] = session

@@ -6,6 +6,7 @@ A session has no thread. It sends and receives whenever one of its methods is ca
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby, islice
 from typing import NamedTuple
 
 from iswitch.config import Replay
@@ -323,14 +324,14 @@ class Session:
         ClosedError
             If the session is closed.
         """
-        self._send_due()
+        self.send_due()
         for _ in range(_BURSTS):
             size, segment_bytes = self.transport.receive(self._buffer, wait_s)
             if not size:
                 break
             wait_s = 0.0
             self._receive_burst(self._buffer, size, segment_bytes)
-        self._send_due()
+        self.send_due()
         self._require_open()
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
@@ -357,22 +358,21 @@ class Session:
         """Return the time of the next transmission if nothing comes."""
         return min(self.channel.wake_at(), self.queries.wake_at())
 
-    def _send_due(self) -> None:
+    def send_due(self) -> None:
         """Send all payloads that are due. Neighbours of the same size form a burst."""
         self._require_whole()
+        if not (self.channel.pending or self.queries.pending):
+            return
         now = self.transport.now()
         with self.section:
-            payloads = self.channel.due(now) + self.queries.due(now)
+            payloads = self.channel.due(now)
+            payloads += self.queries.due(now)
         if payloads:
             self._sent_at = now
-        at = 0
-        while at < len(payloads):
-            size, end = len(payloads[at]), at + 1
-            limit = min(at + self.transport.burst_segments(size), len(payloads))
-            while end < limit and len(payloads[end]) == size:
-                end += 1
-            self.transport.send(b"".join(payloads[at:end]), size)
-            at = end
+        for size, alike in groupby(payloads, len):
+            limit = self.transport.burst_segments(size)
+            while burst := b"".join(islice(alike, limit)):
+                self.transport.send(burst, size)
 
     @staticmethod
     def _parse_burst(burst: memoryview, size: int, segment_bytes: int) -> Iterator[Reply]:

@@ -112,6 +112,8 @@ class Writer:
         self.acknowledged = self.packed = self.bytes_sent = self.frames_written = 0
         self.cancelled: list[Request] = []
         self._submitted: list[tuple[Request, ItemsPin | None]] = []
+        self._positions: dict[str, np.ndarray] = {}  # of the frames of the transitions that `_pack` packs
+        self._blobs = np.zeros(0, "<u4")
         log.process_answers = self.process_answers
 
     def add(self, columns: Mapping[str, np.ndarray], priorities: np.ndarray, ticket: int = 0) -> PendingAdd:
@@ -145,19 +147,25 @@ class Writer:
             else itertools.repeat(0)
         )
         result = PendingAdd(self.session)
+        packed = b"" if self.layout.uses_log else self._pack(slice(0, count), columns, priorities)
         while at < count:
             datagram = self.open_datagram or self._begin(next(tickets))
             if datagram.pin:
                 datagram.pin.truncate(datagram.count)  # an exception may have come before its last item was packed
             part = slice(at, min(count, at + self.items_per_datagram - datagram.count))
-            written, full = self._write_log({name: column[part] for name, column in columns.items()}, datagram.pin)
-            if full and (ticket or not written and not datagram.count):
-                raise self._explain(full, at, count) from None
-            rows = self._pack(slice(at, at + written), columns, priorities).tobytes()
+            written, full = part.stop - at, None
+            if datagram.pin:
+                written, full = self._write_log({name: column[part] for name, column in columns.items()}, datagram.pin)
+                if full and (ticket or not written and not datagram.count):
+                    raise self._explain(full, at, count) from None
+                rows = self._pack(slice(at, at + written), columns, priorities)
+            else:
+                rows = packed[at * self._row.itemsize : part.stop * self._row.itemsize]
             with self.session.section:
                 result.append(datagram, datagram.count, written)
                 datagram.rows.append(rows)
                 datagram.count += written
+                self.packed += written
             at += written
             # If the log is full, the items that are added now make room for the rest.
             if full or datagram.count == self.items_per_datagram or ticket and at == count:
@@ -211,15 +219,13 @@ class Writer:
                 self.log.space.discard(pin)
 
     def _write_log(
-        self, columns: Mapping[str, np.ndarray], pin: ItemsPin | None
+        self, columns: Mapping[str, np.ndarray], pin: ItemsPin
     ) -> tuple[int, MemoryExhaustedError | None]:
         """Write frames and blobs of as many items as there is room for to the log, and keep their positions for
         `_pack`. Return the number of items, and the error if that is not all of them."""
         layout, count = self.layout, len(next(iter(columns.values())))
         self._positions = {name: np.zeros((count, layout.spec[name].stacked), "<u4") for name in layout.stacked}
         self._blobs = np.zeros(count, "<u4")
-        if pin is None:
-            return count, None
         for k in range(count):
             items, one = len(pin.first_units), slice(k, k + 1)
             pin.begin_item(self.log.space.end)
@@ -240,19 +246,19 @@ class Writer:
                 return k, full
         return count, None
 
-    def _pack(self, part: slice, columns: Mapping[str, np.ndarray], priorities: np.ndarray) -> np.ndarray:
+    def _pack(self, part: slice, columns: Mapping[str, np.ndarray], priorities: np.ndarray) -> bytes:
         """Return the rows of an ADD."""
         count = part.stop - part.start
-        self.packed += count
         rows = np.zeros(count, self._row)
         rows["priority"] = priorities[part]
-        rows["record"] = self.layout.pack_records(
+        self.layout.pack_records(
             {name: column[part] for name, column in columns.items()},
             {name: positions[:count] for name, positions in self._positions.items()},
             self._blobs[:count],
             self.session.index,
+            rows["record"],
         )
-        return rows
+        return rows.tobytes()
 
     def _write_frame(self, frame: bytes, pin: ItemsPin) -> int:
         """Return the log unit where a frame begins. Write the frame if it is not in the log."""

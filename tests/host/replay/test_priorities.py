@@ -30,12 +30,21 @@ def samples(seed: int = 0) -> np.ndarray:
 
 
 def check(module, bits: int, scale: float | None) -> None:
-    real, made = samples(), module.Scale(bits, scale)
-    fixed = made.to_integers(real)
-    assert fixed.dtype == np.uint32
-    assert fixed.tolist() == [exactly(value, made.scale, bits) for value in real.tolist()]
-    above = [value for value in real.tolist() if round(Fraction(value) * Fraction(made.scale)) > 2**bits - 1]
-    assert made.saturated == len(above)
+    made, above = module.Scale(bits, scale), 0
+    with np.errstate(over="ignore", under="ignore"):
+        integers = samples() * made.scale
+    for usual in (
+        (integers > 0.5) & (integers <= made.largest_integer),
+        (integers >= 0.5) & (integers <= made.largest_integer),
+        (integers > 0.5) & (integers <= 2 * made.largest_integer),
+        integers >= 0,
+    ):
+        real = samples()[usual]
+        fixed = made.to_integers(real)
+        assert fixed.dtype == np.uint32
+        assert fixed.tolist() == [exactly(value, made.scale, bits) for value in real.tolist()]
+        above += sum(round(Fraction(value) * Fraction(made.scale)) > 2**bits - 1 for value in real.tolist())
+        assert made.saturated == above
 
 
 @pytest.mark.parametrize("bits", [4, 18, 27, 32])
@@ -49,6 +58,9 @@ def test_a_priority_becomes_the_nearest_integer_in_range(bits, scale):
     "right, wrong",
     [
         ("np.rint(real * self.scale)", "np.floor(real * self.scale + 0.5)"),
+        ("np.rint(self.scale * real)", "np.floor(self.scale * real + 0.5)"),
+        ("low * self.scale > 0.5", "low * self.scale >= 0.5"),
+        ("high * self.scale <= self.largest_integer", "high * self.scale <= 2 * self.largest_integer"),
         ("(real > 0) & (scaled == 0), 1.0", "(real > 0) & (scaled == 0), 0.0"),
         ("int((scaled > self.largest_integer).sum())", "int((scaled >= self.largest_integer).sum())"),
     ],
