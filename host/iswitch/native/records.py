@@ -38,6 +38,7 @@ from iswitch.wire import (
     Stat,
     Type,
 )
+from iswitch.wire.replay import END, REPLAY_HEADER
 
 __all__ = [
     "GRANT",
@@ -50,6 +51,7 @@ __all__ = [
     "STORED",
     "Exchange",
     "ExchangeEvent",
+    "QueryGroup",
     "ServerEvent",
     "SumsForm",
     "header",
@@ -150,6 +152,39 @@ class Exchange(ctypes.Structure):
         ("slot_bytes", c_uint32),
         ("slots", c_uint32),
         ("slot", c_uint32),  # the next one
+    ]
+
+
+class QueryGroup(ctypes.Structure):
+    """The fields of `iswitch.replay.query_group`, for `replay_build` and `replay_take`. Times are in seconds."""
+
+    _fields_ = [
+        # The requests
+        ("header", c_void_p),  # of all of them; `seq` and `count` are filled in
+        ("token", c_uint32),
+        ("first_tag", c_uint32),  # the tag of the first one; the others follow
+        ("kind", c_uint32),
+        ("data_type", c_uint32),  # the first byte of DATA
+        ("count", c_uint32),  # of the requests
+        ("body_stride", c_uint32),
+        ("counts", c_void_p),
+        ("bodies", c_void_p),
+        ("body_bytes", c_void_p),
+        # Where replies go
+        ("target", c_void_p),
+        ("target_at", c_void_p),
+        ("target_bytes", c_void_p),
+        # Progress
+        ("answered", c_void_p),
+        ("sent_at", c_void_p),
+        ("delays", c_void_p),  # of the replies of the last `replay_take`
+        ("delay_count", c_uint32),
+        ("next", c_uint32),  # the first request that was not sent
+        ("low", c_uint32),  # the first that has no reply
+        ("reach", c_uint32),  # behind the last that has one
+        ("taken", c_uint32),  # number of replies
+        ("window", c_double),
+        ("largest_window", c_double),
     ]
 
 
@@ -267,6 +302,8 @@ def header() -> str:
         ("FLAGS_SHIFT", FLAGS_SHIFT),
         ("HEADER_BYTES", HEADER.itemsize),
         ("TAIL_BYTES", TAIL_BYTES),
+        ("REPLAY_HEADER_BYTES", REPLAY_HEADER.itemsize),
+        ("REPLAY_END_BYTES", END.itemsize),
         ("CONTROL_BYTES", CONTROL.itemsize),
         ("ACK_BYTES", ACK.itemsize),
         ("NOTICE_INTERVAL_US", NOTICE_INTERVAL_US),
@@ -285,6 +322,7 @@ def header() -> str:
             for record in (HEADER, CONTRIBUTION_HEADER, RESULT_HEADER)
             for name, place in (record.fields or {}).items()
         ),
+        *((f"REPLAY_{name.upper()}_AT", place[1]) for name, place in (REPLAY_HEADER.fields or {}).items()),
         *_enumerators("TYPE_", Type),
         *_enumerators("FORMAT_", Format),
         *_enumerators("OUTCOME_", Outcome),
@@ -299,7 +337,11 @@ def header() -> str:
         *((f"RESULT_{name}", int(flag)) for name, flag in ResultFlag.__members__.items()),
     ]
     lines = [f"#define {name} {value}" for name, value in dict(constants).items()]
-    structs = [*(_struct(name, record) for name, record in RECORDS.items()), _structure("exchange", Exchange)]
+    structs = [
+        *(_struct(name, record) for name, record in RECORDS.items()),
+        _structure("exchange", Exchange),
+        _structure("query_group", QueryGroup),
+    ]
     return "\n".join(
         ["/* Written by iswitch/native/records.py. */", "#pragma once", "#include <stdint.h>", *lines, *structs, ""]
     )

@@ -9,6 +9,7 @@ import numpy as np
 
 from iswitch.replay.messages import Reply
 from iswitch.replay.queries import Query
+from iswitch.replay.query_group import QueryGroup
 from iswitch.replay.records import Layout, units_for
 from iswitch.replay.session import Session
 from iswitch.wire.replay import FETCH_ROW, LOAD, PAYLOAD_BYTES, UNIT_BYTES, Kind
@@ -39,7 +40,7 @@ class RecordRead:
         The records, complete when `done` returns True.
     overwritten : bool array of shape (n,)
         Items that are not in the table any more.
-    queries : list of Query
+    queries : list of Query and QueryGroup
         The requests.
     """
 
@@ -48,19 +49,29 @@ class RecordRead:
         self.overwritten = np.zeros(len(items), np.bool_)
         rows = np.zeros(len(items), FETCH_ROW)
         rows["item"] = items
-        limit = session.config.records
-        self._missing = -(-len(items) // limit)  # before the first query, whose reply counts even after an exception
-        self.queries = []
-        for at in range(0, len(items), limit):
-            part = rows[at : at + limit]
-            on_reply = partial(self._store, at, len(part))
-            self.queries.append(session.query(Kind.FETCH, count=len(part), body=part.tobytes(), on_reply=on_reply))
+        self._limit = session.config.records
+        firsts = np.arange(0, len(items), self._limit)
+        counts = np.minimum(self._limit, len(items) - firsts)
+        self._missing = len(firsts)  # that Python has not stored
+        self._group = QueryGroup(
+            Kind.FETCH,
+            counts=counts,
+            bodies=rows,
+            body_rows=counts,
+            target=self.records,
+            target_at=firsts * session.config.record_bytes,
+            target_bytes=counts * session.config.record_bytes,
+            on_reply=self._store,
+        )
+        self.queries = [self._group]
+        session.query_group(self._group)
 
     def done(self) -> bool:
         """Return True if all records are here."""
-        return not self._missing
+        return self._missing == self._group.taken
 
-    def _store(self, at: int, count: int, reply: Reply) -> None:
+    def _store(self, k: int, reply: Reply) -> None:
+        at, count = k * self._limit, int(self._group.counts[k])
         part = self.records[at : at + count]
         part[:] = np.frombuffer(reply.rows, np.uint8).reshape(part.shape)
         self.overwritten[at : at + count] = reply.header.ticket >> np.arange(count) & 1
@@ -85,34 +96,48 @@ class LogRead:
     ----------
     index : int array of shape (n,)
         For each range, its row in `data` and `overwritten`.
-    queries : list of Query
+    queries : list of Query and QueryGroup
         The requests.
     """
 
     def __init__(self, session: Session, sessions: np.ndarray, starts: np.ndarray, units: int):
-        keys = sessions.astype(np.uint64) * np.uint64(_SERIAL) + starts.astype(np.uint64)
-        distinct, self.index = np.unique(keys, return_inverse=True)
+        keys = sessions.astype(np.int64) * _SERIAL + starts.astype(np.int64)
+        self._keys, self.index = np.unique(keys, return_inverse=True)
         self.units, self._session = units, session
-        self._keys: list[int] = distinct.tolist()
-        self._flat = np.zeros(len(distinct) * units * UNIT_BYTES, np.uint8)
-        self._overwritten_units = np.zeros(len(distinct) * units, np.bool_)
-        self.queries: list[Query] = []
-        self._missing = 0
-        first = 0
-        for k in range(1, len(distinct) + 1):
-            if (
-                k == len(distinct)
-                or self._keys[k] != self._keys[k - 1] + units
-                or self._keys[k] // _SERIAL != self._keys[first] // _SERIAL
-            ):
-                self._request(first * units, k * units)  # these ranges are adjacent
-                first = k
+        self._flat = np.zeros(len(self._keys) * units * UNIT_BYTES, np.uint8)
+        self._overwritten_units = np.zeros(len(self._keys) * units, np.bool_)
+        # Ranges that are adjacent are requested together.
+        is_first = np.diff(self._keys, prepend=-1) != units
+        is_first |= np.diff(self._keys // _SERIAL, prepend=-1) != 0
+        firsts = np.flatnonzero(is_first)
+        begins, ends = firsts * units, np.append(firsts, len(self._keys))[1:] * units
+        requests = -(-(ends - begins) // _LOAD_UNITS)
+        number = np.arange(requests.sum()) - np.repeat(np.cumsum(requests) - requests, requests)
+        self._begins = np.repeat(begins, requests) + number * _LOAD_UNITS  # of each request, as they lie in `_flat`
+        self._ends = np.minimum(self._begins + _LOAD_UNITS, np.repeat(ends, requests))
+        rows = np.zeros(len(self._begins), LOAD)
+        key = self._keys[self._begins // units]
+        rows["start"], rows["session"] = (key + self._begins % units) % _SERIAL, key // _SERIAL
+        counts = self._ends - self._begins
+        self._missing = len(counts)  # that Python has not stored
+        self._group = QueryGroup(
+            Kind.LOAD,
+            counts=counts,
+            bodies=rows,
+            body_rows=np.ones(len(counts), np.uint32),
+            target=self._flat,
+            target_at=self._begins * UNIT_BYTES,
+            target_bytes=counts * UNIT_BYTES,
+            on_reply=lambda k, reply: self._store(int(self._begins[k]), int(self._ends[k]), reply),
+        )
+        self.queries: list[Query | QueryGroup] = [self._group]
+        session.query_group(self._group)
 
     def _request(self, begin: int, end: int) -> None:
-        """Request units, counted as they lie in `_flat`."""
+        """Request units once more, counted as they lie in `_flat`."""
         for unit in range(begin, end, _LOAD_UNITS):
-            key, count = self._keys[unit // self.units] + unit % self.units, min(_LOAD_UNITS, end - unit)
-            body = _LOAD_ROW.pack(key % _SERIAL, key // _SERIAL)
+            key, count = int(self._keys[unit // self.units]), min(_LOAD_UNITS, end - unit)
+            body = _LOAD_ROW.pack((key + unit % self.units) % _SERIAL, key // _SERIAL)
             on_reply = partial(self._store, unit, unit + count)
             self.queries.append(self._session.query(Kind.LOAD, count=count, body=body, on_reply=on_reply))
             self._missing += 1
@@ -129,7 +154,7 @@ class LogRead:
 
     def done(self) -> bool:
         """Return True if all ranges are here."""
-        return not self._missing
+        return self._missing == self._group.taken
 
     def _store(self, unit: int, end: int, reply: Reply) -> None:
         self._missing -= 1
@@ -172,7 +197,7 @@ class TransitionRead:
         self._stage = 0
 
     @property
-    def queries(self) -> list[Query]:
+    def queries(self) -> list[Query | QueryGroup]:
         """All requests so far."""
         reads = [*([self._blobs_read] if self._blobs_read else []), *self._frames_read.values()]
         return [*self._records_read.queries, *(query for read in reads for query in read.queries)]

@@ -7,6 +7,7 @@ import numpy as np
 
 from iswitch.replay.priorities import Normalize, Scale, importance_weights
 from iswitch.replay.queries import Query
+from iswitch.replay.query_group import QueryGroup
 from iswitch.replay.reading import TransitionRead
 from iswitch.replay.records import Layout
 from iswitch.replay.request import Request
@@ -130,7 +131,7 @@ class SampleOperation:
         self._batch: Batch | None = None
 
     @property
-    def queries(self) -> list[Query]:
+    def queries(self) -> list[Query | QueryGroup]:
         """The requests for the batch's transitions, so far."""
         return self._read.queries if self._read else []
 

@@ -5,7 +5,7 @@ A session has no thread. It sends and receives whenever one of its methods is ca
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import groupby, islice
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from iswitch.replay.channel import Channel
 from iswitch.replay.errors import NoFreeSessionError, NoReplayServiceError, SessionLostError
 from iswitch.replay.messages import Reply, Status, encode, parse
 from iswitch.replay.queries import Queries, Query
+from iswitch.replay.query_group import QueryGroup
 from iswitch.replay.request import Request
 from iswitch.replay.unserved import unserved_error
 from iswitch.serial import serial_distance
@@ -125,6 +126,7 @@ class Session:
         self.control = Control(transport, address=address, timeout_s=timeout_s, on_other_burst=self._receive_burst)
         self.token = -1  # none yet
         self.channel = Channel(session=0, token=0, first=0, window=1)
+        self.queries = Queries(session=0, token=0)
         self.broadcasts: deque[Broadcast] = deque()
         self.section = self._new_section()
         self.lost = ""
@@ -161,7 +163,10 @@ class Session:
             until, is_challenged = min(now + pause_s, deadline), False
             while (now := self.transport.now()) < until and not is_challenged:
                 size, segment_bytes = self.transport.receive(self._buffer, until - now)
-                for reply in self._parse_burst(self._buffer, size, segment_bytes):
+                for at in range(0, size, segment_bytes or 1):
+                    reply = parse(self._buffer[at : min(at + segment_bytes, size)])
+                    if reply is None:
+                        continue
                     header, status = reply.header, reply.status
                     if status is None or (header.kind, header.seq, header.token) != (Kind.OPEN, tag, token):
                         continue
@@ -278,6 +283,12 @@ class Session:
         self.queries.put(query)
         return query
 
+    def query_group(self, group: QueryGroup) -> None:
+        """Submit many requests that change nothing."""
+        self._require_open()
+        with self.section:
+            self.queries.put_group(group, self.table)
+
     def read_status(self) -> Status:
         """Ask the switch for the status of table and session, and wait for it."""
         query = self.query(Kind.LOOK)
@@ -365,27 +376,37 @@ class Session:
             return
         now = self.transport.now()
         with self.section:
-            payloads = self.channel.due(now)
-            payloads += self.queries.due(now)
-        if payloads:
+            requests = self.channel.due(now)
+            bursts = self.queries.due_bursts(now, self.transport.burst_segments)
+            queries = self.queries.due(now)
+        if requests or bursts or queries:
             self._sent_at = now
+        if not bursts:
+            requests += queries
+        self._send_bursts(requests)
+        if bursts:
+            for burst, size in bursts:
+                self.transport.send(burst, size)
+            self._send_bursts(queries)
+
+    def _send_bursts(self, payloads: list[bytes]) -> None:
         for size, alike in groupby(payloads, len):
             limit = self.transport.burst_segments(size)
             while burst := b"".join(islice(alike, limit)):
                 self.transport.send(burst, size)
 
-    @staticmethod
-    def _parse_burst(burst: memoryview, size: int, segment_bytes: int) -> Iterator[Reply]:
-        for at in range(0, size, segment_bytes or 1):
-            if reply := parse(burst[at : min(at + segment_bytes, size)]):
-                yield reply
-
     def _receive_burst(self, burst: memoryview, size: int, segment_bytes: int) -> None:
-        now = self.transport.now()
+        now, at = self.transport.now(), 0
         with self.section:
-            for reply in self._parse_burst(burst, size, segment_bytes):
-                if reply.header.token == self.token:
-                    self._handle_reply(reply, now)
+            while (begun := at) < size:
+                at = self.queries.take(burst, size, segment_bytes, begun, now)
+                if at > begun:
+                    self._heard_at = now
+                if at < size:
+                    reply = parse(burst[at : min(at + segment_bytes, size)])
+                    if reply and reply.header.token == self.token:
+                        self._handle_reply(reply, now)
+                    at += segment_bytes or 1
 
     def _handle_reply(self, reply: Reply, now: float) -> None:
         header = reply.header

@@ -218,9 +218,7 @@ class Writer:
             if pin:
                 self.log.space.discard(pin)
 
-    def _write_log(
-        self, columns: Mapping[str, np.ndarray], pin: ItemsPin
-    ) -> tuple[int, MemoryExhaustedError | None]:
+    def _write_log(self, columns: Mapping[str, np.ndarray], pin: ItemsPin) -> tuple[int, MemoryExhaustedError | None]:
         """Write frames and blobs of as many items as there is room for to the log, and keep their positions for
         `_pack`. Return the number of items, and the error if that is not all of them."""
         layout, count = self.layout, len(next(iter(columns.values())))

@@ -1,5 +1,6 @@
 """Which requests read records and ranges of logs, and what happens to what was overwritten."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,6 +20,11 @@ class Session:
     def query(self, kind, *, count, body, on_reply):
         self.asked.append((kind, count, body, on_reply))
         return len(self.asked)
+
+    def query_group(self, group):
+        for k in range(len(group)):
+            on_reply = partial(group.on_reply, k)
+            self.query(group.kind, count=int(group.counts[k]), body=group.body(k), on_reply=on_reply)
 
     def answer(self):
         """Answer all queries so far; queries that this leads to remain."""
@@ -64,6 +70,12 @@ def test_adjacent_ranges_are_read_together_and_each_range_once():
     assert found.done() and not found.overwritten.any()
     assert found.data[found.index, 0].tolist() == [30, 10, 12, 30, 14]
     assert found.data[found.index, UNIT_BYTES].tolist() == [31, 11, 13, 31, 15]
+
+
+def test_a_long_range_goes_on_at_unit_0_of_the_same_log():
+    session = Session()
+    read(session, [2**32 - 30], 66, sessions=[3])
+    assert requests(session) == [(2**32 - 30, 3, 22), (2**32 - 8, 3, 22), (14, 3, 22)]
 
 
 def test_ranges_of_different_sessions_are_not_read_together():
