@@ -50,15 +50,18 @@ class _Delays:
         self._last: deque[float] = deque(maxlen=_LAST)
         self._timeouts_s: dict[bool, float] = {}  # by `lossy`, since the last delay
 
-    def add(self, delay_s: float) -> None:
-        """Record a delay."""
+    def add(self, *delays_s: float) -> None:
+        """Record delays, the earliest first."""
         self._timeouts_s.clear()
-        self._last.append(delay_s)
-        if self.smoothed_s is None:
-            self.smoothed_s, self._deviation_s = delay_s, delay_s / 2
-        else:
-            self._deviation_s += (abs(self.smoothed_s - delay_s) - self._deviation_s) / 4
-            self.smoothed_s += (delay_s - self.smoothed_s) / 8
+        self._last.extend(delays_s)
+        smoothed_s, deviation_s = self.smoothed_s, self._deviation_s
+        for delay_s in delays_s:
+            if smoothed_s is None:
+                smoothed_s, deviation_s = delay_s, delay_s / 2
+            else:
+                deviation_s += (abs(smoothed_s - delay_s) - deviation_s) / 4
+                smoothed_s += (delay_s - smoothed_s) / 8
+        self.smoothed_s, self._deviation_s = smoothed_s, deviation_s
 
     def timeout_s(self, *, lossy: bool) -> float:
         """Return the time-out without doubling, or 0 if there is no delay yet."""
@@ -122,10 +125,10 @@ class RetransmissionTimer:
         round trip."""
         return max(self.floor_s / 2, self.delay_s or 0.0)
 
-    def add_delay(self, delay_s: float) -> None:
-        """Record the delay of a contribution that was sent once, in a collective that has results. Ends the
-        doubling."""
-        self._results.add(delay_s)
+    def add_delay(self, *delays_s: float) -> None:
+        """Record the delays of contributions that were sent once, in a collective that has results, the earliest first.
+        Ends the doubling."""
+        self._results.add(*delays_s)
         self._backoff = 1
 
     def add_first_delay(self, delay_s: float) -> None:

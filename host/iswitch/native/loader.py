@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from iswitch.errors import IswitchError
-from iswitch.native.records import Exchange, QueryGroup, header
+from iswitch.native.records import Exchange, QueryGroup, RequestRing, header
 
 __all__ = ["FLAGS", "LEVELS", "SOURCES", "LibraryError", "Output", "State", "best_level", "build", "library", "load"]
 
@@ -76,6 +76,8 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "narrow_elements": (None, [c_uint32, c_void_p, c_void_p, c_size_t]),
     "exchange_run": (c_int, [POINTER(Exchange), c_double]),
     "replay_build": (c_uint32, [POINTER(QueryGroup), c_uint32, c_double, c_void_p]),
+    "replay_send": (c_uint32, [POINTER(RequestRing), c_uint32, c_double, c_double, c_void_p]),
+    "replay_settle": (c_uint32, [POINTER(RequestRing), c_void_p, c_uint32, c_uint32, c_uint32, c_double]),
     "replay_take": (c_uint32, [POINTER(QueryGroup), c_void_p, c_uint32, c_uint32, c_uint32, c_double]),
 }
 

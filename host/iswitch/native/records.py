@@ -38,7 +38,7 @@ from iswitch.wire import (
     Stat,
     Type,
 )
-from iswitch.wire.replay import END, REPLAY_HEADER
+from iswitch.wire.replay import END, REPLAY_HEADER, STATUS, ReplayOutcome
 
 __all__ = [
     "GRANT",
@@ -52,6 +52,7 @@ __all__ = [
     "Exchange",
     "ExchangeEvent",
     "QueryGroup",
+    "RequestRing",
     "ServerEvent",
     "SumsForm",
     "header",
@@ -188,6 +189,32 @@ class QueryGroup(ctypes.Structure):
     ]
 
 
+class RequestRing(ctypes.Structure):
+    """The fields of `iswitch.replay.request_ring`, for `replay_send` and `replay_settle`. Times are in seconds."""
+
+    _fields_ = [
+        ("header", c_void_p),  # of the requests; `kind`, `seq`, `count` and `ticket` are filled in
+        ("token", c_uint32),
+        ("first_seq", c_uint32),  # of request 0
+        ("answer_type", c_uint32),  # the first byte of an ANSWER
+        ("slots", c_uint32),
+        ("body_stride", c_uint32),
+        ("kinds", c_void_p),
+        ("counts", c_void_p),
+        ("tickets", c_void_p),
+        ("bodies", c_void_p),
+        ("body_bytes", c_void_p),
+        ("sent_at", c_void_p),
+        ("due_at", c_void_p),
+        ("statuses", c_void_p),  # of the answers
+        ("delays", c_void_p),  # of the answers of the last `replay_settle`
+        ("delay_count", c_uint32),
+        ("low", c_uint32),  # the first request that has no answer
+        ("next", c_uint32),  # the first that was not sent
+        ("end", c_uint32),
+    ]
+
+
 _U8, _U16, _I16, _U32 = "u1", "<u2", "<i2", "<u4"
 
 
@@ -304,6 +331,9 @@ def header() -> str:
         ("TAIL_BYTES", TAIL_BYTES),
         ("REPLAY_HEADER_BYTES", REPLAY_HEADER.itemsize),
         ("REPLAY_END_BYTES", END.itemsize),
+        ("REPLAY_STATUS_BYTES", STATUS.itemsize),
+        ("REPLAY_OUTCOME_AT", (STATUS.fields or {})["outcome"][1]),
+        ("REPLAY_DONE", int(ReplayOutcome.DONE)),
         ("CONTROL_BYTES", CONTROL.itemsize),
         ("ACK_BYTES", ACK.itemsize),
         ("NOTICE_INTERVAL_US", NOTICE_INTERVAL_US),
@@ -341,6 +371,7 @@ def header() -> str:
         *(_struct(name, record) for name, record in RECORDS.items()),
         _structure("exchange", Exchange),
         _structure("query_group", QueryGroup),
+        _structure("request_ring", RequestRing),
     ]
     return "\n".join(
         ["/* Written by iswitch/native/records.py. */", "#pragma once", "#include <stdint.h>", *lines, *structs, ""]

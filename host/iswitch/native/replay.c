@@ -6,7 +6,7 @@
 
 #include "bytes.h"
 
-/* Requests */
+/* Reads */
 
 static uint32_t body_bytes(const struct query_group *g, uint32_t k) { return ((const uint32_t *)g->body_bytes)[k]; }
 
@@ -24,8 +24,6 @@ uint32_t replay_build(struct query_group *g, uint32_t most, double now, uint8_t 
     }
     return g->next - first;
 }
-
-/* Replies */
 
 /* Take the reply to a request that has none, if nothing of it was overwritten. Returns 0 for every other datagram. */
 static int take_data(struct query_group *g, const uint8_t *datagram, uint32_t length, double now) {
@@ -52,6 +50,52 @@ uint32_t replay_take(struct query_group *g, const uint8_t *burst, uint32_t size,
     while (offset < size && segment) {
         uint32_t left = size - offset, length = left < segment ? left : segment;
         if (!take_data(g, burst + offset, length, now)) break;
+        offset += length;
+    }
+    return offset;
+}
+
+/* Pushes */
+
+uint32_t replay_send(struct request_ring *r, uint32_t most, double now, double due_at, uint8_t *out) {
+    const uint32_t *sizes = r->body_bytes;
+    uint32_t first = r->next, left = r->end - first, size = sizes[first % r->slots];
+    if (most > left) most = left;
+    while (r->next - first < most && sizes[r->next % r->slots] == size) {
+        uint32_t number = r->next++, slot = number % r->slots;
+        memcpy(out, r->header, REPLAY_HEADER_BYTES);
+        out[REPLAY_KIND_AT] = ((const uint8_t *)r->kinds)[slot];
+        put_u32(out + REPLAY_SEQ_AT, r->first_seq + number);
+        put_u16(out + REPLAY_COUNT_AT, ((const uint32_t *)r->counts)[slot]);
+        put_u32(out + REPLAY_TICKET_AT, ((const uint32_t *)r->tickets)[slot]);
+        memcpy(out + REPLAY_HEADER_BYTES, (const uint8_t *)r->bodies + (size_t)slot * r->body_stride, size);
+        ((double *)r->sent_at)[slot] = now;
+        ((double *)r->due_at)[slot] = due_at;
+        out += REPLAY_HEADER_BYTES + size;
+    }
+    return r->next - first;
+}
+
+/* Take the answer to the oldest request, if that was executed. Returns 0 for every other datagram. */
+static int take_answer(struct request_ring *r, const uint8_t *datagram, uint32_t length, double now) {
+    uint32_t slot = r->low % r->slots;
+    if (r->low == r->next || length != REPLAY_HEADER_BYTES + REPLAY_STATUS_BYTES + REPLAY_END_BYTES ||
+        datagram[0] != r->answer_type || datagram[REPLAY_KIND_AT] != ((const uint8_t *)r->kinds)[slot] ||
+        u32_at(datagram + REPLAY_TOKEN_AT) != r->token || u32_at(datagram + REPLAY_SEQ_AT) != r->first_seq + r->low ||
+        datagram[REPLAY_HEADER_BYTES + REPLAY_OUTCOME_AT] != REPLAY_DONE)
+        return 0;
+    memcpy((uint8_t *)r->statuses + slot * REPLAY_STATUS_BYTES, datagram + REPLAY_HEADER_BYTES, REPLAY_STATUS_BYTES);
+    ((double *)r->delays)[r->delay_count++] = now - ((const double *)r->sent_at)[slot];
+    r->low++;
+    return 1;
+}
+
+uint32_t replay_settle(struct request_ring *r, const uint8_t *burst, uint32_t size, uint32_t segment, uint32_t offset,
+                       double now) {
+    r->delay_count = 0;
+    while (offset < size && segment) {
+        uint32_t left = size - offset, length = left < segment ? left : segment;
+        if (!take_answer(r, burst + offset, length, now)) break;
         offset += length;
     }
     return offset;

@@ -1,5 +1,6 @@
-/* The usual case of a replay client's reads: many requests of one kind, and DATA with all that was requested.
-   `iswitch.replay.query_group` says what the fields mean, and handles every other datagram. */
+/* The usual cases of a replay client: many reads of one kind, answered by DATA with all that was requested, and pushes,
+   whose requests are executed when they come. `iswitch.replay.query_group` and `iswitch.replay.request_ring` say what the
+   fields mean. Every other datagram is left to Python. */
 
 #ifndef ISWITCH_REPLAY_H
 #define ISWITCH_REPLAY_H
@@ -13,5 +14,13 @@ __attribute__((visibility("default"))) uint32_t replay_build(struct query_group 
 /* Take DATA from the datagrams of a burst, from `offset` on. Returns the offset of the first datagram for Python. */
 __attribute__((visibility("default"))) uint32_t replay_take(struct query_group *g, const uint8_t *burst, uint32_t size,
                                                             uint32_t segment, uint32_t offset, double now);
+
+/* As `replay_build`, of ordered requests. */
+__attribute__((visibility("default"))) uint32_t replay_send(struct request_ring *r, uint32_t most, double now, double due_at,
+                                                            uint8_t *out);
+
+/* As `replay_take`, of answers in the order of their requests. */
+__attribute__((visibility("default"))) uint32_t replay_settle(struct request_ring *r, const uint8_t *burst, uint32_t size,
+                                                              uint32_t segment, uint32_t offset, double now);
 
 #endif

@@ -11,17 +11,23 @@ retransmitted first. After a time-out nothing behind the request is sent before 
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+import numpy as np
 
 from iswitch.driver.timer import RetransmissionTimer
+from iswitch.replay.compiled import compiled_library
 from iswitch.replay.messages import Reply, Status, encode
 from iswitch.replay.request import Request
+from iswitch.replay.request_ring import RequestRing
 from iswitch.serial import serial_distance
 from iswitch.wire.replay import ALL_FRAGMENTS, WAITS, Kind, ReplayOutcome
 
 __all__ = ["Channel"]
 
 _BACKOFF_CAP_S = 0.25
+_RING_SLOTS = 128
+"""Requests that the ring holds beside those in flight."""
 _LONGEST_WAIT_S = 0.02
 """The longest pause between two transmissions of a request that has to wait. The first pause doubles up to this."""
 
@@ -61,34 +67,108 @@ class Channel:
         self.retransmissions = 0
         self._queue: deque[Request] = deque()
         self._in_flight: deque[Request] = deque()
+        self._ring: RequestRing | None = None  # whose usual case is in C; made when it is first needed
         self._order = 0  # transmissions so far
         self._was_ahead = False  # a request in flight may have been answered AHEAD
 
     @property
     def pending(self) -> int:
         """Number of requests that are not settled."""
-        return len(self._queue) + len(self._in_flight)
+        return len(self._queue) + len(self._in_flight) + (self._ring.pending if self._ring else 0)
+
+    @property
+    def _active_ring(self) -> "RequestRing | None":
+        """The ring, if it has requests. Then nothing else is pending."""
+        return self._ring if self._ring and self._ring.pending else None
 
     @property
     def busy(self) -> bool:
         """True if a request that cannot yield is not settled."""
-        return self.pending > 0 and any(not request.can_yield for request in self.requests())
+        return self._active_ring is not None or any(not request.can_yield for request in self.requests())
+
+    @property
+    def only_samples(self) -> bool:
+        """True if no request but SAMPLEs is pending."""
+        return self._active_ring is None and all(request.kind == Kind.SAMPLE for request in self.requests())
 
     @property
     def queued(self) -> int:
         """Number of requests that were never sent."""
-        return len(self._queue)
+        return len(self._queue) + (self._ring.queued if self._ring else 0)
 
     def requests(self) -> Iterator[Request]:
         """Yield the requests that are not settled, the oldest first."""
+        self._leave_ring()
         yield from (request for request in self._in_flight if not request.settled)
         yield from self._queue
 
     def put(self, request: Request) -> None:
         """Append a request to the queue."""
+        if ring := self._active_ring:
+            if ring.accepts(request):
+                ring.put(request)
+                return
+            self._leave_ring()
         self._queue.append(request)
 
+    def put_writes(self, bodies: np.ndarray, units: int, *, table: int, deadline: float) -> bool:
+        """Append WRITEs to the queue, if their usual case can be in C.
+
+        Parameters
+        ----------
+        bodies : uint8 array of shape (n, bytes)
+            Rows of each WRITE.
+        units : int
+            Units of each.
+        table, deadline
+            As of `Request`.
+
+        Returns
+        -------
+        bool
+            False if Python must put them one by one.
+        """
+        ring = self._active_ring
+        if ring is None:
+            if self.pending or compiled_library() is None:
+                return False
+            ring = self._ring = self._ring or RequestRing(
+                session=self.session, token=self.token, slots=self.window + _RING_SLOTS
+            )
+            ring.begin(first_seq=self.oldest, orders=self._order, table=table)
+        if ring.pending + len(bodies) > ring.slots:
+            return False
+        ring.put_writes(bodies, units, deadline)
+        return True
+
+    def _leave_ring(self) -> None:
+        """Go on with the requests of the ring in Python."""
+        if ring := self._active_ring:
+            flying, queued = ring.take_back()
+            self._in_flight.extend(flying)
+            self._queue.extendleft(reversed(queued))
+
     # Receiving
+
+    def take(self, burst: memoryview, size: int, segment_bytes: int, offset: int, now: float) -> tuple[int, Status | None]:
+        """Take usual answers from a burst, from an offset on.
+
+        Returns
+        -------
+        end : int
+            The offset of the first datagram that `handle_reply` must handle.
+        status : Status or None
+            The status of the last answer that was taken.
+        """
+        ring = self._active_ring
+        if ring is None or not ring.flying:
+            return offset, None
+        end = ring.take(burst, size, segment_bytes, offset, now)
+        if end == offset:
+            return offset, None
+        self.timer.add_delay(*ring.delays)
+        self.oldest = (ring.state.first_seq + ring.state.low) % 2**32
+        return end, ring.status(ring.state.low - 1)
 
     def handle_reply(self, reply: Reply, now: float) -> ReplayOutcome | None:
         """Handle an ANSWER with this session's token.
@@ -107,6 +187,7 @@ class Channel:
             or the request is not possible (SESSION, OLD, KIND, TABLE, LENGTH, FULL) leave the request as it is.
         """
         header, status = reply.header, reply.status
+        self._leave_ring()
         index = (header.seq - self.oldest) % 2**32
         if status is None or index >= len(self._in_flight):
             return None
@@ -254,6 +335,18 @@ class Channel:
 
     # Sending
 
+    def due_bursts(self, now: float, burst_segments: Callable[[int], int]) -> list[tuple[bytes, int]]:
+        """Return the requests of the ring to send at time `now`: bursts, and the bytes of each request of a burst."""
+        bursts: list[tuple[bytes, int]] = []
+        if (ring := self._active_ring) and ring.flying and ring.earliest_due_at <= now:
+            self._leave_ring()
+        while (ring := self._active_ring) and ring.queued and ring.flying < self.window:
+            most = min(self.window - ring.flying, burst_segments(ring.next_bytes))
+            burst, size, count = ring.build(most, now, now + self.timer.timeout_s)
+            self._order += count
+            bursts.append((burst, size))
+        return bursts
+
     def due(self, now: float) -> list[bytes]:
         """Return the UDP payloads to send at time `now`, in seconds."""
         while self._queue and len(self._in_flight) < self.window:
@@ -310,6 +403,8 @@ class Channel:
 
     def wake_at(self) -> float:
         """Return the time at which `due` has something to send, if no reply comes and nothing is put before."""
+        if ring := self._active_ring:
+            return -math.inf if ring.queued and ring.flying < self.window else ring.earliest_due_at
         if self._queue and len(self._in_flight) < self.window:
             return -math.inf
         times = [math.inf]

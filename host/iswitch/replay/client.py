@@ -246,8 +246,7 @@ class ReplayClient:
             If adds were cancelled since the last `flush`, because they had to wait for longer than `wait_s`.
         """
         self._writer.seal()
-        channel = self._session.channel
-        self._session.wait_until(lambda: all(request.kind == Kind.SAMPLE for request in channel.requests()))
+        self._session.wait_until(lambda: self._session.channel.only_samples)
         self._writer.process_answers()
         self._report_cancelled()
 

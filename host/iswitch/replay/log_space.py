@@ -51,6 +51,11 @@ class ItemsPin(Pin):
         """Begin the next item. So far the item needs nothing before the end of the log, the unit `end`."""
         self.first_units.append(end)
 
+    def begin_items(self, end: int, units: int, count: int) -> None:
+        """Begin so many items that each need their own units, one behind the other from the end of the log on."""
+        self.first_units.extend(range(end, end + count * units, units))
+        self.unit = min(self.unit, end)
+
     def require(self, unit: int) -> None:
         """Record that the latest item also needs this unit and all behind it."""
         self.first_units[-1] = min(self.first_units[-1], unit)

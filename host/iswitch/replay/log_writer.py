@@ -65,7 +65,8 @@ class LogWriter:
             self._unsent += data
             self._unsent += bytes(units * UNIT_BYTES - len(data))
         while len(self._unsent) >= PAYLOAD_BYTES:
-            self._write(_WRITE_UNITS)
+            if not self._write_many():
+                self._write(_WRITE_UNITS)
         return start
 
     def flush(self) -> None:
@@ -84,10 +85,28 @@ class LogWriter:
             self._start += units
             self.bytes_sent += size
 
+    def _write_many(self) -> int:
+        """Queue full requests, as many as there is room for. Return how many; 0 if Python must queue them one by
+        one."""
+        self.session.make_room()
+        count = min(len(self._unsent) // PAYLOAD_BYTES, self.session.room)
+        starts = self._start + _WRITE_UNITS * np.arange(count)
+        heads = np.zeros(count, WRITE)
+        heads["start"], heads["oldest"] = starts % 2**32, np.minimum(self._oldest, starts) % 2**32
+        data = np.frombuffer(self._unsent, np.uint8, count * PAYLOAD_BYTES).reshape(count, PAYLOAD_BYTES)
+        bodies = np.concatenate([heads.view(np.uint8).reshape(count, -1), data], axis=1)
+        del data  # the bytes can be resized again
+        with self.session.section:
+            queued = self.session.put_writes(bodies, _WRITE_UNITS)
+            del self._unsent[: queued * PAYLOAD_BYTES]
+            self._start += queued * _WRITE_UNITS
+            self.bytes_sent += queued * PAYLOAD_BYTES
+        return queued
+
     def _make_room(self, units: int) -> None:
         """Find out which items have been overwritten in the table by now. If that does not free enough units, release
         units that only other clients may want."""
-        self.session.wait_until(lambda: all(request.kind == Kind.SAMPLE for request in self.session.channel.requests()))
+        self.session.wait_until(lambda: self.session.channel.only_samples)
         self.process_answers()
         self.session.read_status()
         while self.space.free_units(self.session.adds) < units:

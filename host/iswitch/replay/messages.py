@@ -8,7 +8,7 @@ import numpy as np
 from iswitch.wire import Type, version_type
 from iswitch.wire.replay import END, REPLAY_HEADER, ROW_BYTES, STATUS, Kind
 
-__all__ = ["Header", "Reply", "Status", "encode", "parse"]
+__all__ = ["Header", "Reply", "Status", "encode", "parse", "parse_status"]
 
 
 class Header(NamedTuple):
@@ -100,6 +100,11 @@ def encode(
     if len(body) % ROW_BYTES:
         raise ValueError(f"a body must be rows of {ROW_BYTES} bytes, not {len(body)} bytes")
     return _HEADER.pack(_REQUEST, kind, session, table, seq, count, fragments, ticket, token, 0) + body
+
+
+def parse_status(record: bytes) -> Status:
+    """Parse a status."""
+    return _new_tuple(Status, _STATUS.unpack(record))
 
 
 def parse(payload: memoryview) -> Reply | None:

@@ -181,8 +181,7 @@ class Queries:
         if end > offset:
             self.window = group.state.window
             self._highest_answered = max(self._highest_answered, self._group_order + group.state.reach)
-            for delay_s in group.delays[: group.state.delay_count].tolist():
-                self.timer.add_delay(delay_s)
+            self.timer.add_delay(*group.delays[: group.state.delay_count].tolist())
             if group.taken == len(group):
                 self._group = None
         return end

@@ -4,32 +4,17 @@ The usual case is in C (`native/replay.c`): requests leave as the window allows,
 all that was requested. `iswitch.replay.queries` does the rest in Python, and all of it without a compiled library.
 """
 
-import logging
 from collections.abc import Callable
-from functools import cache
-from typing import Any
 
 import numpy as np
 
-from iswitch.native.loader import LibraryError, library
 from iswitch.native.records import QueryGroup as State
+from iswitch.replay.compiled import compiled_library
 from iswitch.replay.messages import Reply, encode
 from iswitch.wire import Type, version_type
 from iswitch.wire.replay import REPLAY_HEADER, Kind
 
 __all__ = ["QueryGroup"]
-
-_log = logging.getLogger(__name__)
-
-
-@cache
-def _library() -> Any:
-    """Return the library, or None if there is none."""
-    try:
-        return library()
-    except LibraryError as error:
-        _log.info("the replay client runs in Python alone, which takes more processor time: %s", error)
-        return None
 
 
 class QueryGroup:
@@ -103,7 +88,7 @@ class QueryGroup:
     def begin(self, *, session: int, token: int, first_tag: int, largest_window: float) -> bool:
         """Begin with the usual case in C. Return False if there is no library, or nothing to request."""
         count = len(self)
-        if not count or _library() is None:
+        if not count or compiled_library() is None:
             return False
         header = np.frombuffer(encode(self.kind, session=session, token=token, table=self.table), np.uint8)
         self.answered, self.sent_at, delays = np.zeros(count, np.bool_), np.zeros(count), np.zeros(count)
@@ -138,10 +123,10 @@ class QueryGroup:
         size = self.request_bytes(self.state.next)
         if len(self._out) < most * size:
             self._out = np.zeros(most * size, np.uint8)
-        built = _library().replay_build(self.state, most, now, self._out.ctypes.data)
+        built = compiled_library().replay_build(self.state, most, now, self._out.ctypes.data)
         return self._out[: built * size].tobytes(), built
 
     def take(self, burst: memoryview, size: int, segment_bytes: int, offset: int, now: float) -> int:
         """Take usual replies from a burst, from an offset on. Return the offset of the first datagram for Python."""
         address = np.frombuffer(burst, np.uint8).ctypes.data
-        return int(_library().replay_take(self.state, address, size, segment_bytes, offset, now))
+        return int(compiled_library().replay_take(self.state, address, size, segment_bytes, offset, now))

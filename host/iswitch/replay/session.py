@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from itertools import groupby, islice
 from typing import NamedTuple
 
+import numpy as np
+
 from iswitch.config import Replay
 from iswitch.control.client import Control
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
@@ -266,6 +268,11 @@ class Session:
         if self.channel.queued >= _QUEUE_LENGTH:
             self.wait_until(lambda: self.channel.queued < _QUEUE_LENGTH)
 
+    @property
+    def room(self) -> int:
+        """Number of requests that can be queued without waiting."""
+        return max(0, _QUEUE_LENGTH - self.channel.queued)
+
     def put(self, request: Request, *, keep_deadline: bool = False) -> None:
         """Queue an ordered request without waiting, as part of a section. Call `make_room` before it. The parameters
         are those of `submit`."""
@@ -273,6 +280,24 @@ class Session:
         if not keep_deadline:
             request.deadline = self.transport.now() + self.wait_s
         self.channel.put(request)
+
+    def put_writes(self, bodies: np.ndarray, units: int) -> int:
+        """Queue WRITEs as part of a section, if their usual case can be in C. There must be `room` for them.
+
+        Parameters
+        ----------
+        bodies : uint8 array of shape (n, bytes)
+            Rows of each WRITE.
+        units : int
+            Units of each.
+
+        Returns
+        -------
+        int
+            How many were queued; 0 if Python must put them one by one.
+        """
+        deadline = self.transport.now() + self.wait_s
+        return len(bodies) if self.channel.put_writes(bodies, units, table=self.table, deadline=deadline) else 0
 
     def query(
         self, kind: Kind, *, count: int = 0, body: bytes = b"", on_reply: Callable[[Reply], None] | None = None
@@ -376,30 +401,35 @@ class Session:
             return
         now = self.transport.now()
         with self.section:
-            requests = self.channel.due(now)
-            bursts = self.queries.due_bursts(now, self.transport.burst_segments)
-            queries = self.queries.due(now)
-        if requests or bursts or queries:
-            self._sent_at = now
-        if not bursts:
-            requests += queries
-        self._send_bursts(requests)
+            bursts = self.channel.due_bursts(now, self.transport.burst_segments)
+            payloads = self.channel.due(now)
+            if reads := self.queries.due_bursts(now, self.transport.burst_segments):
+                bursts += [*self._bursts_of(payloads), *reads]
+                payloads = []
+            payloads += self.queries.due(now)
+            bursts += self._bursts_of(payloads)
         if bursts:
-            for burst, size in bursts:
-                self.transport.send(burst, size)
-            self._send_bursts(queries)
+            self._sent_at = now
+        for burst, size in bursts:
+            self.transport.send(burst, size)
 
-    def _send_bursts(self, payloads: list[bytes]) -> None:
+    def _bursts_of(self, payloads: list[bytes]) -> list[tuple[bytes, int]]:
+        """Return bursts, and the bytes of each datagram of a burst."""
+        bursts = []
         for size, alike in groupby(payloads, len):
             limit = self.transport.burst_segments(size)
             while burst := b"".join(islice(alike, limit)):
-                self.transport.send(burst, size)
+                bursts.append((burst, size))
+        return bursts
 
     def _receive_burst(self, burst: memoryview, size: int, segment_bytes: int) -> None:
         now, at = self.transport.now(), 0
         with self.section:
             while (begun := at) < size:
-                at = self.queries.take(burst, size, segment_bytes, begun, now)
+                at, status = self.channel.take(burst, size, segment_bytes, begun, now)
+                if status:
+                    self._update_status(status)
+                at = self.queries.take(burst, size, segment_bytes, at, now)
                 if at > begun:
                     self._heard_at = now
                 if at < size:

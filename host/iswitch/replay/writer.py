@@ -13,7 +13,7 @@ from iswitch.replay.records import Layout, units_for
 from iswitch.replay.request import Request
 from iswitch.replay.session import Session
 from iswitch.replay.tickets import consecutive_tickets
-from iswitch.wire.replay import ADD_ROW, BODY_BYTES, Kind, ReplayOutcome
+from iswitch.wire.replay import ADD_ROW, BODY_BYTES, UNIT_BYTES, Kind, ReplayOutcome
 
 __all__ = ["PendingAdd", "Writer"]
 
@@ -224,6 +224,8 @@ class Writer:
         layout, count = self.layout, len(next(iter(columns.values())))
         self._positions = {name: np.zeros((count, layout.spec[name].stacked), "<u4") for name in layout.stacked}
         self._blobs = np.zeros(count, "<u4")
+        if layout.blob and not layout.stacked and self._write_blobs(columns, pin):
+            return count, None
         for k in range(count):
             items, one = len(pin.first_units), slice(k, k + 1)
             pin.begin_item(self.log.space.end)
@@ -243,6 +245,19 @@ class Writer:
                 pin.truncate(items)
                 return k, full
         return count, None
+
+    def _write_blobs(self, columns: Mapping[str, np.ndarray], pin: ItemsPin) -> bool:
+        """Write the blobs of items without frames together. Return False if there is not room for all of them."""
+        blobs, units = self.layout.pack_blobs(columns, {}), self.layout.blob_units
+        count = len(blobs)
+        if self.log.space.free_units(self.session.adds) < count * units:
+            return False
+        rows = np.zeros((count, units * UNIT_BYTES), np.uint8)
+        rows[:, : blobs.itemsize] = blobs.view(np.uint8).reshape(count, -1)
+        pin.begin_items(self.log.space.end, units, count)
+        start = self.log.append(rows.data.cast("B"))
+        self._blobs[:] = (start + units * np.arange(count)) % 2**32
+        return True
 
     def _pack(self, part: slice, columns: Mapping[str, np.ndarray], priorities: np.ndarray) -> bytes:
         """Return the rows of an ADD."""

@@ -7,7 +7,7 @@ import pytest
 
 from iswitch.config import Config, Replay
 from iswitch.native.loader import SOURCES, best_level, build, load
-from iswitch.replay import Field, ReplayClient, query_group
+from iswitch.replay import Field, ReplayClient, channel, query_group, request_ring
 from iswitch.replay.query_group import QueryGroup
 from iswitch.wire.replay import FETCH_ROW, PAYLOAD_BYTES, UNIT_BYTES, Kind
 from sim.bench.replay_network import Network
@@ -53,8 +53,10 @@ def traffic(spec, counts, *, seed=1, config=REPLAY, **faults):
     return carried, [(batch.items.tolist(), {k: v.tolist() for k, v in batch.data.items()}) for batch in batches]
 
 
-def in_python(monkeypatch):
-    monkeypatch.setattr(query_group, "_library", lambda: None)
+def use(monkeypatch, library):
+    """Use a library, or None."""
+    for module in (query_group, channel, request_ring):
+        monkeypatch.setattr(module, "compiled_library", lambda: library)
 
 
 @pytest.mark.parametrize("faults", FAULTS, ids=str)
@@ -65,7 +67,7 @@ def test_frames_times_and_batches_are_those_of_python(kind, faults, monkeypatch)
     counts = [1, PER_FETCH - 1, PER_FETCH, PER_FETCH + 1, 2 * PER_FETCH, 100] if kind == "records" else [1, 40, 23]
     compiled = traffic(SPECS[kind], counts, **faults)
     assert any(group.taken for group in groups), "nothing was read in C"
-    in_python(monkeypatch)
+    use(monkeypatch, None)
     assert compiled == traffic(SPECS[kind], counts, **faults)
 
 
@@ -89,7 +91,7 @@ def test_what_is_overwritten_meanwhile_is_told_as_by_python(monkeypatch):
 
     compiled = batches()
     assert any(any(overwritten) for _, overwritten, _ in compiled)
-    in_python(monkeypatch)
+    use(monkeypatch, None)
     assert compiled == batches()
 
 
@@ -190,11 +192,11 @@ def test_a_mutant_of_the_reads_is_noticed(right, wrong, tmp_path, monkeypatch):
     assert text.count(right) == 1
     (sources / "replay.c").write_text(text.replace(right, wrong))
     made = load(build(tmp_path, ["cc"], best_level(), sources=sources))
-    monkeypatch.setattr(query_group, "_library", lambda: made)
+    use(monkeypatch, made)
     with pytest.raises((AssertionError, ValueError)):
         test_a_reply_that_comes_again_is_left_to_python()
         for faults in reversed(FAULTS):
-            monkeypatch.setattr(query_group, "_library", lambda: made)
+            use(monkeypatch, made)
             test_frames_times_and_batches_are_those_of_python("records", faults, monkeypatch)
-        monkeypatch.setattr(query_group, "_library", lambda: made)
+        use(monkeypatch, made)
         test_what_is_overwritten_meanwhile_is_told_as_by_python(monkeypatch)
