@@ -10,7 +10,7 @@ import hashlib
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint32, c_void_p
 from functools import cache
@@ -20,7 +20,19 @@ from typing import Any
 from iswitch.errors import IswitchError
 from iswitch.native.records import Exchange, QueryGroup, RequestRing, header
 
-__all__ = ["FLAGS", "LEVELS", "SOURCES", "LibraryError", "Output", "State", "best_level", "build", "library", "load"]
+__all__ = [
+    "FLAGS",
+    "LEVELS",
+    "SOURCES",
+    "LibraryError",
+    "Output",
+    "State",
+    "best_level",
+    "build",
+    "library",
+    "load",
+    "load_functions",
+]
 
 SOURCES = Path(__file__).parent
 FLAGS = ["-std=gnu11", "-O3", "-ffp-contract=off", "-fvisibility=hidden", "-fPIC", "-shared", "-Wall", "-Wextra"]
@@ -205,11 +217,16 @@ def load(path: Path) -> ctypes.CDLL:
     LibraryError
         If that is impossible.
     """
+    return load_functions(path, _FUNCTIONS)
+
+
+def load_functions(path: Path, names: Iterable[str]) -> ctypes.CDLL:
+    """Load a library that has some of the functions. Raises LibraryError."""
     try:
         loaded = ctypes.CDLL(str(path))
-        for name, (result, arguments) in _FUNCTIONS.items():
+        for name in names:
             function = getattr(loaded, name)
-            function.restype, function.argtypes = result, arguments
+            function.restype, function.argtypes = _FUNCTIONS[name]
     except (OSError, AttributeError) as error:
         raise LibraryError(f"iswitch's compiled library cannot be loaded: {error}") from error
     return loaded

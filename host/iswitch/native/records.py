@@ -332,7 +332,7 @@ def header() -> str:
         ("REPLAY_HEADER_BYTES", REPLAY_HEADER.itemsize),
         ("REPLAY_END_BYTES", END.itemsize),
         ("REPLAY_STATUS_BYTES", STATUS.itemsize),
-        ("REPLAY_OUTCOME_AT", (STATUS.fields or {})["outcome"][1]),
+        ("REPLAY_OUTCOME_AT", dict(STATUS.fields or {})["outcome"][1]),
         ("REPLAY_DONE", int(ReplayOutcome.DONE)),
         ("CONTROL_BYTES", CONTROL.itemsize),
         ("ACK_BYTES", ACK.itemsize),

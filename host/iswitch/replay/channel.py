@@ -150,7 +150,9 @@ class Channel:
 
     # Receiving
 
-    def take(self, burst: memoryview, size: int, segment_bytes: int, offset: int, now: float) -> tuple[int, Status | None]:
+    def take(
+        self, burst: memoryview, size: int, segment_bytes: int, offset: int, now: float
+    ) -> tuple[int, Status | None]:
         """Take usual answers from a burst, from an offset on.
 
         Returns

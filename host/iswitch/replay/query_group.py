@@ -59,7 +59,7 @@ class QueryGroup:
     ):
         self.kind, self.counts, self.bodies, self.on_reply = kind, counts.astype("<u4"), bodies, on_reply
         self._body_bytes = (body_rows * bodies.itemsize).astype("<u4")
-        self._target, self._target_at = target, target_at.astype("<u8")
+        self.target, self._target_at = target, target_at.astype("<u8")
         self._target_bytes = target_bytes.astype("<u4")
         self._stride = int(self._body_bytes[0]) if len(counts) else 0
         self.table = 0
@@ -103,7 +103,7 @@ class QueryGroup:
             ("counts", self.counts),
             ("bodies", self.bodies),
             ("body_bytes", self._body_bytes),
-            ("target", self._target),
+            ("target", self.target),
             ("target_at", self._target_at),
             ("target_bytes", self._target_bytes),
             ("answered", self.answered),

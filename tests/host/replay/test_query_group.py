@@ -145,11 +145,11 @@ def test_every_other_datagram_is_left_to_python_and_changes_nothing(wrong):
     group, good = group_of(50), data(1, 22)
     assert group.build(1, 1.0)[1] == 1 == group.build(1, 2.0)[1]
     assert group.take(memoryview(bytearray(wrong)), len(wrong), len(wrong), 0, 3.0) == 0
-    assert not group.taken and not group._target.any()
+    assert not group.taken and not group.target.any()
     if len(wrong) <= len(good):
         assert group.take(memoryview(bytearray(good + wrong)), len(good + wrong), len(good), 0, 3.0) == len(good)
         assert group.answered.tolist() == [False, True, False]
-        assert group._target[22:44].all() and not group._target[:22].any() and not group._target[44:].any()
+        assert group.target[22:44].all() and not group.target[:22].any() and not group.target[44:].any()
 
 
 def test_a_reply_that_comes_again_is_left_to_python():
