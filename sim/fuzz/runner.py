@@ -15,7 +15,7 @@ from iswitch.native.loader import SOURCES, State
 from iswitch.native.records import SOURCE, header
 from iswitch.wire import STALENESS_MAX, Outcome, Stat
 
-__all__ = ["ABSENT", "ARRIVAL", "Fault", "Found", "Runner", "build", "sanitized_environment"]
+__all__ = ["ABSENT", "ARRIVAL", "COMMON", "SANITIZERS", "Fault", "Found", "Runner", "build", "sanitized_environment"]
 
 ABSENT = 0xFFFFFFFF
 """Length of an arrival that does not take place."""
