@@ -115,11 +115,15 @@ TESTED = {
     "::test_the_command_prints_a_row_for_each_tree_and_writes_a_picture",
     "sim.cluster.plan": "tests/sim/cluster/test_plan.py::test_the_measured_rate_is_the_predicted_rate",
     "sim.emulator": "tests/sim/emulator/test_emulator.py::test_command_line",
+    "sim.bench.replay_client_work": "tests/sim/bench/test_replay_client_work.py"
+    "::test_work_is_measured_with_the_part_in_c_and_without_and_the_part_is_in_use_again",
     "sim.bench.run_cocotb": "tests/sim/bench/test_cocotb.py::test_emitted_verilog_is_the_model",
     "sim.fuzz.data_path": "tests/sim/fuzz/test_data_path.py"
     "::test_a_campaign_finds_nothing_and_depends_on_its_seed_alone",
     "sim.fuzz.parsers": "tests/sim/fuzz/test_doors.py"
     "::test_a_parser_without_a_check_of_the_length_is_noticed_and_the_input_kept",
+    "sim.fuzz.replay_client": "tests/sim/fuzz/test_replay_client.py"
+    "::test_hostile_datagrams_write_nothing_that_python_would_not",
     "sim.fuzz.rtl": "tests/sim/fuzz/test_rtl.py::test_new_sequences_give_the_frames_and_registers_of_the_golden_switch",
     "iswitch.wire.c_header": "tests/examples/test_c_client.py::test_the_header_is_what_the_command_writes",
     "sim.mistakes": "tests/sim/test_mistakes.py::test_the_docs_show_the_messages",

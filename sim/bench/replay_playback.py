@@ -16,6 +16,7 @@ from typing import Any
 
 from iswitch.driver.transport import Buffer
 from iswitch.driver.udp import UdpTransport
+from sim.cluster.realtime import run_before_others
 
 __all__ = ["Played", "Recorder", "Recording", "playing"]
 
@@ -92,7 +93,9 @@ class Played(UdpTransport):
         return next(self._random)
 
 
-def _play(control: Connection, recording: Recording) -> None:
+def _play(control: Connection, recording: Recording, realtime: bool) -> None:
+    if realtime:
+        run_before_others()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
             peer.setsockopt(socket.SOL_SOCKET, option, 1 << 22)
@@ -102,7 +105,8 @@ def _play(control: Connection, recording: Recording) -> None:
         while True:
             data, ancillary, _, client = peer.recvmsg(_LONGEST_BURST_BYTES, 64)
             size = int.from_bytes(ancillary[0][2][:4], "little") if ancillary else len(data)
-            answers = [answer for request in _cut(data, size) for answer in recording.answers[request]]
+            # After a time-out a SAMPLE asks for the fragments that lack; those are on their way.
+            answers = [answer for request in _cut(data, size) for answer in recording.answers.get(request, [])]
             for length, alike in itertools.groupby(answers, len):
                 most = min(_BURST_SEGMENTS, _LONGEST_BURST_BYTES // length)
                 cut = [(socket.IPPROTO_UDP, _UDP_SEGMENT, length.to_bytes(2, "little"))]
@@ -111,11 +115,13 @@ def _play(control: Connection, recording: Recording) -> None:
 
 
 @contextmanager
-def playing(recording: Recording) -> Iterator[Callable[[], Played]]:
-    """Run a process that plays a recording back. Yield what makes the client's transport."""
+def playing(recording: Recording, *, realtime: bool = False) -> Iterator[Callable[[], Played]]:
+    """Run a process that plays a recording back, before others if `realtime`. Yield what makes the client's
+    transport."""
     here, there = _SPAWN.Pipe()
-    process = _SPAWN.Process(target=_play, args=(there, recording), daemon=True)
+    process = _SPAWN.Process(target=_play, args=(there, recording, realtime), daemon=True)
     process.start()
+    there.close()  # so that the end of the process is noticed
     try:
         address = here.recv()
         yield lambda: Played(address, recording)
