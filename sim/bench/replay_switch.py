@@ -44,11 +44,14 @@ __all__ = [
     "RECORD",
     "SCALES",
     "ClientCosts",
+    "Metered",
     "Recorded",
     "SwitchRound",
+    "data_of",
     "machine",
     "read",
     "rounds",
+    "run_programs",
     "whole",
 ]
 
