@@ -22,7 +22,7 @@ GAME      ?= Breakout
 JOBS      ?= 2
 SHARD     ?= 1/1
 DURATIONS ?=
-# Of `make fuzz`
+# Of `make fuzz` and `make soak`
 MINUTES   ?= 1
 # Of `make sim`: WAVES=1 writes waveforms
 WAVES     ?= 0
@@ -58,7 +58,7 @@ SITE     := .venv/.site-$(SET_UP)
 RAY      := .venv/.ray-$(SET_UP)-$(TORCH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup pins test test-long test-slow test-all prove fuzz wireshark lint packages site demo watch demo-apex demo-atari demo-schedule ray emulator sim icarus bench cartpole-time timing bitstream clean
+.PHONY: help setup pins test test-long test-slow test-all prove fuzz soak wireshark lint packages site demo watch demo-apex demo-atari demo-schedule ray emulator sim icarus bench cartpole-time timing bitstream clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r target what; do \
@@ -91,6 +91,9 @@ prove: $(TEST)  ## prove the laws of gateware components, and that each proof no
 
 fuzz: $(TEST)  ## random payloads, with sanitizers, for the data path of the software switch; MINUTES=10 SEED=1
 	python -m sim.fuzz.data_path --minutes $(MINUTES) --seed $(SEED)
+
+soak: $(TEST)  ## a tree of compiled switches, with faults, beside the golden models; MINUTES=10 SEED=1
+	python -m sim.bench.soak_long --minutes $(MINUTES) --seed $(SEED)
 
 wireshark: $(TEST)  ## run the dissector in Wireshark's own program, which the machine must have (Debian: tshark)
 	python -m pytest --tier slow tests/host/capture/test_tshark.py

@@ -27,6 +27,14 @@ from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client
 __all__ = ["DivergenceError", "Pair", "registers_of"]
 
 UDP = 17
+STORES: dict[int, str] = {
+    Type.RESULT: "result",
+    Type.GRANT: "result",
+    Type.UPLINK: "result",
+    Type.ANSWER: "replay",
+    Type.DATA: "replay",
+}
+"""The part of the switch that makes a message; all others come from the core. Messages of two parts have no order."""
 
 
 def registers_of(config: Config) -> list[int]:
@@ -47,15 +55,13 @@ class DivergenceError(AssertionError):
 
 
 def _stores(mac: bytes, frames: list[bytes]) -> dict[str, list[bytes]]:
-    """Return frames of one port by the queue from which they leave: the order between queues is not specified. `mac` is
-    the switch's."""
+    """Return frames of one port by the part that makes them: the order between parts is not specified. `mac` is the
+    switch's."""
     stores: dict[str, list[bytes]] = defaultdict(list)
     for frame in frames:
         ours = frame[6:14] == mac + b"\x08\0" and frame[23] == UDP and len(frame) >= FRAME_BYTES
-        kind = frame[ADDRESSES.itemsize] & 0xF if ours else None
-        stores[
-            "ordinary" if not ours else "result" if kind in (Type.RESULT, Type.GRANT, Type.UPLINK) else "reply"
-        ].append(frame)
+        kind = frame[ADDRESSES.itemsize] & 0xF if ours else 0
+        stores[STORES.get(kind, "reply") if ours else "ordinary"].append(frame)
     return stores
 
 
@@ -81,12 +87,17 @@ class Pair:
     ):
         self.config, self.mac, self.parents = config, mac, parents or {}
         self.settings: dict[str, Any] = {"mac": mac, "ip": ip, "seed": seed, "operator_key": operator_key}
-        self.board = Board(config, engine=engine, **self.settings, watch=True, trace=True, design=design)
-        for job, parent in self.parents.items():
-            self.board.parent(job, port=parent.port, mac=parent.mac, ip=parent.ip, ranks=parent.ranks)
-        self.model = TreeSwitch(config, **self.settings, parents=self.parents)
+        self.engine, self.design = engine, design
+        self.switch_on()
         self.now_us = 0
         self.frames = 0
+
+    def switch_on(self) -> None:
+        """Begin with a switch and a model that know nothing."""
+        self.board = Board(self.config, engine=self.engine, **self.settings, watch=True, trace=True, design=self.design)
+        for job, parent in self.parents.items():
+            self.board.parent(job, port=parent.port, mac=parent.mac, ip=parent.ip, ranks=parent.ranks)
+        self.model = TreeSwitch(self.config, **self.settings, parents=self.parents)
 
     @property
     def jobs(self) -> Jobs:

@@ -102,6 +102,8 @@ TESTED = {
     "::test_a_picture_is_small_and_a_page_shows_it_above_its_command",
     "sim.bench.stages": "tests/sim/bench/test_stages.py"
     "::test_the_stages_of_a_sum_add_up_to_the_latency_of_the_compiled_switch",
+    "sim.bench.soak_long": "tests/sim/test_soak_network.py"
+    "::test_a_tree_with_faults_does_as_its_models_and_the_same_seed_gives_the_same_run",
     "sim.bench.torch_cases": "tests/sim/bench/test_torch_cases.py::test_all_cases_have_the_outcomes_of_the_page",
     "sim.bench.transports": "tests/sim/bench/test_transports.py::test_each_path_and_size_has_its_latency",
     "sim.cluster.cartpole": "tests/sim/cluster/test_cartpole.py::test_a_solved_return_is_reported",

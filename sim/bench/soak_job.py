@@ -157,7 +157,7 @@ class Job(ABC):
                 demand(self.phase == "forming", f"a Join of job {self.number} is refused: {reply.reason.name}")
                 self.events["squatted"] += not self.squatted
                 self.squatted = True
-            if self.phase in ("forming", "rejoining") and not any(other.is_out for other in self.workers):
+            if self.phase in ("forming", "rejoining", "renewing") and not any(other.is_out for other in self.workers):
                 self.start()
         elif action == Action.END and self.phase == "ending" and (reply.reason == Reason.DONE or not state):
             self.draw_secrets()

@@ -1,0 +1,187 @@
+"""The soak of a tree of compiled switches (`make soak`): what it covers in little time, and what it notices."""
+
+import json
+import random
+import time
+from collections import Counter
+
+import pytest
+
+from iswitch.wire import FRAME_BYTES, TAIL_BYTES, Outcome, Type
+from sim.bench.soak_failure import from_text, shortest, to_text
+from sim.bench.soak_long import RECORD, record, replayed, report, table
+from sim.bench.soak_network import Figures, NetworkSoak, SoakError
+from sim.bench.soak_pair import Cable, Entry, Frames, Registers, Stalls
+
+TYPE_AT = FRAME_BYTES - 22
+
+
+def is_result(data: bytes) -> bool:
+    return data[12:14] == b"\x08\0" and len(data) > FRAME_BYTES and data[TYPE_AT] & 0xF == Type.RESULT
+
+
+def wrong(data: bytes) -> bytes:
+    """Return a result with another sum, which no checksum notices."""
+    made = bytearray(data)
+    made[FRAME_BYTES] ^= 1
+    complement = int.from_bytes(made[-2:], "big") + (-256 if made[FRAME_BYTES] & 1 else 256)
+    made[-TAIL_BYTES + 2 :] = (complement % 0xFFFF).to_bytes(2)
+    return bytes(made)
+
+
+@pytest.fixture
+def soak():
+    made = NetworkSoak(seed=3)
+    yield made
+    made.close()
+
+
+def test_a_tree_with_faults_does_as_its_models_and_the_same_seed_gives_the_same_run():
+    def run() -> Figures:
+        soak = NetworkSoak(seed=8)
+        soak.run(100)
+        return soak.finish(160)
+
+    figures = run()
+    assert run() == figures
+    assert {"loss", "duplicate", "reorder", "corrupt", "silent_corrupt", "a port stalls"} <= {*+figures.faults}
+    assert {"tree", "synchronous", "asynchronous"} == {*+figures.complete}
+    assert all(figures.outcomes[kind.name] for kind in (Outcome.ADDED, Outcome.ORDINARY, Outcome.REPLAY))
+
+
+def spoil_results(soak: NetworkSoak) -> None:
+    board = soak.pairs[1].board
+    receive = board.receive
+    board.receive = lambda port: [
+        frame._replace(data=wrong(frame.data)) if is_result(frame.data) else frame for frame in receive(port)
+    ]
+
+
+def spoil_results_of_switch_and_model(soak: NetworkSoak) -> None:
+    for pair in soak.pairs:
+        take = pair.take
+        pair.take = lambda step, take=take: [
+            (port, wrong(data) if is_result(data) else data) for port, data in take(step)
+        ]
+
+
+def forget_a_frame(soak: NetworkSoak) -> None:
+    board = soak.pairs[1].board
+    trace = board.trace
+    board.trace = lambda: trace()[1:]
+
+
+def count_a_frame_twice(soak: NetworkSoak) -> None:
+    board = soak.pairs[1].board
+    trace = board.trace
+    board.trace = lambda: [decision for decision in trace() for _ in range(2)]
+
+
+def lose_a_frame_that_leaves(soak: NetworkSoak) -> None:
+    board = soak.pairs[2].board
+    receive = board.receive
+    board.receive = lambda port: receive(port)[1:]
+
+
+def count_an_outcome_too_much(soak: NetworkSoak) -> None:
+    soak.pairs[2].model.outcomes[Outcome.ORDINARY] += 1
+
+
+def send_no_results(soak: NetworkSoak) -> None:
+    for pair in soak.pairs:
+        take = pair.take
+        pair.take = lambda step, take=take: [(port, data) for port, data in take(step) if not is_result(data)]
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("spoil", "noticed"),
+    [
+        (spoil_results, "switch 1: after .* frames at once"),
+        (spoil_results_of_switch_and_model, "another sum|different results"),
+        (forget_a_frame, "no outcome of so many frames|another outcome"),
+        (count_a_frame_twice, "an outcome without a frame|another outcome"),
+        (lose_a_frame_that_leaves, "switch 2: after .* frames at once"),
+        (count_an_outcome_too_much, "switch 2: after|for another number of frames"),
+        (send_no_results, "does not go on"),
+    ],
+    ids=lambda case: getattr(case, "__name__", "noticed"),
+)
+def test_an_error_is_noticed(soak, spoil, noticed):
+    soak.run(40, is_quiet=True)
+    spoil(soak)
+    with pytest.raises(SoakError, match=noticed):
+        soak.run(20, is_quiet=True)
+        soak.finish(80)
+
+
+def test_a_failure_is_minimised_to_the_frame_that_shows_it_and_can_be_repeated(soak, tmp_path):
+    """A switch that answers pings, beside a model that does not."""
+    soak.run(30)
+    pair = soak.pairs[0]
+    request = next(
+        Entry(port, frame)
+        for port, frame in iter(soak.stations[0].frame, None)
+        if frame[12:14] == b"\x08\x06" and pair.model.outcomes[Outcome.ANSWERED] is not None
+        if (0, port) not in soak.out
+    )
+    made = soak.new_pair
+
+    def deaf(number: int, seed: int | None = None):
+        pair = made(number, seed)
+        receive = pair.model.receive
+        pair.model.receive = lambda port, frame, *rest, **options: (
+            [] if frame == request.frame else receive(port, frame, *rest, **options)
+        )
+        return pair
+
+    soak.new_pair = deaf
+    pair.close()
+    soak.pairs[0] = pair = deaf(0)
+    chance = random.Random(1)
+    steps = [Frames(k, tuple(Entry(p, soak.stations[0].frame()[1]) for p in range(3))) for k in range(6)]
+    steps.insert(chance.randrange(6), Frames(3, (request,)))
+    with pytest.raises(SoakError) as error:
+        for step in steps:
+            soak.take(0, step)
+    text = report(soak, error.value, tmp_path)
+    assert text.startswith("1 frames into switch 0, as few as possible")
+    assert (tmp_path / f"switch0port{request.port}.pcap").stat().st_size == 24 + 16 + len(request.frame)
+    assert not replayed(tmp_path / "steps.txt")  # the project's model answers
+
+
+@pytest.mark.parametrize("needed", [{3}, {3, 17}, {0, 1, 2, 40, 41}, set()])
+def test_what_is_left_is_all_that_is_needed(needed):
+    tried = []
+
+    def fails(items):
+        tried.append(items)
+        return needed <= set(items)
+
+    left = shortest(range(60), fails, until=time.monotonic() + 60)
+    assert set(left) == needed or len(left) == 1 and not needed
+    assert left == sorted(left) and len(tried) < 400
+
+
+def test_steps_are_read_as_they_were_written():
+    steps = [
+        Frames(7, (Entry(1, b"\x00\xff", True), Entry(0, b"a"))),
+        Cable(8, 2, False),
+        Stalls(1, "tx", 0.5, 3, 9),
+        Registers(11),
+    ]
+    assert from_text(to_text(2, 5, steps)) == (2, 5, steps)
+
+
+def test_the_figures_of_a_seed_count_once(tmp_path):
+    one = Figures(10, 2, 1, Counter(loss=3), Counter(tree=1), Counter(formed=1), Counter(ADDED=2))
+    for seed in (1, 2, 1):
+        record(tmp_path / "figures.json", seed, one)
+    held = json.loads((tmp_path / "figures.json").read_text())
+    assert held["seeds"] == [1, 2] and held["total"]["cycles"] == 20 and held["total"]["faults"] == {"loss": 6}
+    with pytest.raises(FileNotFoundError, match="holds no figures"):
+        table(tmp_path / "none.json")
+
+
+def test_the_page_has_the_figures_of_the_file():
+    assert table(RECORD) in RECORD.with_name("verification.md").read_text()
