@@ -242,16 +242,17 @@ class JobWorker(ABC):
         with self._keepalive:
             return self._read_counters()
 
+    # A method, because a function that names itself would keep the worker alive after its program has dropped it.
+    def _give_sign_of_life(self) -> None:
+        self._control.on_silence = None  # also the messages of `_serve` may have to be sent again
+        self._serve()
+        self._control.on_silence = self._give_sign_of_life
+
     def _read_counters(self) -> dict[str, int]:
         """Read the switch's counters, between collectives. On a path that loses many frames this takes longer than
         `evict_s`, and a READ is no sign of life: so the worker gives others meanwhile."""
 
-        def serve() -> None:
-            self._control.on_silence = None  # also the messages of `_serve` may have to be sent again
-            self._serve()
-            self._control.on_silence = serve
-
-        self._control.on_silence = serve
+        self._control.on_silence = self._give_sign_of_life
         try:
             return self._control.counters(self.switch_info.ports)
         finally:
