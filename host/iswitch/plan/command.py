@@ -88,7 +88,11 @@ def plan(
         Path | None, typer.Option("--topology", metavar="FILE", help="Write the topology as node-link JSON.")
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the plan with its paths and loads as one JSON object, for programs.")
+        bool,
+        typer.Option(
+            "--json",
+            help="Print the plan with its paths and loads, and the table's rows, as one JSON object, for programs.",
+        ),
     ] = False,
 ) -> None:
     """Plan which switch sums the gradients of which workers, and over which cables, so that the slowest worker is as

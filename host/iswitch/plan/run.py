@@ -17,10 +17,11 @@ from iswitch.plan.console import (
     print_schemes,
     print_topology,
 )
+from iswitch.plan.json_output import plan_to_dict
 from iswitch.plan.output.changes import with_next_epoch
 from iswitch.plan.output.configuration import make_configuration
 from iswitch.plan.output.drawing import draw_svg
-from iswitch.plan.output.words import describe_shadow_prices, format_gbps
+from iswitch.plan.output.words import format_gbps
 from iswitch.plan.progress import showing_progress
 from iswitch.plan.schemes import BASELINES_SHARE, KINDS, SchemeResult, make_plan, plan_all_kinds, plan_baselines
 from iswitch.plan.sensitivity import make_upgrade, remove, reserve
@@ -97,7 +98,8 @@ def run_plan(request: PlanRequest) -> None:
         print_error(error_text(error))
         raise typer.Exit(1) from error
     if request.as_json:
-        print(json.dumps(_to_dict(topology, plan, loads, configuration), indent=1))
+        found_json = plan_to_dict(topology, plan, loads=loads, configuration=configuration, results=results)
+        print(json.dumps(found_json, indent=1))
         return
     print_topology(request.topology, topology)
     if changes:
@@ -125,7 +127,7 @@ def _plan(request: PlanRequest, given: Topology, topology: Topology, changes: li
     not asked for, that plan has all of the time.
     """
     clock, kind, adjacent = Clock(request.time_s), request.kind, request.adjacent
-    with_table = not (request.only or request.as_json)
+    with_table = not request.only
     before: Plan | None = None
     if changes or request.upgrade:
         before = make_plan(given, kind, time_s=clock.part(BEFORE_SHARE).time_s, adjacent=adjacent)
@@ -189,16 +191,3 @@ def _read_configuration(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict) or not {"epoch", "switches", "workers"} <= found.keys():
         raise ValueError(f"{path} is not a file that --config has written")
     return found
-
-
-def _to_dict(topology: Topology, plan: Plan, loads: dict[str, float], configuration: dict[str, Any]) -> dict[str, Any]:
-    """Return everything about a plan, for `--json`."""
-    prices = describe_shadow_prices(topology, plan)
-    return plan.to_dict() | {
-        "loads_gbps": loads,
-        "gap": plan.gap if plan.gap < float("inf") else None,
-        "bottlenecks": [{"resource": name, "price": price} for name, price in prices],
-        "seconds": plan.seconds,
-        "upgraded": dict(plan.upgraded),
-        "configuration": configuration,
-    }

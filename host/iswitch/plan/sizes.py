@@ -86,7 +86,7 @@ def measure_size(text: str, racks: int, kind: str, time_s: float) -> Size:
         fabric.write_text(COUNT.sub(rf"\g<1>{racks}", text, count=1), encoding="utf-8")
         began = time.perf_counter()
         with output.open("wb") as stream:
-            process = subprocess.Popen([*command, "--json"], cwd=folder, stdout=stream)
+            process = subprocess.Popen([*command, "--only", "--json"], cwd=folder, stdout=stream)
             _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         seconds = time.perf_counter() - began

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from iswitch.plan.check import check_plan
+from iswitch.plan.output.words import format_gbps
 from iswitch.plan.schemes import make_plan
 from iswitch.plan.topology.files import read_topology
 from iswitch.plan.topology.graph_file import node_link
@@ -76,6 +77,33 @@ def test_json_has_everything(fabric):
     assert found["rate_gbps"] == pytest.approx(10 / 1.125) and found["gap"] == 0
     assert found["loads_gbps"]["rack1>core"] == pytest.approx(10 / 1.125 * 2.125)
     assert found["configuration"]["emulator"]["arguments"][:2] == ["--switches", "3"]
+
+
+def test_json_has_the_rows_of_the_table(monkeypatch):
+    """The rates, bounds, numbers of trees and bottlenecks are those that the docs show."""
+    monkeypatch.chdir(ROOT)
+    arguments, shown = SHOWN[0]
+    found = json.loads(call(*arguments.split(), "--json").output)
+    printed = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines() if line[:1] == "│"]
+    rows = {row["scheme"]: row for row in found["schemes"]}
+    assert [cells[0] for cells in printed[:8]] == list(rows)
+    assert [row["kind"] for row in rows.values()] == [None] * 4 + ["level", "tree", "levels", "trees"]
+    for scheme, rate, bound, trees, bottlenecks in printed[:8]:
+        row = rows[scheme]
+        assert (format_gbps(row["rate_gbps"]), str(row["trees"])) == (rate, trees)
+        assert row["gap"] == (pytest.approx(0, abs=1e-6) if bound == "proved" else None)
+        assert (row["bound_gbps"] is None) == (bound == "")
+        names = {name for each in row["bottlenecks"] for name in each["resource"].split(", ")}
+        assert {bottlenecks.split(", ")[0]} <= names
+    assert "its program, without links, promises 3" in rows["GRID, repaired"]["note"]
+    assert found["rate_gbps"] == rows["one tree, one level"]["rate_gbps"]
+
+
+def test_json_has_the_reason_of_a_scheme_without_a_plan(fabric):
+    fabric.write_text(FABRIC.replace("capacity_gbps: 40", "capacity_gbps: 40, members: 1"))
+    rows = {row["scheme"]: row for row in json.loads(call(fabric, "--json").output)["schemes"]}
+    assert rows["ATP-like"]["rate_gbps"] is None and "(members)" in rows["ATP-like"]["reason"]
+    assert json.loads(call(fabric, "--only", "--json").output)["schemes"] == []
 
 
 def test_files_are_written_and_compared(fabric, tmp_path):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from iswitch.plan import schemes
 from iswitch.plan.baselines.known_trees import as_known_trees
 from iswitch.plan.baselines.systems import with_parameter_server
 from iswitch.plan.check import check_plan
@@ -78,6 +79,22 @@ def test_no_row_of_the_table_is_slower_than_what_it_contains(unsolved, seed):
     }
     for kind, contained in CONTAINS.items():
         assert all(rates[each] <= rates[kind] * (1 + SAME) for each in contained), (rates, kind)
+
+
+def test_a_row_is_as_fast_as_what_it_contains_even_if_its_own_search_finds_nothing(monkeypatch):
+    """Only the search of one tree of one level finds anything by itself. The other kinds have what they are given."""
+    topology = random_topology(3)
+
+    def search(topology, kind, *, start=(), **settings):
+        if kind == "level":
+            return make_plan(topology, kind, start=start, **settings)
+        if not start:
+            raise TopologyError("no tree was found")
+        return Plan(scheme=KINDS[kind], trees=(max(start, key=lambda tree: tree.rate_gbps),), bound_gbps=INFINITY)
+
+    monkeypatch.setattr(schemes, "make_plan", search)
+    rows = [row.plan for row in plan_all_kinds(topology, time_s=10.0)]
+    assert all(rows) and len({plan.rate_gbps for plan in rows}) == 1
 
 
 @pytest.mark.parametrize("return_path", ["multicast", "unicast", "none"])
