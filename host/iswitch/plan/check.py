@@ -7,6 +7,7 @@ planner.
 from collections import defaultdict
 from collections.abc import Mapping
 from itertools import pairwise
+from math import ceil
 from typing import Any
 
 __all__ = ["check_plan"]
@@ -40,6 +41,7 @@ def check_plan(
     check = _Check(network, levels)
     for tree in plan["trees"]:
         check.add_tree(tree)
+    check.compare_with_limits(len(plan["trees"]))
     check.compare_with_capacities()
     check.compare_with_rate(plan)
     return dict(sorted(check.loads.items())), check.violations
@@ -62,6 +64,7 @@ class _Check:
         self.servers = [name for name, node in self.nodes.items() if node.get("role") == "ps"]
         self.rate = 0.0
         self.loads: dict[str, float] = defaultdict(float)
+        self.reserved: dict[str, int] = defaultdict(int)
         self.violations: list[str] = []
 
     def add_tree(self, tree: Mapping[str, Any]) -> None:
@@ -148,6 +151,18 @@ class _Check:
         if members > node.get("members", members):
             self.violations.append(f"{name} can have {node['members']} members, not {members}")
         self.loads[f"slots {name}"] += rate
+        # A tree reserves whole slots, at least one; the same rounding as that of loads.
+        in_flight = rate * self.job["round_trip_us"] / (self.job["payload_bytes"] * 8e-3)
+        self.reserved[name] += max(ceil(in_flight * (1 - SLACK)), 1)
+
+    def compare_with_limits(self, trees: int) -> None:
+        """Report more trees, or more slots at a switch, than the job may have."""
+        most = self.job.get("max_trees", trees)
+        if trees > most:
+            self.violations.append(f"the plan has {trees} trees, but max_trees is {most}")
+        for name, slots in self.reserved.items():
+            if slots > self.job.get("max_slots", slots):
+                self.violations.append(f"{name} reserves {slots} slots, but max_slots is {self.job['max_slots']}")
 
     def compare_with_capacities(self) -> None:
         """Report every load above its capacity."""
@@ -165,7 +180,8 @@ class _Check:
         node = self.nodes[node_name]
         if kind == "sum":
             return float(node.get("capacity_gbps" if node["kind"] == "switch" else "ingress_gbps", float("inf")))
-        slots, round_trip_us = node.get("slots"), self.job["round_trip_us"]
+        slots = min((most for most in (node.get("slots"), self.job.get("max_slots")) if most), default=None)
+        round_trip_us = self.job["round_trip_us"]
         if not slots or not round_trip_us:
             return float("inf")
         return float(slots * self.job["payload_bytes"] * 8e-3 / round_trip_us)

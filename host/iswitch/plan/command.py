@@ -51,6 +51,18 @@ def plan(
             metavar="multicast|unicast|none", help="How results return to the workers (default: as in the file)."
         ),
     ] = None,
+    max_trees: Annotated[
+        int | None,
+        typer.Option(metavar="K", min=1, help="Most trees of a plan (default: as in the file, or any number)."),
+    ] = None,
+    max_slots: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Most slots that the trees may reserve at any switch (default: as in the file, or any number).",
+        ),
+    ] = None,
     adjacent: Annotated[
         bool,
         typer.Option("--adjacent", help="Let each switch sum only its neighbours, as the emulated fabric requires."),
@@ -111,6 +123,8 @@ def plan(
             upgrade_gbps=upgrade_gbps,
             reserve=reservations or (),
             return_path=return_path,
+            max_trees=max_trees,
+            max_slots=max_slots,
             adjacent=adjacent,
             time_s=time_s,
             only=only,

@@ -34,10 +34,12 @@ def print_error(sentence: str) -> None:
 def print_topology(path: Path, topology: Topology) -> None:
     """Print what is planned for: the size of the topology, and how large streams are."""
     job = topology.job
+    limits = f"; at most {job.max_trees} tree{'s' * (job.max_trees > 1)}" if job.max_trees is not None else ""
+    limits += f"; trees reserve at most {job.max_slots} slots at a switch" if job.max_slots is not None else ""
     end = f"sums end at {topology.ps}" if topology.ps else "sums end at a switch"
     out.print(
         f"{path.name}: {len(topology.workers)} workers, {len(topology.switches)} switches, "
-        f"{len(topology.aggregators)} of them aggregate; {end}; return path {job.return_path}",
+        f"{len(topology.aggregators)} of them aggregate; {end}; return path {job.return_path}{limits}",
         highlight=False,
         soft_wrap=True,
     )

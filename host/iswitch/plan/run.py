@@ -49,6 +49,8 @@ class PlanRequest:
     upgrade_gbps: float | None
     reserve: Sequence[str]
     return_path: str | None
+    max_trees: int | None
+    max_slots: int | None
     adjacent: bool
     time_s: float
     only: bool
@@ -75,8 +77,9 @@ def run_plan(request: PlanRequest) -> None:
         if request.upgrade_gbps and not request.upgrade:
             raise ValueError("--upgrade-gbps is the capacity of the switches of --upgrade K: pass --upgrade, too")
         given = read_topology(request.topology)
-        if request.return_path:
-            given = given.with_job(return_path=request.return_path)
+        names = ("return_path", "max_trees", "max_slots")
+        if settings := {name: value for name in names if (value := getattr(request, name)) is not None}:
+            given = given.with_job(**settings)
         topology, changes = _change(given, request.remove, request.reserve)
         with stopping_on_interrupt(), showing_progress(request.time_s) as progress, reporting(progress):
             found = _plan(request, given, topology, changes)

@@ -31,6 +31,8 @@ KINDS = {
 """Kinds of plans, and the names of their schemes."""
 SEVERAL = ("levels", "trees")
 """Kinds of several trees."""
+CONTAINS = {"level": (), "tree": ("level",), "levels": ("level",), "trees": ("level", "tree", "levels")}
+"""By kind, the kinds whose plans are of this kind, too."""
 ALONE_MAX, ALONE_SHARE = 16, 0.7
 """Most switches that aggregate for which each kind is planned alone first, since the integer program proves it soon,
 and the part of the time for that, if no trees are known from before."""
@@ -135,6 +137,7 @@ def _plan_alone(
         time_s=max(clock.left, time_s / 10),
         adjacent=adjacent,
         start=[*start, *single.trees],
+        bound_of_one=single.bound_gbps,
     )
     return replace(plan, upgraded=single.upgraded, seconds=clock.seconds)
 
@@ -159,7 +162,12 @@ def _plan_from(
     if not several:
         return single
     return plan_several_trees(
-        topology, levels=levels, time_s=max(clock.left, part / 10), adjacent=adjacent, start=[*known, *single.trees]
+        topology,
+        levels=levels,
+        time_s=max(clock.left, part / 10),
+        adjacent=adjacent,
+        start=[*known, *single.trees],
+        bound_of_one=single.bound_gbps,
     )
 
 
@@ -206,13 +214,30 @@ def plan_all_kinds(
     The time is for all kinds together. The preferred one has a larger part, and what others leave is for those after
     them.
     """
-    clock, known = Clock(time_s), list(start)
+    clock, known, plans = Clock(time_s), list(start), dict[str, Plan]()
     weights = {kind: PREFERRED if kind == preferred else 1.0 for kind in KINDS}
     for kind, name in KINDS.items():
         part = clock.part(weights[kind] / sum(list(weights.values())[list(KINDS).index(kind) :])).time_s
         try:
             plan = make_plan(topology, kind, time_s=part, adjacent=adjacent, start=known)
             known += plan.trees
-            yield SchemeResult(name, topology, plan)
         except TopologyError as error:
             yield SchemeResult(name, topology, None, str(error))
+            continue
+        if topology.job.is_limited:
+            plan = _at_least(plan, [plans[each] for each in CONTAINS[kind] if each in plans])
+        plans[kind] = plan
+        yield SchemeResult(name, topology, plan)
+
+
+def _at_least(plan: Plan, contained: Sequence[Plan]) -> Plan:
+    """Return the plan, with the trees of the fastest plan that its kind contains if that is faster.
+
+    A search starts from trees, and with a limit it might not find again which of them keep it together.
+    """
+    best = max(contained, key=lambda each: each.rate_gbps, default=plan)
+    if best.rate_gbps <= plan.rate_gbps * (1 + PROVED):
+        return plan
+    return replace(
+        plan, trees=best.trees, shadow_prices=best.shadow_prices, bound_gbps=max(plan.bound_gbps, best.rate_gbps)
+    )

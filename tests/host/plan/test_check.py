@@ -108,6 +108,26 @@ def test_a_weaker_switch_is_noticed(seed, node, key, value, violation):
     assert violation in "\n".join(check_plan(network, plan, levels=1)[1])
 
 
+@pytest.mark.parametrize(
+    ("setting", "most", "violation"),
+    [
+        ("max_trees", 1, "the plan has 2 trees, but max_trees is 1"),
+        ("max_slots", 27, "S1 reserves 28 slots, but max_slots is 27"),
+        ("max_slots", 13, "slots S1 carries 3 of 1.46432 Gb/s"),
+    ],
+)
+def test_too_many_trees_and_slots_are_noticed(seed, setting, most, violation):
+    """Two trees of 1.5 Gb/s: each has 13.3 segments in flight, and reserves 14 slots."""
+    network, plan = copy.deepcopy(seed)
+    (tree,) = plan["trees"]
+    tree["rate_gbps"] /= 2
+    plan["trees"].append(copy.deepcopy(tree))
+    network["graph"][setting] = {"max_trees": 2, "max_slots": 28}[setting]
+    assert check_plan(network, plan)[1] == []
+    network["graph"][setting] = most
+    assert violation in "\n".join(check_plan(network, plan)[1])
+
+
 def test_a_slower_or_reserved_cable_is_noticed(seed):
     for mutate in ({"bw_gbps": 2.9}, {"reserved_gbps": 0.1}):
         for number, edge in enumerate(seed[0]["edges"]):

@@ -106,6 +106,24 @@ def test_json_has_the_reason_of_a_scheme_without_a_plan(fabric):
     assert json.loads(call(fabric, "--only", "--json").output)["schemes"] == []
 
 
+def test_limits_are_those_of_the_file_unless_options_say_otherwise(fabric):
+    fabric.write_text(
+        FABRIC.replace("switches: [", "switches: [{name: spare, aggregates: true, capacity_gbps: 100}, ")
+        .replace("bw_gbps: 40}", "bw_gbps: 10}, {to: spare, bw_gbps: 10}")
+        .replace("nic_gbps: 10", "nic_gbps: 30")
+        .replace("racks:", "job: {max_trees: 1}\nracks:")
+    )
+    found, alone = {}, ("--only", "--adjacent", "--kind", "trees")
+    for options in ((), ("--max-trees", 2), ("--max-trees", 2, "--max-slots", 60)):
+        plan = found[options] = json.loads(call(fabric, *alone, "--json", *options).stdout)
+        roles = [switch["jobs"].values() for switch in plan["configuration"]["switches"].values()]
+        reserved = max(sum(role["slots"] for role in each) for each in roles)
+        assert len(plan["trees"]) <= max(options[1:2], default=1) and reserved <= max(options[3:], default=reserved)
+    rates = [each["rate_gbps"] for each in found.values()]
+    assert rates == pytest.approx([10 / 2.125, 2 * 10 / 2.125, 60 * 704 * 8e-3 / 50])
+    assert "at most 2 trees; trees reserve at most 60 slots at a switch" in call(fabric, *alone, *options).output
+
+
 def test_files_are_written_and_compared(fabric, tmp_path):
     first, expanded, second = tmp_path / "first.json", tmp_path / "fabric.json", tmp_path / "second.json"
     assert call(fabric, "--only", "--config", first, "--topology", expanded).exit_code == 0
@@ -180,6 +198,17 @@ def test_names_are_printed_as_they_are(fabric):
         (("", ""), ("--reserve", "L9"), "must be LINK=GBPS"),
         (("", ""), ("--upgrade-gbps", "9"), "--upgrade-gbps is the capacity of the switches of --upgrade K"),
         (("", ""), ("--kind", "forest"), "--kind must be one of level, tree, levels, trees, not 'forest'"),
+        (("racks:", "job: {max_trees: 0}\nracks:"), (), "fabric.yaml:1: max_trees of the job must be above 0, not 0"),
+        (
+            ("racks:", "job:\n  max_slots: 2.5\nracks:"),
+            (),
+            "fabric.yaml:2: max_slots of the job must be a whole number",
+        ),
+        (
+            ("racks:", "job: {trees: 2}\nracks:"),
+            (),
+            "fabric.yaml:1: the job has no setting 'trees'; is 'max_trees' meant?",
+        ),
         (("", ""), ("--return-path", "up"), "return_path of the job must be multicast, unicast or none, not 'up'"),
         (("capacity_gbps: 100", "capacity_gbps: 100, members: 1"), ("--kind", "level"), "no tree reaches all workers"),
         (

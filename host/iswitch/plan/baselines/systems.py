@@ -37,7 +37,7 @@ def with_parameter_server(topology: Topology) -> Topology:
 
 def plan_without_aggregation(topology: Topology, *, time_s: float = 60.0) -> Plan:
     """Return the best routing of all gradients to the ps, where gradients may be split."""
-    return plan_several_trees(topology, sites=(), time_s=time_s, scheme="no aggregation")
+    return plan_several_trees(topology, sites=(), time_s=time_s, scheme="no aggregation", limited=False)
 
 
 def plan_like_switchml(topology: Topology, *, time_s: float = 60.0) -> Plan:

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from iswitch.plan.output.emulator import describe_emulator
-from iswitch.plan.output.places import Places, power_of_two, slots_in_flight
+from iswitch.plan.output.places import Places, power_of_two
 from iswitch.plan.output.stripes import round_to_stripes
 from iswitch.plan.solver.tree import Plan, Tree
 from iswitch.plan.topology.graph_file import to_json
@@ -118,7 +118,7 @@ def _role(topology: Topology, places: Places, tree: Tree, switch: str) -> dict[s
     if switch in tree.parents:
         path = tree.up[switch]
         parent = places.address(tree.parents[switch]) | {"port": ports[path[1]], "path": list(path)}
-    slots = slots_in_flight(job, tree)
+    slots = job.slots_in_flight(tree.rate_gbps)
     return {
         "role": "leaf" if parent else "root",
         "parent": parent,

@@ -5,7 +5,7 @@ from typing import Any
 import networkx as nx
 
 from iswitch.config import JOBS_MAX, MEMBERS_MAX, PORTS_MAX
-from iswitch.plan.output.places import Places, format_ranges, power_of_two, slots_in_flight
+from iswitch.plan.output.places import Places, format_ranges, power_of_two
 from iswitch.plan.solver.tree import Plan
 from iswitch.plan.topology.topology import Topology
 
@@ -20,7 +20,7 @@ def describe_emulator(
     if reasons:
         return {"arguments": None, "reasons": reasons}
     ports = max(map(len, places.ports.values()))
-    windows = [power_of_two(slots_in_flight(topology.job, tree)) for tree in plan.trees]
+    windows = [power_of_two(topology.job.slots_in_flight(tree.rate_gbps)) for tree in plan.trees]
     members = power_of_two(max(len(places.rank), 2))
     arguments = [
         "--switches",
@@ -72,7 +72,7 @@ def _obstacles(topology: Topology, places: Places, plan: Plan, links: list[dict[
     if len(places.rank) > MEMBERS_MAX:
         found.append(f"there are {len(places.rank)} workers, but a job of iswitches has at most {MEMBERS_MAX}")
     if len(plan.trees) > JOBS_MAX:
-        found.append(f"there are {len(plan.trees)} trees, but iswitches have at most {JOBS_MAX} jobs")
+        found.append(f"there are {len(plan.trees)} trees, but iswitches have at most {JOBS_MAX} jobs (see --max-trees)")
     if topology.job.unicast:
         found.append("results have paths of their own, but an iswitch sends them back along the tree")
     return list(dict.fromkeys(found))

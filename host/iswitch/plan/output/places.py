@@ -2,13 +2,11 @@
 
 import ipaddress
 from collections.abc import Iterable
-from math import ceil
 from typing import Any
 
-from iswitch.plan.solver.tree import Tree
-from iswitch.plan.topology.topology import Job, Topology, natural_key
+from iswitch.plan.topology.topology import Topology, natural_key
 
-__all__ = ["Places", "format_ranges", "power_of_two", "slots_in_flight"]
+__all__ = ["Places", "format_ranges", "power_of_two"]
 
 
 class Places:
@@ -47,8 +45,3 @@ def format_ranges(ranks: Iterable[int]) -> str:
 def power_of_two(value: int) -> int:
     """Return the least power of two that is not below `value`."""
     return 1 << max(value - 1, 0).bit_length()
-
-
-def slots_in_flight(job: Job, tree: Tree) -> int:
-    """Return the segments that are in flight along a tree."""
-    return max(ceil(tree.rate_gbps * job.round_trip_us / (job.payload_bytes * 8e-3) - 1e-9), 1)

@@ -5,12 +5,15 @@ generation. The program over the trees known so far gives each resource a price;
 added, until no tree costs less than the rate that it gains. Any prices prove a bound: the value of all resources,
 divided by the cost of the cheapest tree. The prices of the program itself are 0 nearly everywhere and jump, so trees
 are sought at prices between these and those of the best bound (stabilisation, Wentges 1997).
+
+If the packing has more trees than the job may have, or needs more slots, `limited_packing` chooses among the trees.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from iswitch.plan.solver.clock import Clock
+from iswitch.plan.solver.limited_packing import bound_of_few, keeps_limits, pack_within_limits
 from iswitch.plan.solver.linear_program import INFINITY
 from iswitch.plan.solver.packing import Packing
 from iswitch.plan.solver.pricing import PricingProblem
@@ -27,6 +30,8 @@ SITES_MAX = 30
 """Most sites for which the cheapest tree is sought. Trees to start from are packed in a larger fabric."""
 STARS_MIN = 16
 """Sites above which the packing starts with the trees in which one switch sums all workers, among others."""
+CHOICE_SHARE = 0.3
+"""The part of the time to choose among the trees, if the job has a limit."""
 OPTIMAL, SLACK = 1e-7, 1e-6
 """Relative gap at which a packing counts as optimal; by how much rounding may put a rate above its bound."""
 
@@ -40,6 +45,8 @@ def plan_several_trees(
     start: Sequence[Tree] = (),
     sites: Sequence[Site] | None = None,
     scheme: str | None = None,
+    bound_of_one: float = INFINITY,
+    limited: bool = True,
 ) -> Plan:
     """Return the best packing of trees.
 
@@ -59,13 +66,18 @@ def plan_several_trees(
         Places where sums can be formed, beside the ps; by default every switch that aggregates.
     scheme : str, optional
         The name of the plan's scheme.
+    bound_of_one : float
+        Gb/s that no single tree of this kind exceeds, if that is known.
+    limited : bool
+        Keep the job's limits of trees and whole slots.
 
     Raises
     ------
     TopologyError
         If no tree reaches all workers.
     """
-    clock = Clock(time_s)
+    whole, limited = Clock(time_s), limited and topology.job.is_limited
+    clock = whole.part(1 - CHOICE_SHARE) if limited else whole
     sites = find_sites(topology) if sites is None else sites
     is_large = len(sites) > SITES_MAX
     available = capacities(topology)
@@ -92,7 +104,8 @@ def plan_several_trees(
     weight = 0.5
     while True:
         total, rates, duals = Packing(available, column_loads).solve()
-        clock.report(name, total, bound)
+        if not limited:
+            clock.report(name, total, bound)
         column = None
         while pricing and not is_large and clock.left and bound > total * (1 + OPTIMAL) and column is None:
             scale = total / sum(center[resource] * available[resource] for resource in center)
@@ -117,9 +130,13 @@ def plan_several_trees(
             break
         columns.append(column[0])
         column_loads.append(column[1])
-    seconds = clock.seconds
     used = [replace(tree, rate_gbps=rate) for tree, rate in zip(columns, rates) if rate > OPTIMAL * total]
     trees = fit_rates(topology, used)
+    if limited:
+        bound = min(bound, bound_of_few(topology, bound_of_one))
+        if not keeps_limits(topology, trees):
+            trees = pack_within_limits(topology, columns, whole, pricing, bound)
+    seconds = whole.seconds
     rate = sum(tree.rate_gbps for tree in trees)
     if bound < rate * (1 - SLACK):
         raise RuntimeError(f"trees carry {rate:.6g} Gb/s, above their bound, {bound:.6g}")

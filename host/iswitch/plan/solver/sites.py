@@ -35,7 +35,7 @@ def find_sites(topology: Topology, upgrade: Upgrade | None = None) -> list[Site]
         data = topology.graph.nodes[switch]
         now = data["capacity_gbps"] if data["aggregates"] else 0.0
         if now:
-            found.append(Site(switch, now, data.get("slots"), data.get("members")))
+            found.append(Site(switch, now, topology.slots(switch), data.get("members")))
         if upgrade and upgrade.count_max and upgrade.capacity_gbps > now:
-            found.append(Site(switch, upgrade.capacity_gbps, data.get("slots"), data.get("members"), True))
+            found.append(Site(switch, upgrade.capacity_gbps, topology.slots(switch), data.get("members"), True))
     return found

@@ -158,8 +158,9 @@ def capacities(topology: Topology) -> Mapping[Resource, float]:
     for switch in topology.aggregators:
         data = topology.graph.nodes[switch]
         found[Resource("capacity", switch)] = float(data["capacity_gbps"])
-        if "slots" in data:
-            found[Resource("slots", switch)] = topology.job.slots_gbps(data["slots"])
+        slots = topology.slots(switch)
+        if slots is not None and topology.job.round_trip_us:
+            found[Resource("slots", switch)] = topology.job.slots_gbps(slots)
     if topology.ps and "ingress_gbps" in topology.graph.nodes[topology.ps]:
         found[Resource("ingress", topology.ps)] = float(topology.graph.nodes[topology.ps]["ingress_gbps"])
     return found

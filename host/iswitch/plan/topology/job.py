@@ -1,12 +1,13 @@
 """The job that is planned for, and how large its streams are."""
 
+from math import ceil
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 
 from iswitch.plan.topology.errors import TopologyError
 from iswitch.plan.topology.mistakes import describe_mistake
-from iswitch.plan.topology.records import Number, Record, Whole, as_written
+from iswitch.plan.topology.records import Number, PositiveWhole, Record, Whole, as_written
 
 __all__ = ["Job", "JobSettings"]
 
@@ -20,6 +21,8 @@ class JobSettings(Record):
     uplink_bytes_per_element: Annotated[Whole, Field(ge=4, le=64)] = 8
     round_trip_us: Annotated[Number, Field(ge=0, le=1e9)] = 50.0
     gradient_bytes: Annotated[Whole, Field(ge=0, le=10**15)] = 0
+    max_trees: PositiveWhole | None = None
+    max_slots: PositiveWhole | None = None
 
 
 class Job(JobSettings):
@@ -45,6 +48,10 @@ class Job(JobSettings):
         occupies a slot for that long.
     gradient_bytes : int
         Bytes of a gradient, for the time of an iteration; 0: unknown.
+    max_trees : int, optional
+        Most trees of a plan.
+    max_slots : int, optional
+        Most slots that the trees of a plan may reserve at any switch, see `slots_in_flight`.
 
     Raises
     ------
@@ -84,6 +91,15 @@ class Job(JobSettings):
     def unicast(self) -> bool:
         """True if results take paths of their own."""
         return self.return_path == "unicast"
+
+    @property
+    def is_limited(self) -> bool:
+        """True if plans of several trees have a limit that is not linear: on their trees, or on whole slots."""
+        return self.max_trees is not None or self.max_slots is not None
+
+    def slots_in_flight(self, rate_gbps: float) -> int:
+        """Return the slots that a tree of this rate reserves at each switch where it sums: whole ones, at least 1."""
+        return max(ceil(rate_gbps * self.round_trip_us / (self.payload_bytes * 8e-3) - 1e-9), 1)
 
     def slots_gbps(self, slots: int) -> float:
         """Return the Gb/s of gradient payload at which the segments in flight fill `slots` slots."""

@@ -64,7 +64,7 @@ class Topology:
             self._add_node(node, graph.nodes[node])
         for a, b in sorted(tuple(sorted(edge)) for edge in graph.edges):
             self._add_cable(a, b, graph.edges[a, b])
-        self.graph.graph |= self.job.model_dump()
+        self.graph.graph |= self.job.model_dump(exclude_none=True)
         self._check_root()
         self._check_names()
         self._check_paths()
@@ -148,7 +148,7 @@ class Topology:
         """Return this topology with other settings of the job."""
         graph = self.graph.copy()
         graph.graph.clear()
-        return Topology(graph, Job(**self.job.model_dump() | settings))
+        return Topology(graph, Job(**self.job.model_dump(exclude_none=True) | settings))
 
     def with_capacity(self, capacities_gbps: Mapping[str, float]) -> "Topology":
         """Return this topology with these switches aggregating so many Gb/s each."""
@@ -176,6 +176,11 @@ class Topology:
         """Return the Gb/s of a cable, per direction, that the job may use."""
         data = self.graph.edges[a, b]
         return float(data["bw_gbps"] - data.get("reserved_gbps", 0.0))
+
+    def slots(self, switch: str) -> int | None:
+        """Return the slots of a switch that the job may use; None: any number."""
+        known = [most for most in (self.graph.nodes[switch].get("slots"), self.job.max_slots) if most is not None]
+        return min(known, default=None)
 
     def cable_label(self, a: str, b: str) -> str:
         """Return the name of a cable, or its ends if it has no name."""

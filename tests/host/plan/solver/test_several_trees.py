@@ -1,7 +1,5 @@
 """Several trees, compared with the linear program over all trees."""
 
-from itertools import product
-
 import pytest
 
 from iswitch.plan.check import check_plan
@@ -9,36 +7,11 @@ from iswitch.plan.solver.linear_program import LinearProgram
 from iswitch.plan.solver.pricing import PricingProblem
 from iswitch.plan.solver.several_trees import plan_several_trees
 from iswitch.plan.solver.sites import find_sites
-from iswitch.plan.solver.tree import Tree, at_full_rate, capacities, loads
+from iswitch.plan.solver.tree import at_full_rate, capacities, loads
 from iswitch.plan.topology.generators import leaf_spine, seed_example
 from iswitch.plan.topology.graph_file import node_link
 from iswitch.plan.topology.topology import Topology
-
-
-def all_trees(topology):
-    """Yield all trees of the triangle: every home of every worker, and both paths of every stream."""
-    ring = {"S1": ("S2", "S3"), "S2": ("S1", "S3"), "S3": ("S1", "S2")}
-
-    def paths_between(a, b):
-        inner = [[a]] if a == b else [[a, b], [a, *(set(ring) - {a, b}), b]]
-        return inner
-
-    workers = topology.workers
-    at = {worker: next(iter(topology.graph[worker])) for worker in workers}
-    choices = [
-        [
-            (home, (worker, *path, *(("PS",) if home == "PS" else ())))
-            for home in (*ring, "PS")
-            for path in paths_between(at[worker], "S3" if home == "PS" else home)
-        ]
-        for worker in workers
-    ]
-    for choice in product(*choices):
-        homes = {worker: home for worker, (home, _) in zip(workers, choice)}
-        used = sorted({home for home in homes.values() if home != "PS"})
-        for above in product(*([(*path, "PS") for path in paths_between(switch, "S3")] for switch in used)):
-            up = {worker: path for worker, (_, path) in zip(workers, choice)} | dict(zip(used, above))
-            yield Tree(rate_gbps=1.0, root="PS", homes=homes, parents=dict.fromkeys(used, "PS"), up=up)
+from sim.bench.triangle import all_trees, triangle
 
 
 @pytest.fixture(
@@ -52,15 +25,7 @@ def all_trees(topology):
     ],
 )
 def small(request):
-    returning, capacity_gbps, server_gbps, last_gbps = request.param
-    graph = seed_example(capacity_gbps=capacity_gbps, return_path=returning).graph.copy()
-    graph.remove_nodes_from(["W3", "W4", "W6", "W7", "W8"])
-    graph.edges["PS", "S3"]["bw_gbps"] = float(server_gbps)
-    graph.edges["S2", "S3"]["bw_gbps"] = float(last_gbps)
-    for worker in ("W1", "W2", "W5"):
-        (switch,) = graph[worker]
-        graph.edges[worker, switch]["bw_gbps"] = 10.0
-    return Topology(graph)
+    return triangle(*request.param)
 
 
 def test_no_packing_of_all_trees_is_faster(small):
