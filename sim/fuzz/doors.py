@@ -282,7 +282,7 @@ def topologies(kind: str) -> Callable[[], list[bytes]]:
 
 
 MSCCL = b"""<algo name="a" nchunksperloop="1" nchannels="1" proto="Simple" ngpus="1"
- coll="allreduce" inplace="1" redop="sum">
+ coll="allreduce" inplace="1" outofplace="0" redop="sum" minBytes="0" maxBytes="9223372036854775807">
 <gpu id="0" i_chunks="1" o_chunks="0" s_chunks="0"/></algo>"""
 SCHEDULE = {"format": "iswitch-allreduce", "version": 1, "name": "a", "hosts": ["h0", "h1"]}
 FLOW = {"chunk": 0, "path": ["h0", "s", "h1"], "op": "merge", "origin": "h0"}

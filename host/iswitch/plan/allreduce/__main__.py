@@ -16,12 +16,7 @@ EXTRAS = ("cli", "plan", "schedule")
 try:
     import typer
 
-    from iswitch.plan.allreduce.model.topologies import (
-        TOPOLOGIES,
-        build_topology,
-        require_equal_cables,
-        require_few_servers,
-    )
+    from iswitch.plan.allreduce.model.topologies import TOPOLOGIES, build_topology
     from iswitch.plan.topology.errors import error_text
 except ModuleNotFoundError as error:
     if extra_of(error.name) is None:
@@ -188,19 +183,13 @@ def schedule(
     with _errors_as_sentences():
         from iswitch.plan.allreduce.compare import compare_schedulers
         from iswitch.plan.allreduce.files.json_file import to_json
+        from iswitch.plan.allreduce.files.network_file import read_network
         from iswitch.plan.allreduce.files.xml_file import to_xml
         from iswitch.plan.allreduce.learning.policy import Policy
         from iswitch.plan.allreduce.model.network import Network
         from iswitch.plan.allreduce.plots import plot_links
-        from iswitch.plan.topology.files import read_text
-        from iswitch.plan.topology.graph_file import parse_graph
 
-        if topology.endswith(".json"):
-            graph = parse_graph(read_text(Path(topology)), topology)
-            require_equal_cables(topology, graph)
-            require_few_servers(topology, sum(kind == "host" for _, kind in graph.nodes(data="kind")))
-        else:
-            graph = build_topology(topology)
+        graph = read_network(Path(topology)) if topology.endswith(".json") else build_topology(topology)
         found = compare_schedulers(
             graph,
             policy=Policy.load(weights) if weights else None,

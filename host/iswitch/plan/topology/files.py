@@ -21,10 +21,11 @@ def read_text(path: Path) -> str:
         If the file cannot be read.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # some editors begin a file with a byte order mark
     except UnicodeDecodeError as error:
         raise TopologyError(
-            f"{path.name} is not text in UTF-8: byte {error.start} is {error.object[error.start]:#04x}"
+            f"{path.name} is not text in UTF-8: byte {error.start} is {error.object[error.start]:#04x}; "
+            "save it as UTF-8"
         ) from error
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import networkx as nx
 
@@ -84,6 +85,10 @@ def parse_graph(text: str, name: str) -> nx.Graph:
         raise TopologyError(f"{name}: a number has too many digits") from error
     try:
         edges = "edges" if "edges" in data else "links"
+        if edges == "edges" and "links" in data:
+            raise TopologyError(f'{name}: the cables are in "edges" and in "links"; write all of them in "edges"')
+        if not isinstance(data.get("graph", {}), dict):
+            raise TopologyError(f'{name}: "graph" must be an object with the settings of the job, or be left out')
         if data.get("directed") or data.get("multigraph"):
             raise TopologyError(
                 f"{name}: a topology must be an undirected graph with at most one cable between two nodes; write "
@@ -120,30 +125,35 @@ def to_graphml(topology: Topology, path: Path) -> None:
 def from_graphml(path: Path) -> Topology:
     """Return the topology of a GraphML file, whose attributes are those of the JSON, with units in their names.
 
-    Attributes that a drawing tool adds are ignored.
+    Attributes that a drawing tool adds are ignored. An arrow of a drawing is a cable like a line, with both directions.
 
     Raises
     ------
     TopologyError
-        If the file is not GraphML or cannot be planned with. An attribute that looks like a quantity but is not known
-        is refused (`bw`: in which unit?), and so is a number that is written as text.
+        If the file is not GraphML or cannot be planned with; the message begins with the name of the file. An attribute
+        that looks like a quantity but is not known is refused (`bw`: in which unit?), and so is a number that is
+        written as text.
     """
+    name = path.name
     try:
         loaded = nx.read_graphml(path)
+        ids = [each.get("id") for each in ElementTree.parse(path).iter() if each.tag.rpartition("}")[2] == "node"]
     except (nx.NetworkXError, SyntaxError, KeyError, ValueError) as error:
-        raise TopologyError(f"{path} is not GraphML: {error}") from error
-    if loaded.is_multigraph():
-        raise TopologyError(f"{path} has two cables between the same nodes")
+        raise TopologyError(f"{name} is not GraphML: {error}") from error
+    _refuse_repeated(name, "node", ids)
+    ends = [sorted(map(str, edge)) for edge in loaded.edges()]
+    _refuse_repeated(name, "cable", [cable_name(*pair) for pair in ends])
     graph = nx.Graph()
-    graph.graph |= _check_names("the graph", loaded.graph, JobSettings.model_fields)
-    for node, data in loaded.nodes(data=True):
-        record = SwitchRecord if data.get("kind") == "switch" else HostRecord
-        graph.add_node(str(node), **_check_names(str(node), data, ("kind", *record.model_fields)))
-    for a, b, data in loaded.edges(data=True):
-        if graph.has_edge(str(a), str(b)):
-            raise TopologyError(f"{path} has two cables between {a} and {b}")
-        graph.add_edge(str(a), str(b), **_check_names(cable_name(a, b), data, CableRecord.model_fields))
-    return Topology(graph)
+    try:
+        graph.graph |= _check_names("the graph", loaded.graph, JobSettings.model_fields)
+        for node, data in loaded.nodes(data=True):
+            record = SwitchRecord if data.get("kind") == "switch" else HostRecord
+            graph.add_node(str(node), **_check_names(str(node), data, ("kind", *record.model_fields)))
+        for a, b, data in loaded.edges(data=True):
+            graph.add_edge(str(a), str(b), **_check_names(cable_name(a, b), data, CableRecord.model_fields))
+        return Topology(graph)
+    except TopologyError as error:
+        raise TopologyError(f"{name}: {error}", error.place) from error
 
 
 def _check_names(name: str, given: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:

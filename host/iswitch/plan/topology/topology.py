@@ -60,7 +60,7 @@ class Topology:
         self.job = job or Job(**{str(key): value for key, value in graph.graph.items()})
         if graph.is_directed() or graph.is_multigraph():
             raise TopologyError("a topology must be an undirected graph with at most one cable between two nodes")
-        for node in sorted(graph):
+        for node in sorted(graph, key=str):  # names that are not text are refused
             self._add_node(node, graph.nodes[node])
         for a, b in sorted(tuple(sorted(edge)) for edge in graph.edges):
             self._add_cable(a, b, graph.edges[a, b])

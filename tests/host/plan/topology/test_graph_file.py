@@ -74,6 +74,9 @@ TURNED = lambda data: {"source": data["edges"][0]["target"], "target": data["edg
         (lambda data: data["edges"][0].update(bw_gbps=1e-9), "fabric: bw_gbps of PS-S3 must be at least 0.001"),
         (lambda data: data["graph"].update(overhead_bytes=1e30), "fabric: overhead_bytes of the job must be at most"),
         (lambda data: data["graph"].update(round_trip_us=1e30), "fabric: round_trip_us of the job must be at most"),
+        (lambda data: data.update(links=[]), 'fabric: the cables are in "edges" and in "links"; write all of them in'),
+        (lambda data: data.update(graph=[1]), 'fabric: "graph" must be an object'),
+        (lambda data: data["nodes"].append({"id": 1, "kind": "host"}), "fabric: a name must be text .*, not 1"),
     ],
 )
 def test_what_cannot_be_planned_with_is_refused_with_the_name_of_the_file(change, words):
@@ -91,8 +94,14 @@ def test_brackets_without_end_are_refused(text):
 def test_a_file_that_is_not_text_is_refused_by_its_name(suffix, tmp_path):
     path = tmp_path / f"fabric.{suffix}"
     path.write_bytes(b"racks: \xff")
-    with pytest.raises(TopologyError, match=rf"^fabric.{suffix} is not text in UTF-8: byte 7 is 0xff"):
+    with pytest.raises(TopologyError, match=rf"^fabric.{suffix} is not text in UTF-8: byte 7 is 0xff; save it as"):
         read_topology(path)
+
+
+def test_a_byte_order_mark_is_skipped(tmp_path):
+    path = tmp_path / "fabric.json"
+    path.write_text(to_json(seed_example()), encoding="utf-8-sig")
+    assert to_json(read_topology(path)) == to_json(seed_example())
 
 
 def drawn(tmp_path, change):
@@ -127,8 +136,16 @@ def test_attributes_of_a_drawing_tool_are_ignored(tmp_path):
     ],
 )
 def test_quantities_without_units_are_refused(tmp_path, change, why):
-    with pytest.raises(TopologyError, match=why):
+    with pytest.raises(TopologyError, match=f"^drawn.graphml: {why}"):
         from_graphml(drawn(tmp_path, change))
+
+
+def test_arrows_of_a_drawing_are_cables(tmp_path):
+    path = tmp_path / "drawn.graphml"
+    arrows = nx.DiGraph(seed_example().graph.edges(data=True), **seed_example().graph.graph)
+    arrows.add_nodes_from(seed_example().graph.nodes(data=True))
+    nx.write_graphml(arrows, path)
+    assert to_json(from_graphml(path)) == to_json(seed_example())
 
 
 def test_two_cables_are_refused(tmp_path):
@@ -138,12 +155,20 @@ def test_two_cables_are_refused(tmp_path):
     at = text.index("<edge ")
     edge = text[at : text.index("</edge>") + len("</edge>")]
     path.write_text(text.replace(edge, edge + edge.replace("<edge ", '<edge id="again" ')))
-    with pytest.raises(TopologyError, match="two cables"):
+    with pytest.raises(TopologyError, match=r"^two.graphml: cable .* is there 2 times; write it once, with the total"):
+        from_graphml(path)
+
+
+def test_a_repeated_node_is_refused(tmp_path):
+    path = tmp_path / "two.graphml"
+    to_graphml(seed_example(), path)
+    path.write_text(path.read_text().replace('<node id="W2">', '<node id="W1">', 1))
+    with pytest.raises(TopologyError, match=r"^two.graphml: node W1 is there 2 times; write it once"):
         from_graphml(path)
 
 
 def test_a_file_that_is_not_graphml_is_refused(tmp_path):
     path = tmp_path / "none.graphml"
     path.write_text("<graph")
-    with pytest.raises(TopologyError, match="not GraphML"):
+    with pytest.raises(TopologyError, match=r"^none.graphml is not GraphML"):
         from_graphml(path)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 __all__ = ["Algorithm", "AlgorithmError", "parse", "run"]
 
 ATTRIBUTES = {
-    "algo": {"name", "nchunksperloop", "nchannels", "proto", "ngpus", "coll", "inplace", "redop"},
+    "algo": {"name", "nchunksperloop", "nchannels", "proto", "ngpus", "coll", "redop"}
+    | {"inplace", "outofplace", "minBytes", "maxBytes"},
     "gpu": {"id", "i_chunks", "o_chunks", "s_chunks"},
     "tb": {"id", "send", "recv", "chan"},
     "step": {"s", "type", "srcbuf", "srcoff", "dstbuf", "dstoff", "cnt", "depid", "deps", "hasdep"},
@@ -63,8 +64,9 @@ def parse(text: str) -> Algorithm:
     except ElementTree.ParseError as error:
         raise AlgorithmError(f"not XML: {error}") from error
     _check_shape(algo, "algo")
-    if algo.get("coll") != "allreduce" or algo.get("inplace") != "1" or algo.get("redop") != "sum":
-        raise AlgorithmError("only allreduce, in place, with redop sum is supported")
+    wanted = {"coll": "allreduce", "inplace": "1", "outofplace": "0", "redop": "sum", "minBytes": "0"}
+    if any(algo.get(name) != value for name, value in wanted.items()):
+        raise AlgorithmError("only allreduce, in place, with redop sum, of any size is supported")
     gpus, scratch, chunks = [], [], _number(algo, "nchunksperloop", 1)
     count = _number(algo, "ngpus", 1)
     for index, gpu in enumerate(_children(algo, "gpu")):

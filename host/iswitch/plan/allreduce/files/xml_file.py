@@ -17,6 +17,9 @@ from iswitch.plan.allreduce.model.schedule import Op, Schedule
 
 __all__ = ["to_xml"]
 
+BYTES_MAX = 2**63 - 1
+"""A schedule is for gradients of any size. Runtimes need the attribute, and this is their largest number."""
+
 
 class _Step(NamedTuple):
     """A step of a thread block.
@@ -99,7 +102,10 @@ def to_xml(graph: nx.Graph, schedule: Schedule) -> str:
         ngpus=str(len(hosts)),
         coll="allreduce",
         inplace="1",
+        outofplace="0",
         redop="sum",
+        minBytes="0",
+        maxBytes=str(BYTES_MAX),
     )
     for index, gpu in enumerate(gpus):
         parent = ElementTree.SubElement(

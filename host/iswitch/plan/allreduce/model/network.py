@@ -52,8 +52,9 @@ class Network:
         servers = [node for node, kind in self.graph.nodes(data="kind") if kind == "host"]
         if len(servers) < 2:
             raise ValueError(f"AllReduce needs at least 2 hosts, not {len(servers)}")
-        if not all(nx.has_path(self.graph, servers[0], server) for server in servers[1:]):
-            raise ValueError("every host must reach every other")
+        reached = nx.node_connected_component(self.graph, servers[0])
+        if apart := [server for server in servers if server not in reached]:
+            raise ValueError(f"every host must reach every other, but {apart[0]} has no path to {servers[0]}")
         object.__setattr__(self, "servers", servers)
         object.__setattr__(self, "links", [link for a, b in self.graph.edges for link in ((a, b), (b, a))])
         object.__setattr__(self, "hops", [path for server in servers for path in self._hops_from(server)])

@@ -7,15 +7,7 @@ import networkx as nx
 
 from iswitch.plan.topology.server_centric import bcube, dcell, jellyfish
 
-__all__ = [
-    "SERVERS_MAX",
-    "SERVER_CENTRIC",
-    "TOPOLOGIES",
-    "TRAINED_ON",
-    "build_topology",
-    "require_equal_cables",
-    "require_few_servers",
-]
+__all__ = ["SERVERS_MAX", "SERVER_CENTRIC", "TOPOLOGIES", "TRAINED_ON", "build_topology", "require_few_servers"]
 
 SERVER_CENTRIC = (
     "BCube(2,1)",
@@ -91,33 +83,6 @@ def require_few_servers(name: str, servers: int) -> None:
     if servers > SERVERS_MAX:
         count = servers if servers < COUNT_MAX else "over 10^9"
         raise ValueError(f"{name} must have at most {SERVERS_MAX} servers to be scheduled, not {count}")
-
-
-def require_equal_cables(name: str, graph: nx.Graph) -> None:
-    """Refuse a network that a schedule in rounds cannot respect: with a parameter server, or with unlike cables.
-
-    Raises
-    ------
-    ValueError
-        If a host has a role other than worker, or if two cables have different rates.
-    """
-    for node, role in graph.nodes(data="role", default="worker"):
-        if role != "worker":
-            raise ValueError(
-                f"{name}: {node} has the role {role!r}, but all servers of a schedule have a gradient; leave it out"
-            )
-    rates: dict[object, tuple[object, object]] = {}
-    for a, b, data in graph.edges(data=True):
-        rate = data.get("bw_gbps"), data.get("reserved_gbps", 0)
-        rates.setdefault(rate, (a, b))
-        if len(rates) > 1:
-            (one, first), (other, second) = rates.items()
-            words = lambda rate: "no bw_gbps" if rate[0] is None else f"{rate[0]} Gb/s ({rate[1]} reserved)"
-            raise ValueError(
-                f"{name}: cable {first[0]}-{first[1]} has {words(one)} and {second[0]}-{second[1]} has {words(other)}, "
-                "but in a round every cable carries one chunk; give all cables the same bw_gbps, or none to count "
-                "rounds only"
-            )
 
 
 def _count_servers(make: Callable[..., nx.Graph], numbers: Sequence[int]) -> int:

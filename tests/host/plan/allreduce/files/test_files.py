@@ -64,6 +64,17 @@ def test_only_json_expresses_switches_that_sum():
         to_xml(network.graph, schedule)
 
 
+def test_xml_has_the_attributes_that_runtimes_read():
+    """Runtimes of MSCCL refuse a file without the limits of size, and without `outofplace`."""
+    algo = ElementTree.fromstring(to_xml(*small_schedule()))
+    assert {name: algo.get(name) for name in ("inplace", "outofplace", "minBytes", "maxBytes")} == {
+        "inplace": "1",
+        "outofplace": "0",
+        "minBytes": "0",
+        "maxBytes": "9223372036854775807",
+    }
+
+
 def small_schedule():
     network = Network(build_topology("BCube(2,1)"))
     return network.graph, fixed_trees(network)
@@ -112,6 +123,7 @@ def first(algo, **want):
     "change, message",
     [
         (lambda algo: algo.set("coll", "allgather"), "only allreduce"),
+        (lambda algo: algo.set("outofplace", "1"), "only allreduce, in place"),
         (lambda algo: algo.set("ngpus", "5"), "ngpus is 5, but there are 4"),
         (lambda algo: algo.set("extra", "1"), "where there must be a <algo>"),
         (lambda algo: algo[0].set("id", "7"), "numbered in order"),
