@@ -73,7 +73,7 @@ def test_twelve_racks_are_planned_as_the_docs_say():
 
 
 def test_json_has_everything(fabric):
-    found = json.loads(call(fabric, "--adjacent", "--json").output)
+    found = json.loads(call(fabric, "--adjacent", "--json").stdout)
     assert found["rate_gbps"] == pytest.approx(10 / 1.125) and found["gap"] == 0
     assert found["loads_gbps"]["rack1>core"] == pytest.approx(10 / 1.125 * 2.125)
     assert found["configuration"]["emulator"]["arguments"][:2] == ["--switches", "3"]
@@ -83,7 +83,7 @@ def test_json_has_the_rows_of_the_table(monkeypatch):
     """The rates, bounds, numbers of trees and bottlenecks are those that the docs show."""
     monkeypatch.chdir(ROOT)
     arguments, shown = SHOWN[0]
-    found = json.loads(call(*arguments.split(), "--json").output)
+    found = json.loads(call(*arguments.split(), "--json").stdout)
     printed = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines() if line[:1] == "│"]
     rows = {row["scheme"]: row for row in found["schemes"]}
     assert [cells[0] for cells in printed[:8]] == list(rows)
@@ -101,9 +101,9 @@ def test_json_has_the_rows_of_the_table(monkeypatch):
 
 def test_json_has_the_reason_of_a_scheme_without_a_plan(fabric):
     fabric.write_text(FABRIC.replace("capacity_gbps: 40", "capacity_gbps: 40, members: 1"))
-    rows = {row["scheme"]: row for row in json.loads(call(fabric, "--json").output)["schemes"]}
+    rows = {row["scheme"]: row for row in json.loads(call(fabric, "--json").stdout)["schemes"]}
     assert rows["ATP-like"]["rate_gbps"] is None and "(members)" in rows["ATP-like"]["reason"]
-    assert json.loads(call(fabric, "--only", "--json").output)["schemes"] == []
+    assert json.loads(call(fabric, "--only", "--json").stdout)["schemes"] == []
 
 
 def test_limits_are_those_of_the_file_unless_options_say_otherwise(fabric):
