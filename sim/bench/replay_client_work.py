@@ -1,14 +1,13 @@
 """`python -m sim.bench.replay_client_work`: what the replay client itself takes for a push, a batch and an update.
 
 Processor time of the client's thread outside of its transport, with its part in C and in Python alone, in turns beside
-recorded answers (`sim.bench.replay_playback`). The workloads are those of `sim.bench.replay_switch`, at its smallest
+recorded answers (`sim.bench.replay_playback`). The sizes are those of `sim.bench.replay_program`, at its smallest
 scale.
 """
 
-import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import typer
@@ -21,59 +20,97 @@ from iswitch.replay import ReplayClient, channel, query_group, request_ring
 from iswitch.replay.compiled import compiled_library
 from sim.bench.replay_costs import WORKLOADS
 from sim.bench.replay_playback import Recorder, Recording, playing
+from sim.bench.replay_program import BUILD, SCALES, Metered, data_of, machine, run_programs
 from sim.bench.replay_redis import SAMPLE
-from sim.bench.replay_switch import BUILD, SCALES, ClientCosts, Metered, data_of, machine, run_programs
 from sim.cluster.realtime import before_others
 from sim.emulator.program import Program
 
-__all__ = ["ClientWork", "OwnWork", "measure"]
+__all__ = ["REPETITIONS", "ClientWork", "OwnWork", "Spent", "fitted", "measure"]
+
+T = TypeVar("T")
 
 REPETITIONS = {"vectors": 40, "frames": 5, "stacks": 5}
 """Pushes, batches and updates that are measured; the first ones do not count."""
 
 
 class OwnWork(NamedTuple):
-    """Processor time of the client outside of its transport for an operation, in microseconds, and the datagrams that
-    it sends and receives."""
+    """Processor time of the client outside of its transport for an operation.
 
-    spent_us: float
+    Parameters
+    ----------
+    constant_us : float
+        Microseconds however many datagrams there are.
+    datagram_us : float
+        Microseconds for each datagram that it sends or receives.
+    datagrams : int
+        The most datagrams of the measurement.
+    """
+
+    constant_us: float
+    datagram_us: float
     datagrams: int
 
-
-class ClientWork(NamedTuple):
-    """The client's own work for a push, a batch, and an update of its priorities."""
-
-    push: OwnWork
-    sample: OwnWork
-    update: OwnWork
+    @property
+    def spent_us(self) -> float:
+        """Microseconds with the most datagrams."""
+        return self.constant_us + self.datagrams * self.datagram_us
 
 
-def operations(transport: Any, name: str, repetitions: int) -> ClientWork:
-    """Push, sample and update over a `Metered` transport; return the medians, without the first ones."""
+class ClientWork(NamedTuple, Generic[T]):
+    """Something about a push, a batch, and an update of its priorities."""
+
+    push: T
+    sample: T
+    update: T
+
+
+class Spent(NamedTuple):
+    """What one operation took: its datagrams, and microseconds of processor time outside of the transport."""
+
+    datagrams: int
+    us: float
+
+
+def operations(transport: Any, name: str, repetitions: int) -> ClientWork[list[Spent]]:
+    """Push, sample and update over a `Metered` transport; return what each operation took each time, without the first
+    ones."""
     spec, data, priorities = data_of(WORKLOADS[name], SCALES[name][-1])
     batch = SAMPLE // SCALES[name][-1]
-    found: dict[str, list[OwnWork]] = {operation: [] for operation in ClientWork._fields}
+    found: ClientWork[list[Spent]] = ClientWork([], [], [])
     with ReplayClient(transport, spec) as client:
 
-        def took() -> OwnWork:
-            _, datagrams, spent_s = transport.take()
-            return OwnWork(1e6 * spent_s, datagrams)
+        def took() -> Spent:
+            datagrams, spent_s = transport.take()
+            return Spent(datagrams, 1e6 * spent_s)
 
         for _ in range(repetitions):
             took()
             client.extend(data, priorities)
             client.flush()
-            found["push"].append(took())
+            found.push.append(took())
             items = client.sample(batch).items
-            found["sample"].append(took())
+            found.sample.append(took())
             client.update_priority(items, np.ones(batch))
             client.flush()
-            found["update"].append(took())
-    return ClientWork(*(_median(works[1:]) for works in found.values()))
+            found.update.append(took())
+    return ClientWork(*(spent[1:] for spent in found))
 
 
-def _median(works: Sequence[OwnWork]) -> OwnWork:
-    return OwnWork(statistics.median(one.spent_us for one in works), works[-1].datagrams)
+def fitted(turns: Sequence[Sequence[Spent]]) -> OwnWork:
+    """Return the own work of an operation by the medians of several turns of the same repetitions.
+
+    As its table fills, a batch has more different items and so more datagrams: its constant part is what does not grow
+    with them. An operation whose datagrams are always as many has no constant part.
+    """
+    datagrams = np.array([spent.datagrams for spent in turns[0]])
+    spent_us = np.median([[spent.us for spent in turn] for turn in turns], axis=0)
+    most, slope = int(datagrams.max()), 0.0
+    if datagrams.min() != most:
+        slope = max(0.0, float(np.polyfit(datagrams, spent_us, 1)[0]))
+        constant = float(np.median(spent_us - slope * datagrams))
+        if constant > 0:
+            return OwnWork(constant, slope, most)
+    return OwnWork(0.0, float(np.median(spent_us / datagrams)), most)
 
 
 def record(name: str, repetitions: int, config: Config = BUILD) -> Recording:
@@ -85,7 +122,7 @@ def record(name: str, repetitions: int, config: Config = BUILD) -> Recording:
         operations(Metered(recorder), name, repetitions)
         recordings.append(recorder.recording)
 
-    run_programs(config, [work], [machine("sockets", ClientCosts(0, 0, 0), Costs())])
+    run_programs(config, [work], [machine(Costs())])
     return recordings[0]
 
 
@@ -104,15 +141,15 @@ def used_library(library: Any) -> Iterator[None]:
 
 def measure(
     name: str, *, turns: int, realtime: bool, repetitions: int, config: Config = BUILD
-) -> tuple[ClientWork, ClientWork]:
-    """Return the client's own work for a workload with its part in C, and in Python alone: medians of turns."""
+) -> tuple[ClientWork[OwnWork], ClientWork[OwnWork]]:
+    """Return the client's own work for a workload with its part in C, and in Python alone."""
     recording = record(name, repetitions, config)
-    found: tuple[list[ClientWork], list[ClientWork]] = ([], [])
+    found: tuple[list[ClientWork[list[Spent]]], list[ClientWork[list[Spent]]]] = ([], [])
     for _ in range(turns):
         for library, into in zip((compiled_library(), None), found, strict=True):
             with playing(recording, realtime=realtime) as connect, used_library(library), before_others(realtime):
                 into.append(operations(Metered(connect()), name, repetitions))
-    compiled, alone = (ClientWork(*map(_median, zip(*works, strict=True))) for works in found)
+    compiled, alone = (ClientWork(*map(fitted, zip(*works, strict=True))) for works in found)
     return compiled, alone
 
 

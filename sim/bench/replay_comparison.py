@@ -20,7 +20,8 @@ from iswitch.estimate.costs import Costs
 from sim.bench import replay_costs, replay_switch
 from sim.bench.replay_costs import WORKLOADS, ReplayCosts, Turn
 from sim.bench.replay_models import SYSTEMS, Model, Round
-from sim.bench.replay_switch import ACTORS, CLIENTS, FAR_US, RATE_BPS, whole
+from sim.bench.replay_program import RATE_BPS
+from sim.bench.replay_switch import ACTORS, CLIENTS, FAR_US, whole
 from sim.cluster.crossover import format_size
 
 __all__ = ["Lead", "agreement", "figures", "findings", "lead", "median_costs", "results"]
@@ -205,11 +206,11 @@ def main(out: Annotated[Path | None, typer.Option(help="A picture of the rates t
     for what, paper, reductions in findings():
         table.add_row(what, paper, *(f"{one:.1%}" for one in reductions))
     console.print(table)
-    client, step = recorded.client, recorded.step_cycles
-    console.print(
-        f"the client in Python: {client.call_us:.0f} us a call of the transport and {client.datagram_us:.1f} us a "
-        f"datagram, fitted within {client.error:.0%}"
-    )
+    table = Table("workload", "push", "batch", "update", title="the client's own work, us (datagrams)")
+    for name, work in recorded.client.items():
+        table.add_row(name, *(f"{one.spent_us:,.0f} ({one.datagrams:,})" for one in work))
+    console.print(table)
+    step = recorded.step_cycles
     console.print(
         f"the switch alone, a step of 512 items of 64 bytes: {step:,.0f} cycles, {1e6 * step / Costs().clock_hz:.1f} us"
     )

@@ -2,82 +2,60 @@
 
 The real `ReplayClient` speaks to the compiled RTL, in virtual time.
 
-The client is a program in Python, as the clients of the other systems are. Its processor time outside the transport is
-measured by its own thread, and fitted to a cost of each call of the transport and of each datagram. The sockets below
-cost what those of the driver cost (`iswitch.estimate.costs`), or nothing where a card is polled.
+The client is a program in Python with a part in C. Its own work, outside of the transport, is measured for a push, a
+batch and an update of each workload (`sim.bench.replay_client_work`). It is charged with the datagrams of that
+operation; its part that does not depend on them is charged before the first one. The sockets below cost what those of
+the driver cost (`iswitch.estimate.costs`), or nothing where a card is polled.
 """
 
 import json
 import statistics
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import typer
 from rich.console import Console
 
 from iswitch.config import Config
-from iswitch.driver.transport import Buffer
 from iswitch.estimate.costs import Costs
-from iswitch.replay import Field, ReplayClient
+from iswitch.replay import ReplayClient
 from iswitch.switch.replay import USUAL
+from sim.bench.replay_client_work import REPETITIONS, ClientWork, OwnWork, measure
 from sim.bench.replay_costs import WORKLOADS, Workload
 from sim.bench.replay_models import Round
+from sim.bench.replay_program import BUILD, SCALES, data_of, machine, run_programs
 from sim.bench.replay_redis import SAMPLE
 from sim.bench.replay_step import learner_steps
-from sim.cluster.rtl_sum import machine_of
-from sim.emulator.cluster import Cluster
 from sim.emulator.engine import Board
-from sim.emulator.fabric import Fabric
-from sim.emulator.program import Machine, Program
+from sim.emulator.program import Program
 
 __all__ = [
     "ACTORS",
-    "BUILD",
     "CLIENTS",
     "FAR_US",
-    "RATE_BPS",
+    "IDLE",
     "RECORD",
-    "SCALES",
-    "ClientCosts",
-    "Metered",
     "Recorded",
     "SwitchRound",
-    "data_of",
-    "machine",
+    "at_scale",
     "read",
     "rounds",
-    "run_programs",
     "whole",
 ]
 
 RECORD = Path(__file__).parents[2] / "docs" / "replay_switch.json"
-BUILD = Config(replay=replace(USUAL, sessions=16, cached_answers=16, request_bytes=1 << 17))
-"""A switch for eight actors and a learner, with the most requests of a session on their way."""
 ACTORS = (1, 2, 4, 8)
 FAR_US = 50.0
 """10 km of fibre."""
-RATE_BPS = 40e9
-SCALES = {"vectors": (1,), "frames": (2,), "stacks": (100, 40)}
-"""Pushes and batches are so many times smaller in the simulation. One scale: their times count so many times, constant
-delays with them. Two scales: a line through both gives the time of the whole size."""
 ROUNDS = {"vectors": 3, "frames": 2, "stacks": 2}
 """Rounds that are simulated; the last one counts."""
 LONG_S = 60.0
 """More seconds than a round takes."""
-
-
-class ClientCosts(NamedTuple):
-    """Microseconds of processor time of the client in Python, without the transport: for a call of the transport and
-    for a datagram. `error` is the largest relative error of the fit in any operation."""
-
-    call_us: float
-    datagram_us: float
-    error: float
+IDLE = ClientWork(*[OwnWork(0.0, 0.0, 1)] * 3)
+"""A client whose own work takes no time."""
 
 
 class SwitchRound(NamedTuple):
@@ -122,8 +100,8 @@ class Recorded(NamedTuple):
 
     Parameters
     ----------
-    client : ClientCosts
-        The client's costs.
+    client : dict of str to ClientWork of OwnWork
+        The client's own work by workload.
     step_cycles : float
         Cycles of a learner's step at the switch's port, one step after another, without any host
         (`sim.bench.replay_step`).
@@ -131,7 +109,7 @@ class Recorded(NamedTuple):
         The rounds.
     """
 
-    client: ClientCosts
+    client: dict[str, ClientWork[OwnWork]]
     step_cycles: float
     rounds: list[SwitchRound]
 
@@ -140,113 +118,27 @@ CLIENTS = ("python", "sockets")
 """`python`: the client as it is. `sockets`: a client whose own work costs nothing, over sockets as the driver's."""
 
 
-def machine(client: str, measured: ClientCosts, costs: Costs, *, far_us: float = 0.0) -> Machine:
-    """Return the host of a client and its cable."""
-    usual = machine_of(costs, rate_bps=RATE_BPS)
-    extra = measured if client == "python" else ClientCosts(0.0, 0.0, 0.0)
-    return replace(
-        usual,
-        burst_us=usual.burst_us + extra.call_us,
-        datagram_us=usual.datagram_us + extra.datagram_us,
-        rates=replace(usual.rates, delay_us=usual.rates.delay_us + far_us),
-    )
+def charge(program: Program, work: OwnWork, costs: Costs) -> None:
+    """Take the constant part of an operation's own work, and let each datagram from now on take its own."""
+    usual_us = machine(costs).datagram_us
+    program.machine = replace(program.machine, datagram_us=usual_us + work.datagram_us)
+    program.sleep(1e-6 * work.constant_us)
 
 
-class Metered:
-    """A transport that counts its calls and datagrams, and the processor time of the program between them."""
-
-    def __init__(self, transport: Any):
-        self._transport = transport
-        self.calls = self.datagrams = 0
-        self.spent_s = 0.0
-        self._left_s = time.thread_time()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def send(self, burst: Buffer, segment_bytes: int) -> None:
-        """Send, and count."""
-        self._count(-(-len(memoryview(burst).cast("B")) // segment_bytes))
-        self._transport.send(burst, segment_bytes)
-        self._left_s = time.thread_time()
-
-    def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:
-        """Receive, and count."""
-        self.spent_s += time.thread_time() - self._left_s
-        length, segment_bytes = self._transport.receive(into, timeout_s)
-        self._left_s = time.thread_time()
-        if length:
-            self.calls, self.datagrams = self.calls + 1, self.datagrams - (-length // segment_bytes)
-        return length, segment_bytes
-
-    def _count(self, datagrams: int) -> None:
-        self.spent_s += time.thread_time() - self._left_s
-        self.calls, self.datagrams = self.calls + 1, self.datagrams + datagrams
-
-    def take(self) -> tuple[int, int, float]:
-        """Return calls, datagrams and seconds since the last call of this."""
-        self.spent_s += time.thread_time() - self._left_s
-        found = self.calls, self.datagrams, self.spent_s
-        self.calls = self.datagrams = 0
-        self.spent_s, self._left_s = 0.0, time.thread_time()
-        return found
-
-
-def data_of(workload: Workload, scale: int) -> tuple[dict[str, Field], dict[str, np.ndarray], np.ndarray]:
-    """Return the fields of a transition, the transitions of a push, and their priorities."""
-    rng, count = np.random.default_rng(1), workload.items // scale
-    records = rng.integers(0, 256, (count, workload.record_bytes), np.uint8)
-    return {"record": Field((workload.record_bytes,), np.uint8)}, {"record": records}, 0.1 + rng.random(count)
-
-
-def run_programs(config: Config, functions: list[Callable[[Program], Any]], machines: list[Machine]) -> list[Any]:
-    """Run programs, the last one at a port of its own and the others at the other ports; return their results."""
-    with Board(config, mac=bytes([2, 0, 0, 0, 0, 1]), ip=bytes([10, 0, 0, 1])) as board, Fabric([board], []) as fabric:
-        cluster = Cluster(fabric)
-        for number, (function, host) in enumerate(zip(functions, machines, strict=True)):
-            last = number == len(functions) - 1
-            cluster.add((0, 0 if last else 1 + number % (config.ports - 1)), function, machine=host)
-        cluster.run()
-        return [program.result for program in cluster.programs]
-
-
-def measure_client(config: Config = BUILD) -> ClientCosts:
-    """Measure the client's own processor time, and fit it."""
-    rows: list[tuple[int, int, float]] = []
-
-    def work(name: str, program: Program) -> None:
-        spec, data, priorities = data_of(WORKLOADS[name], SCALES[name][-1])
-        transport: Any = Metered(program.transport())  # which passes the rest of a transport on
-        batch = SAMPLE // SCALES[name][-1]
-        with ReplayClient(transport, spec) as client:
-            found: dict[str, list[tuple[int, int, float]]] = {"push": [], "sample": [], "update": []}
-            for _ in range(4):
-                transport.take()
-                client.extend(data, priorities)
-                client.flush()
-                found["push"].append(transport.take())
-                items = client.sample(batch).items
-                found["sample"].append(transport.take())
-                client.update_priority(items, np.ones(batch))
-                client.flush()
-                found["update"].append(transport.take())
-        rows.extend(min(times[1:], key=lambda row: row[2]) for times in found.values())
-
-    for name in ("vectors", "frames"):
-        run_programs(config, [partial(work, name)], [machine("sockets", ClientCosts(0, 0, 0), Costs())])
-    table = np.array(rows)
-    spent_us = 1e6 * table[:, 2]
-    # Relative errors count, so that short operations do.
-    call_us, datagram_us = np.linalg.lstsq(table[:, :2] / spent_us[:, None], np.ones(len(rows)), rcond=None)[0]
-    fitted = table[:, :2] @ (call_us, datagram_us)
-    return ClientCosts(float(call_us), float(datagram_us), float(np.abs(fitted / spent_us - 1).max()))
+def at_scale(work: ClientWork[OwnWork], measured_scale: int, scale: int) -> ClientWork[OwnWork]:
+    """Return the work for messages that are `scale` times smaller. Whatever does not depend on datagrams is taken to be
+    in proportion to the items."""
+    factor = measured_scale / scale
+    return ClientWork(*(one._replace(constant_us=factor * one.constant_us) for one in work))
 
 
 def rounds(
     workload: Workload,
     actors: int,
     *,
-    machines: tuple[Machine, Machine],
+    work: ClientWork[OwnWork] = IDLE,
+    far_us: float = 0.0,
+    costs: Costs | None = None,
     scale: int = 1,
     count: int = 3,
     config: Config = BUILD,
@@ -257,8 +149,12 @@ def rounds(
     ----------
     workload, actors, scale
         What is simulated.
-    machines : tuple of Machine
-        Those of an actor and of the learner.
+    work : ClientWork of OwnWork
+        The client's own work (default: takes no time).
+    far_us : float
+        Delay of the fibre before the learner, in each direction.
+    costs : Costs, optional
+        Of hosts and cables.
     count : int
         Rounds.
     config : Config
@@ -269,6 +165,7 @@ def rounds(
     RuntimeError
         If a sampled record is not one that was pushed.
     """
+    costs = costs or Costs()
     spec, data, priorities = data_of(workload, scale)
     pushed = {bytes(record) for record in data["record"]}
     turns = [0] * (actors + 1)
@@ -293,6 +190,7 @@ def rounds(
             for turn in range(1, count + 1):
                 meet(program, number, turn)
                 begun_s = program.now()
+                charge(program, work.push, costs)
                 client.extend(data, priorities)
                 client.flush()
                 times.append(program.now() - begun_s)
@@ -305,10 +203,12 @@ def rounds(
             for turn in range(1, count + 1):
                 meet(program, actors, turn)
                 begins.append(program.now())
+                charge(program, work.sample, costs)
                 batch = client.sample(SAMPLE // scale)
                 times.append(program.now() - begins[-1])
                 if not {bytes(record) for record in batch.data["record"]} <= pushed:
                     raise RuntimeError("a sampled record was never pushed")
+                charge(program, work.update, costs)
                 client.update_priority(batch.items, np.ones(SAMPLE // scale))
                 client.flush()
             meet(program, actors, count + 1)
@@ -316,7 +216,9 @@ def rounds(
         return times
 
     *pushes, samples = run_programs(
-        config, [*(partial(act, number) for number in range(actors)), learn], [machines[0]] * actors + [machines[1]]
+        config,
+        [*(partial(act, number) for number in range(actors)), learn],
+        [machine(costs)] * actors + [machine(costs, far_us=far_us)],
     )
     return statistics.median(times[-1] for times in pushes), samples[-1], begins[-1] - begins[-2]
 
@@ -324,31 +226,40 @@ def rounds(
 def read(path: Path = RECORD) -> Recorded:
     """Return what a file holds."""
     found = json.loads(path.read_text())
-    rows = [SwitchRound(**row) for row in found["rounds"]]
-    return Recorded(ClientCosts(**found["client"]), found["step_cycles"], rows)
+    client = {name: ClientWork(*(OwnWork(*one) for one in work)) for name, work in found["client"].items()}
+    return Recorded(client, found["step_cycles"], [SwitchRound(**row) for row in found["rounds"]])
 
 
 def write(path: Path, recorded: Recorded) -> None:
     """Write a file for `read`."""
     rows = [row._asdict() for row in recorded.rounds]
-    found = {"client": recorded.client._asdict(), "step_cycles": recorded.step_cycles, "rounds": rows}
+    found = {"client": recorded.client, "step_cycles": recorded.step_cycles, "rounds": rows}
     path.write_text(json.dumps(found, indent=1) + "\n")
 
 
-def main(out: Annotated[Path, typer.Option(help="A file to write costs and times into.")] = RECORD) -> None:
-    """Measure the client's costs, and simulate the rounds."""
-    console, costs, found = Console(highlight=False), Costs(), []
+def main(
+    out: Annotated[Path, typer.Option(help="A file to write costs and times into.")] = RECORD,
+    turns: Annotated[int, typer.Option(min=1, help="Measurements of the client's own work.")] = 5,
+    realtime: Annotated[bool, typer.Option(help="Measure before all other programs. Only root may.")] = True,
+) -> None:
+    """Measure the client's own work, and simulate the rounds."""
+    console, found = Console(highlight=False), []
     with Board(Config(replay=USUAL), stamps=True) as board:
         step_cycles = learner_steps(board).steady
-    client = measure_client()
+    client = {
+        name: measure(name, turns=turns, realtime=realtime, repetitions=REPETITIONS[name])[0] for name in WORKLOADS
+    }
     console.print(step_cycles, client)
     for name in WORKLOADS:
         for kind in CLIENTS:
+            work = client[name] if kind == "python" else IDLE
             for far_us in (0.0, FAR_US):
                 for actors in ACTORS:
-                    machines = machine(kind, client, costs), machine(kind, client, costs, far_us=far_us)
                     for scale in SCALES[name]:
-                        times = rounds(WORKLOADS[name], actors, machines=machines, scale=scale, count=ROUNDS[name])
+                        charged = at_scale(work, SCALES[name][-1], scale)
+                        times = rounds(
+                            WORKLOADS[name], actors, work=charged, far_us=far_us, scale=scale, count=ROUNDS[name]
+                        )
                         found.append(SwitchRound(name, actors, far_us, kind, *times, scale))
                     console.print(found[-1])
                     write(out, Recorded(client, step_cycles, found))

@@ -6,11 +6,13 @@ import typer
 
 from iswitch.estimate.costs import TCP, Costs
 from sim.bench import replay_comparison, replay_costs, replay_switch
+from sim.bench.replay_client_work import ClientWork, OwnWork
 from sim.bench.replay_comparison import agreement, lead
 from sim.bench.replay_costs import ReplayCosts, Workload
 from sim.bench.replay_models import SYSTEMS, Model, Round
+from sim.bench.replay_program import SCALES, Metered
 from sim.bench.replay_redis import SAMPLE
-from sim.bench.replay_switch import ClientCosts, Metered, SwitchRound, machine, rounds, whole
+from sim.bench.replay_switch import IDLE, SwitchRound, at_scale, rounds, whole
 from sim.bench.replay_traffic import NARROW
 
 WORKLOAD = Workload(100, 4000, 256)
@@ -74,13 +76,11 @@ def test_the_model_of_redis_agrees_with_the_recorded_run():
 def test_a_model_with_a_machine_for_each_process_does_not_agree():
     turns = [turn._replace(cores=64) for turn in replay_costs.read()]
     found = {(name, actors): model.push_s / real.push_s for name, actors, model, real in agreement(turns)}
-    assert found["stacks", 4] < 0.7
+    assert found["stacks", 4] < 0.8  # else it agrees
 
 
-def simulated_switch(far_us=0.0, config=NARROW):
-    client = machine("sockets", ClientCosts(0, 0, 0), Costs())
-    learner = machine("sockets", ClientCosts(0, 0, 0), Costs(), far_us=far_us)
-    return rounds(Workload(10, 32, 64), 1, machines=(client, learner), scale=SAMPLE // 16, count=2, config=config)
+def simulated_switch(far_us=0.0, work=IDLE):
+    return rounds(Workload(10, 32, 64), 1, work=work, far_us=far_us, scale=SAMPLE // 16, count=2, config=NARROW)
 
 
 def small(workload, scale):
@@ -97,6 +97,26 @@ def test_fibre_before_the_learner_adds_two_round_trips_to_a_batch_of_the_switch_
     (push_s, batch_s, _), (far_push_s, far_batch_s, _) = simulated_switch(), simulated_switch(50.0)
     assert far_push_s == pytest.approx(push_s, abs=5e-6)
     assert far_batch_s - batch_s == pytest.approx(4 * 50e-6, abs=5e-6)
+
+
+@pytest.mark.parametrize("own", [(400.0, 0.0), (0.0, 100.0)], ids=["constant", "datagrams"])
+@pytest.mark.parametrize("operation", ClientWork._fields)
+def test_the_clients_own_work_lengthens_its_own_operation(monkeypatch, operation, own):
+    """At least by its constant part and by that of a request and its answer. Whoever waits for others works beside
+    them, and only the learner's work is part of every round."""
+    monkeypatch.setattr(replay_switch, "data_of", small)
+    work = IDLE._replace(**{operation: OwnWork(*own, 10)})
+    idle, busy = simulated_switch(), simulated_switch(work=work)
+    longer = [after - before for before, after in zip(idle, busy, strict=True)]
+    push_s, sample_s, round_s = longer
+    assert (push_s >= 199e-6) == (operation == "push")
+    assert (sample_s >= 399e-6) == (operation == "sample")
+    assert operation == "push" or round_s >= 199e-6
+
+
+def test_work_that_does_not_depend_on_datagrams_is_in_proportion_to_the_items():
+    work = ClientWork(*(OwnWork(100.0 * k, 7.0, 9) for k in range(3)))
+    assert at_scale(work, 40, 100) == ClientWork(*(OwnWork(pytest.approx(40.0 * k), 7.0, 9) for k in range(3)))
 
 
 def test_a_record_that_was_never_pushed_is_noticed(monkeypatch):
@@ -145,13 +165,13 @@ class Echo:
         return 30, 10
 
 
-def test_calls_and_datagrams_are_counted_and_time_in_the_transport_is_not():
+def test_datagrams_are_counted_and_time_in_the_transport_is_not():
     transport = Metered(Echo())
     transport.send(bytes(25), 10)
     transport.receive(memoryview(bytearray(30)), 0)
-    calls, datagrams, spent_s = transport.take()
-    assert (calls, datagrams) == (2, 6) and spent_s >= 0
-    assert transport.take()[:2] == (0, 0)
+    datagrams, spent_s = transport.take()
+    assert datagrams == 6 and spent_s >= 0
+    assert transport.take()[0] == 0
 
 
 def test_a_line_through_two_scales_gives_the_whole_size():
@@ -192,7 +212,7 @@ def test_the_record_has_every_round():
     rows = replay_switch.read().rounds
     assert {row[:4] + (row.scale,) for row in rows} == {
         (name, actors, far_us, client, scale)
-        for name, scales in replay_switch.SCALES.items()
+        for name, scales in SCALES.items()
         for actors in replay_switch.ACTORS
         for far_us in replay_comparison.NEAR_OR_FAR
         for client in replay_switch.CLIENTS
