@@ -82,6 +82,7 @@ TESTED = {
     "iswitch.plan.allreduce": "tests/host/plan/allreduce/test_main.py::test_table_prints_rounds_bound_and_gap",
     "iswitch.plan.figures": "tests/host/plan/figures/test_main.py"
     "::test_one_figure_is_a_table_a_picture_and_its_progress",
+    "iswitch.plan.replan": "tests/host/plan/test_replan.py::test_a_row_shows_the_rates_and_changes_of_each_lost_cable",
     "iswitch.plan.sizes": "tests/host/plan/test_sizes.py::test_a_row_shows_the_plan_of_so_many_racks",
     "make setup": "tests/test_set_up.py::test_only_wheels_are_installed_and_only_with_their_hashes",
     "python replay.py": "tests/host/replay/test_page.py::test_the_page_does_what_it_says",

@@ -90,6 +90,20 @@ def plan(
             help="An earlier file of --config: list what changes, and increase the epoch if anything does.",
         ),
     ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The running plan, as --json has printed it: change as few switches as possible, and print what that "
+            "costs.",
+        ),
+    ] = None,
+    keep_within: Annotated[
+        float,
+        typer.Option(
+            metavar="PERCENT", min=0, max=100, help="With --keep: how much slower than the best plan the plan may be."
+        ),
+    ] = 5.0,
     scale: Annotated[
         float,
         typer.Option(
@@ -132,6 +146,8 @@ def plan(
             svg=svg,
             config=config,
             previous=previous,
+            keep=keep,
+            keep_within=keep_within / 100,
             scale=scale,
             topology_json=topology_json,
             as_json=as_json,

@@ -7,18 +7,28 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from iswitch.plan.keeping import KeptPlan
 from iswitch.plan.output.words import (
     describe_bottlenecks,
     describe_shadow_prices,
     describe_sums,
     format_gbps,
     iteration_seconds,
+    join_names,
 )
 from iswitch.plan.schemes import SchemeResult
 from iswitch.plan.solver.tree import Plan
 from iswitch.plan.topology.topology import Topology
 
-__all__ = ["print_change", "print_configuration", "print_error", "print_plan", "print_schemes", "print_topology"]
+__all__ = [
+    "print_change",
+    "print_configuration",
+    "print_error",
+    "print_kept",
+    "print_plan",
+    "print_schemes",
+    "print_topology",
+]
 
 PROVED = 1e-6
 """Gap below which a plan counts as proved optimal."""
@@ -116,6 +126,27 @@ def print_plan(topology: Topology, plan: Plan, with_seconds: bool) -> None:
     if without_price := ", ".join(name for name, price in prices if not price):
         text = f"bottlenecks with shadow price 0 (only a joint upgrade helps): {without_price}"
         out.print(text, highlight=False, soft_wrap=True)
+
+
+def print_kept(kept: KeptPlan) -> None:
+    """Print which switches change against a running plan, and what keeping the others costs."""
+    chosen, best = kept.chosen, kept.best
+    price = f"{kept.price:.1%} less than the best plan, which changes {_count(best.changed)}"
+    out.print(
+        f"changes {_count(chosen.changed)}, at {format_gbps(chosen.plan.rate_gbps)} Gb/s: "
+        f"{price if kept.price > PROVED else 'as fast as the best plan, which changes ' + _count(best.changed)}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    for changed, plan in kept.options:
+        if plan is not chosen.plan:
+            text = f"  {format_gbps(plan.rate_gbps)} Gb/s would change {_count(changed)}"
+            out.print(text, highlight=False, soft_wrap=True)
+
+
+def _count(switches: Sequence[str]) -> str:
+    number = f"{len(switches)} switch{'' if len(switches) == 1 else 'es'}"
+    return f"{number} ({join_names(switches)})" if switches else "no switch"
 
 
 def print_configuration(configuration: dict[str, Any], changes: Sequence[str] | None) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from iswitch.plan.keeping import KeptPlan
 from iswitch.plan.output.words import describe_shadow_prices
 from iswitch.plan.schemes import KINDS, SchemeResult
 from iswitch.plan.solver.tree import Plan
@@ -18,6 +19,7 @@ def plan_to_dict(
     loads: Mapping[str, float],
     configuration: Mapping[str, Any],
     results: Sequence[SchemeResult],
+    kept: KeptPlan | None = None,
 ) -> dict[str, Any]:
     """Return everything about a plan, for `--json`.
 
@@ -33,6 +35,8 @@ def plan_to_dict(
         The configuration of the plan.
     results : sequence of SchemeResult
         The rows of the table; none if the plan was not compared with other schemes.
+    kept : KeptPlan, optional
+        What it costs to keep a running plan, if that was asked for.
     """
     return plan.to_dict() | {
         "loads_gbps": dict(loads),
@@ -41,6 +45,7 @@ def plan_to_dict(
         "seconds": plan.seconds,
         "upgraded": dict(plan.upgraded),
         "schemes": [scheme_to_dict(result) for result in results],
+        "keep": _kept_to_dict(kept) if kept else None,
         "configuration": dict(configuration),
     }
 
@@ -60,6 +65,16 @@ def scheme_to_dict(result: SchemeResult) -> dict[str, Any]:
         "bottlenecks": _bottlenecks(result.topology, plan),
         "seconds": plan.seconds,
         "note": plan.note,
+    }
+
+
+def _kept_to_dict(kept: KeptPlan) -> dict[str, Any]:
+    """Return the switches that change and the price. `options` has the rate with fewer and with more changes."""
+    to_dict = lambda option: {"changed": list(option.changed), "rate_gbps": option.plan.rate_gbps}
+    return to_dict(kept.chosen) | {
+        "price": kept.price,
+        "best": to_dict(kept.best),
+        "options": [to_dict(option) for option in kept.options],
     }
 
 

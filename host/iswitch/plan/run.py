@@ -13,11 +13,13 @@ from iswitch.plan.console import (
     print_change,
     print_configuration,
     print_error,
+    print_kept,
     print_plan,
     print_schemes,
     print_topology,
 )
 from iswitch.plan.json_output import plan_to_dict
+from iswitch.plan.keeping import KeptPlan, keep_running, read_running_plan
 from iswitch.plan.output.changes import with_next_epoch
 from iswitch.plan.output.configuration import make_configuration
 from iswitch.plan.output.drawing import draw_svg
@@ -34,6 +36,8 @@ from iswitch.plan.topology.topology import Topology, TopologyError
 
 __all__ = ["PlanRequest", "run_plan"]
 
+KEEP_SHARE = 0.3
+"""The part of the time for a plan that keeps most of a running one."""
 BEFORE_SHARE = 0.3
 """The part of the time for the plan without changes, which is compared with that with changes."""
 
@@ -58,6 +62,8 @@ class PlanRequest:
     svg: Path | None
     config: Path | None
     previous: Path | None
+    keep: Path | None
+    keep_within: float
     scale: float
     topology_json: Path | None
     as_json: bool
@@ -76,14 +82,17 @@ def run_plan(request: PlanRequest) -> None:
             raise ValueError(f"--kind must be one of {', '.join(KINDS)}, not {request.kind!r}")
         if request.upgrade_gbps and not request.upgrade:
             raise ValueError("--upgrade-gbps is the capacity of the switches of --upgrade K: pass --upgrade, too")
+        if request.keep and request.upgrade:
+            raise ValueError("--keep changes as few switches as possible: leave --upgrade out")
         given = read_topology(request.topology)
         names = ("return_path", "max_trees", "max_slots")
         if settings := {name: value for name in names if (value := getattr(request, name)) is not None}:
             given = given.with_job(**settings)
         topology, changes = _change(given, request.remove, request.reserve)
+        running = read_running_plan(request.keep, topology) if request.keep else ()
         with stopping_on_interrupt(), showing_progress(request.time_s) as progress, reporting(progress):
-            found = _plan(request, given, topology, changes)
-        topology, plan, before, changes, results = found
+            found = _plan(request, given, topology, changes, running)
+        topology, plan, before, changes, results, kept = found
         loads = _check(topology, plan, request.kind)
         configuration = make_configuration(topology, plan, scale=request.scale, wired=given)
         differences = None
@@ -101,7 +110,7 @@ def run_plan(request: PlanRequest) -> None:
         print_error(error_text(error))
         raise typer.Exit(1) from error
     if request.as_json:
-        found_json = plan_to_dict(topology, plan, loads=loads, configuration=configuration, results=results)
+        found_json = plan_to_dict(topology, plan, loads=loads, configuration=configuration, results=results, kept=kept)
         print(json.dumps(found_json, indent=1))
         return
     print_topology(request.topology, topology)
@@ -109,27 +118,34 @@ def run_plan(request: PlanRequest) -> None:
         print_change(changes, before, plan)
     if results:
         print_schemes(topology, results, request.with_seconds)
+    if kept:
+        print_kept(kept)
     print_plan(topology, plan, request.with_seconds)
     print_configuration(configuration, differences)
 
 
 class _Found(NamedTuple):
-    """The topology with its upgrades, the plan, that without changes, the changes in words, and the table's rows."""
+    """The topology with its upgrades, the plan, that without changes, the changes in words, the table's rows, and what
+    a plan that keeps most of a running one costs."""
 
     topology: Topology
     plan: Plan
     before: Plan
     changes: list[str]
     results: list[SchemeResult]
+    kept: KeptPlan | None
 
 
-def _plan(request: PlanRequest, given: Topology, topology: Topology, changes: list[str]) -> _Found:
+def _plan(
+    request: PlanRequest, given: Topology, topology: Topology, changes: list[str], running: Sequence[Tree]
+) -> _Found:
     """Make all plans within the time limit.
 
     The plan of the kind that is asked for starts from the trees of all rows before it in the table. If the table is
-    not asked for, that plan has all of the time.
+    not asked for, that plan has all of the time; but a part is for a plan that keeps most of a running one.
     """
-    clock, kind, adjacent = Clock(request.time_s), request.kind, request.adjacent
+    whole, kind, adjacent = Clock(request.time_s), request.kind, request.adjacent
+    clock = whole.part(1 - KEEP_SHARE) if running else whole
     with_table = not request.only
     before: Plan | None = None
     if changes or request.upgrade:
@@ -163,7 +179,11 @@ def _plan(request: PlanRequest, given: Topology, topology: Topology, changes: li
         plan = replace(row.plan, upgraded=plan.upgraded if plan else {})
     elif plan is None:
         plan = make_plan(topology, kind, time_s=clock.part(1.0).time_s, adjacent=adjacent)
-    return _Found(topology, plan, before or plan, changes, results)
+    kept: KeptPlan | None = None
+    if running:
+        part = whole.part(1.0).time_s
+        kept = keep_running(topology, kind, running, plan, within=request.keep_within, time_s=part, adjacent=adjacent)
+    return _Found(topology, kept.chosen.plan if kept else plan, before or plan, changes, results, kept)
 
 
 def _change(topology: Topology, removals: Sequence[str], reservations: Sequence[str]) -> tuple[Topology, list[str]]:

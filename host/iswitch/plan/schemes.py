@@ -20,7 +20,16 @@ from iswitch.plan.solver.sites import Upgrade
 from iswitch.plan.solver.tree import Plan, Tree, scheme_name
 from iswitch.plan.topology.topology import Topology, TopologyError
 
-__all__ = ["BASELINES_SHARE", "KINDS", "PROVED", "SchemeResult", "make_plan", "plan_all_kinds", "plan_baselines"]
+__all__ = [
+    "BASELINES_SHARE",
+    "KINDS",
+    "PROVED",
+    "SEVERAL",
+    "SchemeResult",
+    "make_plan",
+    "plan_all_kinds",
+    "plan_baselines",
+]
 
 KINDS = {
     "level": scheme_name(1),

@@ -106,6 +106,24 @@ def test_json_has_the_reason_of_a_scheme_without_a_plan(fabric):
     assert json.loads(call(fabric, "--only", "--json").stdout)["schemes"] == []
 
 
+def test_a_running_plan_is_kept_and_the_price_is_printed(tmp_path, monkeypatch):
+    """Without L2 the best tree changes two switches at least; the running one is slower without it."""
+    monkeypatch.chdir(ROOT)
+    arguments = ("docs/plan_seed.yaml", "--kind", "level", "--only")
+    (tmp_path / "plan.json").write_text(call(*arguments, "--json").stdout)
+    keep = (*arguments, "--keep", tmp_path / "plan.json")
+    assert "changes no switch, at 3 Gb/s: as fast as the best plan, which changes no switch" in call(*keep).output
+    best = call(*keep, "--lose", "L2").output
+    assert "changes 2 switches (S1, S2), at 2.25 Gb/s" in best and "1.5 Gb/s would change no switch" in best
+    kept = call(*keep, "--lose", "L2", "--keep-within", 40).output
+    assert "changes no switch, at 1.5 Gb/s: 33.3% less than the best plan, which changes 2 switches (S1, S2)" in kept
+    assert "2.25 Gb/s would change 2 switches (S1, S2)" in kept and "one level: 1.5 Gb/s from each worker" in kept
+    found = json.loads(call(*keep, "--lose", "L2", "--keep-within", 40, "--json").stdout)
+    assert found["rate_gbps"] == found["keep"]["rate_gbps"] == pytest.approx(1.5)
+    assert found["keep"]["changed"] == [] and found["keep"]["best"]["changed"] == ["S1", "S2"]
+    assert found["keep"]["price"] == pytest.approx(1 / 3)
+
+
 def test_limits_are_those_of_the_file_unless_options_say_otherwise(fabric):
     fabric.write_text(
         FABRIC.replace("switches: [", "switches: [{name: spare, aggregates: true, capacity_gbps: 100}, ")
@@ -208,6 +226,13 @@ def test_names_are_printed_as_they_are(fabric):
             ("racks:", "job: {trees: 2}\nracks:"),
             (),
             "fabric.yaml:1: the job has no setting 'trees'; is 'max_trees' meant?",
+        ),
+        (("", ""), ("--keep", "nowhere.json"), "nowhere.json: No such file or directory"),
+        (("", ""), ("--keep", __file__), "test_command.py is not a plan: make one with `iswitch plan FILE --json"),
+        (
+            ("", ""),
+            ("--keep", "x.json", "--upgrade", "1"),
+            "--keep changes as few switches as possible: leave --upgrade out",
         ),
         (("", ""), ("--return-path", "up"), "return_path of the job must be multicast, unicast or none, not 'up'"),
         (("capacity_gbps: 100", "capacity_gbps: 100, members: 1"), ("--kind", "level"), "no tree reaches all workers"),

@@ -28,7 +28,7 @@ class Canvas:
     topology : Topology
         The topology.
     plan : Plan
-        The plan; the first tree is drawn.
+        The plan; the fastest tree is drawn.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Canvas:
     """
 
     def __init__(self, topology: Topology, plan: Plan):
-        self.topology, self.plan, self.tree = topology, plan, plan.trees[0]
+        self.topology, self.plan, self.tree = topology, plan, max(plan.trees, key=lambda tree: tree.rate_gbps)
         boxes: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for worker, home in self.tree.homes.items():
             path = self.tree.up[worker]

@@ -28,9 +28,10 @@ from iswitch.plan.solver.single_tree_model import EQUAL, SingleTreeModel
 from iswitch.plan.solver.sites import Site, Upgrade, find_sites
 from iswitch.plan.solver.streams import Streams
 from iswitch.plan.solver.tree import Plan, Tree, at_full_rate, capacities, loads, scheme_name
+from iswitch.plan.solver.tree_program import Keep
 from iswitch.plan.topology.topology import Topology, TopologyError
 
-__all__ = ["plan_single_tree"]
+__all__ = ["SITES_MAX", "plan_single_tree"]
 
 SLACK = 1e-6
 """By which part rounding may make a tree slower than the t for which it was found."""
@@ -60,6 +61,7 @@ def plan_single_tree(
     adjacent: bool = False,
     upgrade: Upgrade | None = None,
     start: Sequence[Tree] = (),
+    keep: Keep | None = None,
 ) -> Plan:
     """Return the fastest tree.
 
@@ -77,6 +79,9 @@ def plan_single_tree(
         Switches that may be upgraded. The plan upgrades the fewest that make it this fast.
     start : sequence of Tree
         Trees of this kind that are known. The plan is at least as fast as each of them.
+    keep : Keep, optional
+        A running tree, most of whose roles stay, in a fabric of at most `SITES_MAX` sites and without an upgrade.
+        Trees of `start` must change as few.
 
     Raises
     ------
@@ -93,7 +98,7 @@ def plan_single_tree(
         f"raise `members` of the switches, or free bandwidth of cables{only_neighbours}"
     )
     sites = find_sites(topology, upgrade)
-    searchable = not upgrade and levels in (1, None)
+    searchable = not upgrade and not keep and levels in (1, None)
     starts = [tree for tree in map(lambda each: at_full_rate(topology, each), start) if tree.rate_gbps]
     known: Tree | None = max(starts, key=lambda tree: tree.rate_gbps, default=None)
     is_large = searchable and len(sites) > SITES_MAX
@@ -112,6 +117,7 @@ def plan_single_tree(
             adjacent=adjacent,
             upgrades=upgrade.count_max if upgrade else 0,
             clock=clock if is_large else None,
+            keep=keep,
         )
     except OutOfTime:
         return found_plan
@@ -123,7 +129,7 @@ def plan_single_tree(
     if low == INFINITY:
         raise no_tree
     values: list[float] = []
-    tree, high, tried_search = None, model.t_max, bool(upgrade) or is_large
+    tree, high, tried_search = None, model.t_max, bool(upgrade or keep) or is_large
     if known and not upgrade:
         tree, high = known, 1 / known.rate_gbps
     while clock.left and not proved:
@@ -160,7 +166,7 @@ def plan_single_tree(
         stride *= 2
         if tree:
             clock.report(scheme, tree.rate_gbps, 1 / low)
-    if tree is None and not upgrade:
+    if tree is None and not upgrade and not keep:
         tree = _tree_by_prices(topology, PricingProblem(topology, sites, levels, adjacent), low, Clock(FIRST_S))
     seconds = clock.seconds
     if tree is None:

@@ -9,7 +9,7 @@ from iswitch.plan.solver.arcs import take_path
 from iswitch.plan.solver.linear_program import INFINITY, Solution
 from iswitch.plan.solver.tree import Tree
 from iswitch.plan.solver.tree_program import TreeProgram
-from iswitch.plan.topology.topology import natural_key
+from iswitch.plan.topology.topology import Group, natural_key
 
 __all__ = ["EQUAL", "SingleTreeModel"]
 
@@ -134,15 +134,10 @@ class SingleTreeModel(TreeProgram):
             for place in streams
         }
         for g, group in enumerate(self.groups):
-            waiting = list(group.workers)
-            for a, end in sorted(
-                enumerate(self.ends), key=lambda item: (item[1].at != group.at, natural_key(item[1].at))
-            ):
-                for _ in range(whole(self.homes[g, a])):
-                    worker = waiting.pop(0)
-                    homes[worker] = end.at
-                    path = take_path(streams[end.at], group.at, end.at)
-                    up[worker] = path if group.at == worker else (worker, *path)
+            for worker, place in self._homes_of(group, {a: whole(self.homes[g, a]) for a in range(len(self.ends))}):
+                homes[worker] = place
+                path = take_path(streams[place], group.at, place)
+                up[worker] = path if group.at == worker else (worker, *path)
         above = {self.sites[a].at: self.ends[b].at for (a, b), variable in self.parents.items() if whole(variable)}
         summing = _summing_switches(homes, above, root)
         parents = {switch: parent for switch, parent in above.items() if switch in summing}
@@ -166,6 +161,22 @@ class SingleTreeModel(TreeProgram):
             up={child: up[child] for child in (*order, *sorted(parents, key=natural_key))},
             down={worker: down[worker] for worker in order if down},
         )
+
+    def _homes_of(self, group: Group, counts: dict[int, int]) -> list[tuple[str, str]]:
+        """Return the home of each worker of a group, of which so many have each end. Homes of a running tree stay."""
+        waiting, found = list(group.workers), list[tuple[str, str]]()
+        order = sorted(enumerate(self.ends), key=lambda item: (item[1].at != group.at, natural_key(item[1].at)))
+        if self.keep:
+            before = self.keep.tree.homes
+            for a, end in order:
+                stay = [worker for worker in waiting if before.get(worker) == end.at][: counts[a]]
+                found += [(worker, end.at) for worker in stay]
+                waiting = [worker for worker in waiting if worker not in stay]
+                counts[a] -= len(stay)
+        for a, end in order:
+            found += [(worker, end.at) for worker in waiting[: counts[a]]]
+            waiting = waiting[counts[a] :]
+        return found
 
 
 def _summing_switches(homes: dict[str, str], parents: dict[str, str], root: str) -> set[str]:

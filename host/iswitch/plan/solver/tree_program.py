@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,9 +11,17 @@ from iswitch.plan.solver.clock import Clock
 from iswitch.plan.solver.linear_program import INFINITY, LinearProgram
 from iswitch.plan.solver.path_table import PathTable
 from iswitch.plan.solver.sites import Site
+from iswitch.plan.solver.tree import Tree
 from iswitch.plan.topology.topology import Topology, TopologyError, natural_key
 
-__all__ = ["TreeProgram"]
+__all__ = ["Keep", "TreeProgram"]
+
+
+class Keep(NamedTuple):
+    """A running tree, and the most switches whose role may differ from that in it."""
+
+    tree: Tree
+    changes_max: int
 
 
 class TreeProgram:
@@ -32,6 +41,8 @@ class TreeProgram:
         Most sites that may be upgraded ones.
     clock : Clock, optional
         A time limit to build the program.
+    keep : Keep, optional
+        A running tree, most of whose roles stay. It is for sites without upgrades.
 
     Raises
     ------
@@ -68,7 +79,9 @@ class TreeProgram:
         adjacent: bool,
         upgrades: int,
         clock: Clock | None = None,
+        keep: Keep | None = None,
     ):
+        self.keep = keep
         self._check = clock.check if clock else lambda: None
         self.topology, self.sites, self.groups = topology, list(sites), topology.groups()
         self.arcs = PathTable.of(topology).arcs
@@ -94,6 +107,8 @@ class TreeProgram:
         self._check()
         self._add_assignment(levels)
         self._add_flows(adjacent)
+        if keep:
+            self._add_changes(keep)
         self.result_flow: dict[tuple[str, str], int] = {}
         total = sum(len(group.workers) for group in self.groups)
         if job.unicast:
@@ -134,6 +149,40 @@ class TreeProgram:
             row({variable: 1.0, (self.roots[b] if self.roots and levels == 1 else self.used[b]): -1.0}, -INFINITY, 0)
             if levels != 1:
                 row({level[a]: 1.0, level[b]: -1.0, variable: -(deepest + 1.0)}, -deepest, INFINITY)
+
+    def _add_changes(self, keep: Keep) -> None:
+        """A site whose role is another one than in the running tree is a changed one, and few may be."""
+        program, tree = self.program, keep.tree
+        changed = [program.add_variable(0, 1, integer=True) for _ in self.sites]
+
+        def stay(a: int, variable: int, value: float) -> None:
+            """Demand that the variable has this value, or the site is changed."""
+            program.add_row({variable: 1.0, changed[a]: -max(program.high[variable] - value, 0.0)}, -INFINITY, value)
+            program.add_row({variable: 1.0, changed[a]: value}, value, INFINITY)
+
+        for a, site in enumerate(self.sites):
+            if self.roots:
+                stay(a, self.roots[a], float(site.at == tree.root))
+            members = set(tree.members(site.at))
+            for g, group in enumerate(self.groups):
+                stay(a, self.homes[g, a], float(len(members.intersection(group.workers))))
+            if not members <= set(self.topology.workers):
+                program.add_row({changed[a]: 1.0}, 1, 1)
+        at = {site.at: a for a, site in enumerate(self.sites)}
+        for (a, b), variable in self.parents.items():
+            was = float(tree.parents.get(self.sites[a].at) == self.ends[b].at)
+            stay(a, variable, was)
+            if b < len(self.sites):
+                stay(b, variable, was)
+        for child, parent in tree.parents.items():
+            # What is gone, or can have no such parent any more, is gone for both.
+            known = child in at and any(
+                (at[child], b) in self.parents for b in range(len(self.ends)) if self.ends[b].at == parent
+            )
+            for node in (child, parent) if not known else ():
+                if node in at:
+                    program.add_row({changed[at[node]]: 1.0}, 1, 1)
+        program.add_row(dict.fromkeys(changed, 1.0), 0, keep.changes_max)
 
     def _add_flows(self, adjacent: bool) -> None:
         """Gradients flow to their homes, and partial sums to the parents."""
