@@ -10,6 +10,7 @@ from iswitch.plan.allreduce.compare import compare_schedulers
 from iswitch.plan.allreduce.files.msccl import parse, run
 from iswitch.plan.allreduce.files.xml_file import to_xml
 from iswitch.plan.allreduce.learning.greedy import RarestFirst, best_of_episodes, greedy_schedule, run_episodes
+from iswitch.plan.allreduce.learning.growth import TreeGrowth
 from iswitch.plan.allreduce.learning.learned import learned_schedule, packaged_policy
 from iswitch.plan.allreduce.learning.network_arrays import NetworkArrays
 from iswitch.plan.allreduce.model.network import Network
@@ -89,15 +90,49 @@ def test_learned_is_optimal_where_the_optimum_is_known(found, name):
     assert found(name).schedules["learned"].length == find_fewest_rounds(Network(build_topology(name))).least
 
 
-def test_more_episodes_never_lengthen_and_seeds_reproduce():
-    arrays = NetworkArrays(Network(build_topology("DCell(4,1)")))
-    lengths = [learned_schedule(packaged_policy(), arrays, k=k, seed=0).length for k in (1, 4, 8)]
-    assert lengths[0] >= lengths[2] and lengths[0] >= lengths[1]
-    assert (
-        learned_schedule(packaged_policy(), arrays, k=4, seed=3).rounds
-        == learned_schedule(packaged_policy(), arrays, k=4, seed=3).rounds
-    )
+@pytest.mark.parametrize("name", ["DCell(4,1)", "BCube(2,3)"])
+def test_more_episodes_never_lengthen(name):
+    """Later episodes resume earlier ones and change none of them."""
+    arrays = NetworkArrays(Network(build_topology(name)))
+    lengths = [learned_schedule(packaged_policy(), arrays, k=k, seed=0).length for k in (1, 4, 8, 12)]
+    assert lengths == sorted(lengths, reverse=True)
+
+
+def test_seeds_reproduce():
+    arrays = NetworkArrays(Network(build_topology("DCell(3,1)")))
+    first, second = (learned_schedule(packaged_policy(), arrays, k=6, seed=3) for _ in range(2))
+    assert first.rounds == second.rounds
     assert greedy_schedule(arrays).rounds == greedy_schedule(arrays).rounds
+
+
+def test_resumed_episodes_are_shorter_than_as_many_new_ones():
+    """On a network of the selection, not of those that are counted."""
+    graph = build_random_network("sparse graphs of servers", 1008)
+    arrays = NetworkArrays(Network(graph))
+    resumed = learned_schedule(packaged_policy(), arrays, k=16, seed=0)
+    verify(graph, resumed)
+    assert (
+        resumed.length < best_of_episodes(packaged_policy(), arrays, k=16, seed=0, name="new", temperature=0.5).length
+    )
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 16])
+def test_learned_runs_as_many_episodes_as_it_is_asked_for(k, monkeypatch):
+    begun = []
+
+    class Counted(TreeGrowth):
+        def __init__(self, arrays, num_envs):
+            super().__init__(arrays, num_envs)
+            begun.append(num_envs)
+
+    monkeypatch.setattr("iswitch.plan.allreduce.learning.learned.TreeGrowth", Counted)
+    learned_schedule(packaged_policy(), NetworkArrays(Network(build_topology("BCube(2,1)"))), k=k, seed=0)
+    assert sum(begun) == k
+
+
+def test_learned_episodes_wrong():
+    with pytest.raises(ValueError, match="learned_schedule k must be at least 1, not 0"):
+        learned_schedule(packaged_policy(), NetworkArrays(Network(build_topology("BCube(2,1)"))), k=0, seed=0)
 
 
 def test_the_shortest_episode_is_chosen_after_its_phases_overlap():

@@ -70,7 +70,7 @@ class _Episodes:
         before = growth.ready.copy()
         growth.ready[~envs] = False
         features = growth.flow_features().reshape(-1, len(FLOW_FEATURES))
-        fill_round(growth, self.partner.evaluate("lower", features), rng, 1.0, None)
+        fill_round(growth, self.partner.evaluate("lower", features), rng, np.ones(growth.num_envs, np.float32), None)
         growth.ready[~envs] = before[~envs]
         return growth.end_round(envs)
 

@@ -1,7 +1,5 @@
 """The greedy policy that the learned ones must beat, and schedules as the best of several episodes of a policy."""
 
-from collections.abc import Iterable
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,7 +10,7 @@ from iswitch.plan.allreduce.learning.rollout import rollout
 from iswitch.plan.allreduce.model.schedule import Schedule
 from iswitch.plan.allreduce.schedulers.overlap import overlap_phases
 
-__all__ = ["RarestFirst", "best_of_episodes", "greedy_schedule", "run_episodes", "shortest_of"]
+__all__ = ["RarestFirst", "best_of_episodes", "greedy_schedule", "run_episodes"]
 
 CERTAIN_LOGIT = 50.0
 """A logit so large that the noise of sampling does not matter."""
@@ -52,10 +50,6 @@ def best_of_episodes(
     scorer: Scorer, arrays: NetworkArrays, *, k: int, seed: int, name: str, temperature: float = 1.0
 ) -> Schedule:
     """Return the shortest schedule of `k` episodes after their phases overlap, the first of equals."""
-    return shortest_of([run_episodes(scorer, arrays, k=k, seed=seed, temperature=temperature)], name)
-
-
-def shortest_of(growths: Iterable[TreeGrowth], name: str) -> Schedule:
-    """Return the shortest schedule of complete broadcasts after their phases overlap, the first of equals."""
-    schedules = (growth.schedule(env, name) for growth in growths for env in range(growth.num_envs))
+    growth = run_episodes(scorer, arrays, k=k, seed=seed, temperature=temperature)
+    schedules = (growth.schedule(env, name) for env in range(k))
     return min(map(overlap_phases, schedules), key=lambda schedule: schedule.length)

@@ -6,6 +6,8 @@ free. What arrived can be forwarded from the next round on. When every server ha
 broadcast is the reduction, so an AllReduce takes twice the rounds.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -160,6 +162,21 @@ class TreeGrowth:
         self.rounds += envs
         self._begin_round(envs)
         return idle
+
+    def replay(self, rounds: Sequence[Sequence[Sequence[tuple[int, int]]]]) -> None:
+        """Place the workloads of earlier rounds, in environments that are in their first round.
+
+        Parameters
+        ----------
+        rounds : sequence of rounds
+            For each environment its rounds, as in `log`.
+        """
+        for at in range(max(map(len, rounds))):
+            for env, earlier in enumerate(rounds):
+                if at < len(earlier):
+                    hop, chunk = np.array(earlier[at]).T
+                    self.place_unchecked(np.full(len(hop), env), hop, chunk)
+            self.end_round(np.array([at < len(earlier) for earlier in rounds]))
 
     def flow_features(self, envs: Bools | slice = slice(None)) -> Floats:
         """Return the features of all workloads at the beginning of a round; [env, hop, chunk, feature]."""

@@ -97,7 +97,11 @@ def dynamic_features(growth: TreeGrowth, env: Ints, hop: Ints, chunk: Ints, copi
 
 
 def fill_round(
-    growth: TreeGrowth, score: Floats, rng: np.random.Generator, temperature: float, placements: list[Placements] | None
+    growth: TreeGrowth,
+    score: Floats,
+    rng: np.random.Generator,
+    temperatures: Floats,
+    placements: list[Placements] | None,
 ) -> None:
     """Place workloads in all environments until no link is left, those of the selected trees first.
 
@@ -109,8 +113,8 @@ def fill_round(
         Outputs of the lower policy.
     rng : numpy.random.Generator
         Source of the noise.
-    temperature : float
-        Temperature of sampling; 0: always the best candidate.
+    temperatures : array of float, shape (env,)
+        Temperature of sampling in each environment; 0: always the best candidate.
     placements : list of Placements, optional
         Receives what was placed, for training.
     """
@@ -131,8 +135,8 @@ def fill_round(
             dynamic = dynamic_features(growth, env, hop, chunk, copies)
             part = score[row]
             total = part[:, 0] + (part[:, 1:] * dynamic).sum(1)
-            if temperature:  # Gumbel noise samples from the softmax
-                total -= np.float32(temperature) * np.log(
+            if temperatures.any():  # Gumbel noise samples from the softmax
+                total -= temperatures[env] * np.log(
                     rng.standard_exponential(len(total), dtype=np.float32) + np.float32(1e-30)
                 )
             best = np.flatnonzero(total == np.maximum.reduceat(total, starts)[segment])
@@ -149,7 +153,7 @@ def rollout(
     growth: TreeGrowth,
     rng: np.random.Generator,
     *,
-    temperature: float = 1.0,
+    temperature: float | Floats = 1.0,
     trajectory: Trajectory | None = None,
 ) -> Ints:
     """Complete the broadcasts of all environments by a policy.
@@ -162,8 +166,8 @@ def rollout(
         The environments, in any state.
     rng : numpy.random.Generator
         Source of the noise.
-    temperature : float
-        Temperature of sampling; 0: always the best.
+    temperature : float or array of float, shape (env,)
+        Temperature of sampling, of all environments or of each; 0: always the best.
     trajectory : list, optional
         Receives a record of every round, for training.
 
@@ -172,16 +176,18 @@ def rollout(
     array of int, shape (env,)
         The rounds of each broadcast.
     """
+    temperatures = np.broadcast_to(np.asarray(temperature, np.float32), growth.num_envs)
     while not growth.done.all():
         active = ~growth.done
         tree_features = growth.tree_features()
         logit = policy.evaluate("upper", tree_features)[..., 0]
-        growth.select(logit + (rng.logistic(size=logit.shape) * temperature if temperature else 0) > 0)
+        noise = rng.logistic(size=logit.shape) * temperatures[:, None] if temperatures.any() else 0
+        growth.select(logit + noise > 0)
         flow_features = growth.flow_features()
         flow_features = flow_features.reshape(-1, flow_features.shape[-1])
         placements: list[Placements] | None = None if trajectory is None else []
         selected = growth.selected.copy()
-        fill_round(growth, policy.evaluate("lower", flow_features), rng, temperature, placements)
+        fill_round(growth, policy.evaluate("lower", flow_features), rng, temperatures, placements)
         idle = growth.end_round()
         if trajectory is not None and placements is not None:
             trajectory.append(RoundRecord(tree_features, selected, active, flow_features, placements, idle))

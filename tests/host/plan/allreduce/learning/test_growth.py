@@ -187,3 +187,39 @@ def test_a_saved_policy_is_loaded(tmp_path):
     assert policy.weights.keys() == again.weights.keys()
     assert {value.dtype for value in again.weights.values()} == {np.dtype(np.float32)}
     assert all(np.allclose(value, again.weights[name], atol=1e-6) for name, value in policy.weights.items())
+
+
+def test_replayed_rounds_lead_to_the_same_state():
+    network = arrays("DCell(3,1)")
+    first = TreeGrowth(network, 3)
+    rollout(Policy.blank(), first, np.random.default_rng(5))
+    kept = [rounds[:number] for number, rounds in enumerate(first.log, 1)]
+    again = TreeGrowth(network, 3)
+    again.replay(kept)
+    assert again.rounds.tolist() == [1, 2, 3]
+    for env, rounds in enumerate(kept):
+        present = np.eye(network.network.size, dtype=bool)
+        for hop, chunk in (placed for each in rounds for placed in each):
+            present[network.network.target[hop], chunk] = True
+        assert (again.present[env] == present).all() and again.log[env] == [*rounds, []]
+    rollout(Policy.blank(), again, np.random.default_rng(6))
+    for env in range(3):
+        verify(network.network.graph, again.schedule(env, "again"))
+
+
+def test_a_whole_episode_can_be_replayed():
+    network = arrays("BCube(2,1)")
+    first, again = TreeGrowth(network, 1), TreeGrowth(network, 1)
+    rollout(Policy.blank(), first, np.random.default_rng(0))
+    again.replay(first.log)
+    assert again.done.all() and again.schedule(0, "x").rounds == first.schedule(0, "x").rounds
+
+
+def test_each_environment_has_its_own_temperature():
+    """The one without noise takes the same workloads whatever the others do."""
+    network, policy = arrays("BCube(3,1)"), packaged_policy()
+    alone, among = TreeGrowth(network, 1), TreeGrowth(network, 3)
+    rollout(policy, alone, np.random.default_rng(1), temperature=0.0)
+    rollout(policy, among, np.random.default_rng(2), temperature=np.array([1.0, 0.0, 2.0], np.float32))
+    assert among.log[1] == alone.log[0]
+    assert among.log[0] != alone.log[0] != among.log[2]
