@@ -194,6 +194,7 @@ class Switch(wiring.Component):
             verdicts.handed.eq(gate.works.valid & gate.works.ready),
         ]
         connect(m, parser.o, gate.words)
+        m.d.comb += gate.payload_only.eq(parser.payload_only)
         connect(m, gate.forwarded, responder.i)
         connect(m, gate.works, waiting_results.works)
         connect(m, waiting_results.operations, aggregator.works)

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.aggregate.sequencer import Beat
 from hw.interface.elements import ElementForm
+from hw.interface.result import HEADER_LEAD
 from hw.numeric.lane import POISON, STORED_BITS, Lane
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
 from hw.stream.reduction import popcount
@@ -49,6 +50,9 @@ class Accumulator(wiring.Component):
     A bus word of 8-byte elements belongs to one half of the lanes. If the beat is `wide`, its elements are added to the
     sums of that half; if it is `raw`, the unrounded sums of that half are emitted.
 
+    `coming`: rounded sums appear within the next `header_words` + `HEADER_LEAD` cycles, so that a result's header can
+    leave before its sums.
+
     `form`: that of the beat whose sums appear. The sums of half-width formats are not narrowed yet (`Lane.result`).
     """
 
@@ -60,6 +64,7 @@ class Accumulator(wiring.Component):
                 "o": Out(stream.Signature(SumWord(config), always_ready=True)),
                 "flushed": Out(range(config.lanes + 1)),
                 "corrupted": Out(1),
+                "coming": Out(1),
                 "busy": Out(1),
                 **({"form": Out(ElementForm)} if config.half_width else {}),
             }
@@ -148,6 +153,7 @@ class Accumulator(wiring.Component):
             self.o.payload.parity.eq(Cat(self.o.payload.data, self.corrupted).xor()),
             self.corrupted.eq(Cat(*corrupt).any()),
             self.flushed.eq(popcount(Cat(*flushed))),
+            self.coming.eq(emits[max(1, Lane.RESULT_AT - config.header_words - HEADER_LEAD) : Lane.RESULT_AT].any()),
             self.busy.eq(alive.any()),
         ]
         return m

@@ -12,6 +12,7 @@ from hw.aggregate.widener import Widener
 from hw.interface.elements import ElementForm
 from hw.interface.result import ResultHeader, ResultMeta
 from hw.interface.verdict import Work
+from hw.stream.bypass_fifo import BypassFifo
 from hw.stream.fifo import Fifo
 from hw.stream.packet import Packet
 from hw.stream.stored_word import majority
@@ -30,11 +31,12 @@ class Aggregator(wiring.Component):
     added as fast as those of four: one word of the slot per cycle, so they enter and leave at half a bus word per
     cycle. A result of such elements waits until it can leave without a gap.
 
-    One word per cycle. The first word of a result leaves `Lane.RESULT_AT` + `ResultComposer.LATENCY` + 4 cycles after
-    the operation that completes it. `results` must never stall. `works` and `contributions` stall while the FIFO has no
-    room for the sums of another result; it holds `sums_depth` words. `flushed`: see `Accumulator`. `corrupted`: a word
-    of a sum, a word of a payload or a result's header was read with a bit error. `operates`: an operation or a payload
-    waits or is carried out, so the next operation would not start at once.
+    One word per cycle. The first sums of a result leave `Lane.RESULT_AT` + `ResultComposer.LATENCY` + 2 cycles after
+    the operation that completes it, and its header at most `HEADER_LEAD` cycles before it would leave without a gap.
+    `results` must never stall. `works` and `contributions` stall while the FIFO has no room for the sums of another
+    result; it holds `sums_depth` words. `flushed`: see `Accumulator`. `corrupted`: a word of a sum, a word of a payload
+    or a result's header was read with a bit error. `operates`: an operation or a payload waits or is carried out, so
+    the next operation would not start at once.
 
     The idea of summing packets while they pass is from Li et al., iSwitch, ISCA 2019.
     """
@@ -65,7 +67,7 @@ class Aggregator(wiring.Component):
         m.submodules.accumulator = accumulator = Accumulator(config)
         m.submodules.composer = composer = ResultComposer(config)
         m.submodules.headers = headers = Fifo(ResultHeader(config), depth=8)
-        m.submodules.sums = sums = Fifo(SumWord(config), depth=depth)
+        m.submodules.sums = sums = BypassFifo(SumWord(config), depth=depth)
         connect(m, wiring.flipped(self.works), sequencer.works)
         if config.half_width:
             m.submodules.widener = widener = Widener(bus_bits=config.bus_bits)
@@ -91,6 +93,7 @@ class Aggregator(wiring.Component):
             accumulator.beat.eq(sequencer.beat),
             sequencer.room.eq(room),
             popped.eq(sums.o.valid & sums.o.ready),
+            composer.coming.eq(accumulator.coming | (sums.level != 0)),
             rounded.valid.eq(accumulator.o.valid),
             rounded.payload.eq(accumulator.o.payload),
             self.flushed.eq(accumulator.flushed),

@@ -18,8 +18,8 @@ PART_BYTES = 16
 class ChecksumInserter(wiring.Component):
     """Writes the checksum complement of RFC 7820 into a packet's last word, so that every packet sums to zero.
 
-    A packet appears at `o` `LATENCY` cycles after it was shown at `packet`; one word per cycle, never stalls. So each
-    port knows the UDP checksum of the packet before its first word.
+    A packet appears at `o` `LATENCY` cycles after it was shown at `packet`, behind a multiplexer for the complement.
+    One word per cycle, never stalls. So each port knows the UDP checksum of the packet before its first word.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class ChecksumInserter(wiring.Component):
         receiver drops the packet for its UDP checksum.
     """
 
-    LATENCY = 5
+    LATENCY = 4
 
     def __init__(self, *, bus_bits: int, meta):
         require_bus("ChecksumInserter", bus_bits)
@@ -65,8 +65,7 @@ class ChecksumInserter(wiring.Component):
         Written, Added = record("Written", **fields), record("Added", **fields, corrupt=1)
         Summed = record("Summed", **fields, corrupt=1, **{f"part_{first}": 20 for first in parts})
         Folded = record("Folded", **fields, complement=16)
-        Inserted = record("Inserted", **{name: field.shape for name, field in shape})
-        pipe = Stages(m, (Written, Summed, Added, Folded, Inserted))
+        pipe = Stages(m, (Written, Summed, Added, Folded))
         valid = Signal(self.LATENCY - 1)
         m.d.sync += [valid.eq(Cat(self.valid, valid)), self.o.valid.eq(valid[-1])]
 
@@ -85,11 +84,10 @@ class ChecksumInserter(wiring.Component):
             m.d.sync += total.eq(Mux(summed.first, 0, total) + word)
         added = pipe.then(Added)
         folded = pipe.then(Folded, complement=~fold_carries(m, total) ^ added.corrupt)
-        lanes = [folded.data[32 * k : 32 * k + 32] for k in range(self.bus_bits // 32)]
-        inserted = pipe.then(
-            Inserted,
-            data=Cat(Cat(lane[:16], Mux(folded.at[k], folded.complement, lane[16:])) for k, lane in enumerate(lanes)),
-        )
-        m.d.comb += [self.o.payload[name].eq(getattr(inserted, name)) for name, _ in shape]
+        m.d.comb += [self.o.payload[name].eq(getattr(folded, name)) for name, _ in shape]
+        # One multiplexer behind the registers: the consumers store the words.
+        for k in range(self.bus_bits // 32):
+            with m.If(folded.at[k]):
+                m.d.comb += self.o.payload.data[32 * k + 16 : 32 * k + 32].eq(folded.complement)
         m.d.comb += self.busy.eq(valid.any() | self.o.valid)
         return m

@@ -31,16 +31,18 @@ class ResultComposer(wiring.Component):
     """Composes the frames that leave the aggregator: results, uplinks and GRANTs.
 
     A result or an uplink has header words, payload words and a tail, which ends with the checksum complement of
-    RFC 7820. It starts when its header has been shown for a cycle and its first sums are there, and leaves without a
-    gap: a word of `sums` appears in `results` `LATENCY` cycles after it was taken. One word per cycle; `results` must
-    never stall. `headers` and `sums` wait while another frame is composed.
+    RFC 7820. It starts when its header has been shown for a cycle and its first sums are there or `coming`. The header
+    words leave at once, and each word of `sums` when it is there: it appears in `results` `LATENCY` cycles after it was
+    taken. So a result has no gap but one of at most `HEADER_LEAD` cycles behind its header, as long as sums follow each
+    other without a gap. One word per cycle; `results` must never stall. `headers` and `sums` wait while another frame
+    is composed.
 
     A frame with a bit error in its header or its sums leaves with a wrong checksum complement, so that no member takes
     it, and so does a result with a word that is `corrupt`. `corrupted` is 1 for one cycle for each bit error that is
     found here. No bit error gives sums to another frame.
 
     A result of two-byte elements, whose words come every other cycle, starts when so many of its words wait that it
-    leaves without a gap: half of them (`level`), or its last (`complete`). In a switch with such elements, a result
+    leaves without any gap: half of them (`level`), or its last (`complete`). In a switch with such elements, a result
     whose header has a bit error waits for its last word.
 
     A GRANT has length 0 and consists of header words only, with the complement in the header. It appears `LATENCY` + 3
@@ -55,6 +57,7 @@ class ResultComposer(wiring.Component):
             {
                 "headers": In(stream.Signature(ResultHeader(config))),
                 "sums": In(stream.Signature(SumWord(config))),
+                "coming": In(1),
                 "results": Out(
                     stream.Signature(Packet(config.bus_bits, meta=ResultMeta(config), first=True), always_ready=True)
                 ),
@@ -82,7 +85,7 @@ class ResultComposer(wiring.Component):
 
         # `index` counts the header words, `tail_word` the words after the last word of the payload. `ended`: this is
         # the last word of the payload, or one after it.
-        starts = self.sums.valid
+        starts = self.sums.valid | self.coming
         if config.half_width:
             enough = Signal()
             # Nothing says how many words come, nor how fast, if the header has a bit error.
@@ -132,7 +135,7 @@ class ResultComposer(wiring.Component):
         found, wrong, corrupt, closed = (Signal(name=name) for name in ("found", "wrong", "corrupt", "closed"))
         takes = self.sums.valid & self.sums.ready
         m.d.sync += [
-            wrong.eq(takes & Cat(sums.data, sums.corrupt, sums.parity).xor() | ends & known.corrupt),
+            wrong.eq(takes & (Cat(sums.data, sums.corrupt).xor() ^ sums.parity) | ends & known.corrupt),
             found.eq(takes & sums.corrupt),
             corrupt.eq(~closed & (corrupt | wrong | found)),
             closed.eq(ends),

@@ -19,10 +19,11 @@ class Gate(wiring.Component):
     """Carries out verdicts, one for each frame, in order.
 
     A frame's words go to `forwarded` or to `requests`, its payload to `contributions` (with the form of its elements),
-    or the frame is dropped. An operation goes to `works` before its payload. Latency 0 (combinational), one word per
-    cycle. `forwarded` and `requests`, which comes with `arrived`, cannot stall: a full queue behind them drops the
-    frame and counts it. `works` and `contributions` stall the shared pipeline. After an operation was handed over, only
-    `include` of its verdict's `work` is read.
+    or the frame is dropped. The header words of a frame that is `payload_only` are dropped at once, but for the last
+    word of a frame, which waits for the verdict. An operation goes to `works` before its payload. Latency 0
+    (combinational), one word per cycle. `forwarded` and `requests`, which comes with `arrived`, cannot stall: a full
+    queue behind them drops the frame and counts it. `works` and `contributions` stall the shared pipeline. After an
+    operation was handed over, only `include` of its verdict's `work` is read.
     """
 
     def __init__(self, config: Config):
@@ -33,6 +34,7 @@ class Gate(wiring.Component):
             {
                 "verdicts": In(stream.Signature(Verdict(config))),
                 "words": In(stream.Signature(word)),
+                "payload_only": In(1),
                 "works": Out(stream.Signature(Work(config))),
                 "contributions": Out(stream.Signature(payload)),
                 "forwarded": Out(
@@ -74,10 +76,10 @@ class Gate(wiring.Component):
                 self.arrived.length.eq(verdict.length),
                 self.requests.valid.eq(self.verdicts.valid & verdict.replay & self.words.valid),
             ]
+        ends = self.words.payload.last
         with m.If(self.verdicts.valid & ~verdict.frame):
             m.d.comb += self.verdicts.ready.eq(settled)
         with m.Elif(self.verdicts.valid):
-            ends = self.words.payload.last
             with m.If(adds & (index == header_words)):
                 m.d.comb += [
                     self.contributions.valid.eq(self.words.valid & handed),
@@ -88,12 +90,15 @@ class Gate(wiring.Component):
                     self.words.ready.eq(settled | ~ends),
                     self.forwarded.valid.eq(self.words.valid & verdict.ports.any()),
                 ]
-            with m.If(self.words.valid & self.words.ready):
-                m.d.comb += self.verdicts.ready.eq(ends)
-                with m.If(ends):
-                    m.d.sync += index.eq(0)
-                with m.Elif(index != header_words):
-                    m.d.sync += index.eq(index + 1)
+            m.d.comb += self.verdicts.ready.eq(self.words.valid & self.words.ready & ends)
+        # The last word of a frame waits for the verdict.
+        with m.If(self.payload_only & (index != header_words) & ~ends):
+            m.d.comb += self.words.ready.eq(1)
+        with m.If(self.words.valid & self.words.ready):
+            with m.If(ends):
+                m.d.sync += index.eq(0)
+            with m.Elif(index != header_words):
+                m.d.sync += index.eq(index + 1)
         with m.If(self.verdicts.valid):
             m.d.sync += handed.eq(~self.verdicts.ready & (handed | (verdict.works & self.works.ready)))
         return m

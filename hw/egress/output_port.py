@@ -75,11 +75,12 @@ class OutputPort(wiring.Component):
     been bound to the recipient's index since the result was decided, that copy is dropped and counted
     (`stat_expired`). Replies arrive with addresses.
 
-    The first word of a result leaves 9 cycles after it entered, the first word of another frame 5 cycles after. Before
+    The first word of a result leaves 7 cycles after it entered, the first word of another frame 5 cycles after. Before
     a result 5 cycles are idle, before another frame 1; otherwise a word leaves in each cycle. `tx` may stall.
 
     `tx.valid` does not fall between the first word of a frame and the last, so that a MAC with a memory of a few words
-    need not store frames. This holds as long as the words of a frame enter in consecutive cycles.
+    need not store frames. This holds as long as the words of a frame enter in consecutive cycles. Only behind the
+    header words of a result may up to `HEADER_LEAD` cycles pass without a word.
 
     Parameters
     ----------
@@ -279,6 +280,7 @@ class OutputPort(wiring.Component):
             depth=config.queue_words,
             meta=Delivery(config),
             packets=max(16, config.queue_bytes // PACKET_BYTES),
+            bypass=True,
         )
         m.submodules.replies = replies = CutThroughQueue(
             bus_bits=bus_bits, depth=config.queue_words if config.replay else REPLY_FRAMES * 2 * config.header_words

@@ -7,7 +7,11 @@ from hw.interface.rows import COLLECTIVE_BITS, DIGEST_BITS, SEQ_BITS
 from iswitch.config import Config
 from iswitch.wire import TAIL_BYTES, UPLINK_TAIL
 
-__all__ = ["ResultHeader", "ResultMeta", "header_parity", "result_words"]
+__all__ = ["HEADER_LEAD", "ResultHeader", "ResultMeta", "header_parity", "result_words"]
+
+HEADER_LEAD = 5
+"""The most cycles without a word between the last header word of a result and its first sums, at the input of the
+ports. A port takes as long for the first recipient's address, so the frame leaves without a gap."""
 
 
 class ResultHeader(data.StructLayout):

@@ -20,9 +20,10 @@ class CutThroughQueue(wiring.Component):
     Entry: `i` never stalls. If the memory has no room for `length` bytes at a packet's first word, or the FIFO no room
     for its `meta`, the packet is dropped and `stat_drop` pulses.
 
-    Exit: a word can be read 3 cycles after it was written, one word per cycle, and `o` comes from registers. With the
-    last word the consumer decides: if `repeat` is 1, the same packet is shown again, 3 cycles later; otherwise its
-    memory is free 2 cycles later.
+    Exit: a word can be read 3 cycles after it was written, one word per cycle, and `o` comes from registers. With
+    `bypass`, a word before which no other waits can be read 1 cycle after it was written, and words that enter in
+    consecutive cycles can leave in consecutive cycles from any moment on. With the last word the consumer decides: if
+    `repeat` is 1, the same packet is shown again, 3 cycles later; otherwise its memory is free 2 cycles later.
 
     No bit error in the memory moves the end of a packet, so later packets keep their `meta`.
 
@@ -36,6 +37,9 @@ class CutThroughQueue(wiring.Component):
         Record that goes with each packet from `i` to `o`.
     packets : int
         Packets whose `meta` the queue holds, in LUT RAM.
+    bypass : bool
+        Whether words go past the memory to the output register while no other word waits. It costs a register of a
+        word.
 
     Members
     -------
@@ -51,11 +55,11 @@ class CutThroughQueue(wiring.Component):
         A packet is inside.
     """
 
-    def __init__(self, *, bus_bits: int, depth: int, meta=None, packets: int = 16):
+    def __init__(self, *, bus_bits: int, depth: int, meta=None, packets: int = 16, bypass: bool = False):
         require_bus("CutThroughQueue", bus_bits)
         if depth < 2 or depth & (depth - 1):
             raise ValueError(f"CutThroughQueue depth must be a power of two above 1, not {depth!r}")
-        self.bus_bits, self.depth, self.meta, self.packets = bus_bits, depth, meta, packets
+        self.bus_bits, self.depth, self.meta, self.packets, self.bypass = bus_bits, depth, meta, packets, bypass
         super().__init__(
             {
                 "i": In(stream.Signature(Packet(bus_bits, meta=meta, first=True), always_ready=True)),
@@ -111,32 +115,42 @@ class CutThroughQueue(wiring.Component):
             ]
 
         # Two registers at the exit, the memory's and one more: a block RAM is slow, and the consumer's path is long.
-        filled, held, reads, moves = Signal(), Signal(), Signal(), Signal()
-        shown = Signal(Packet(self.bus_bits))
+        filled, held, reads, moves, passes, alone = (
+            Signal(name=name) for name in ("filled", "held", "reads", "moves", "passes", "alone")
+        )
+        shown, latest = Signal(Packet(self.bus_bits)), Signal(Packet(self.bus_bits), reset_less=True)
         m.d.comb += [
             moves.eq(~held | self.o.ready & has_meta),
             reads.eq(~filled | moves),
             reader.addr.eq(read[:-1]),
-            reader.en.eq(reads & (read != write)),
+            reader.en.eq(reads & (read != write) & ~passes),
             self.o.valid.eq(held & has_meta),
             word_of(self.o.payload).eq(shown),
             self.busy.eq(write != start),
         ]
-        m.d.sync += read.eq(read + reader.en)
+        m.d.sync += read.eq(read + (reader.en | passes))
+        if self.bypass:
+            # `latest` was written in the cycle before, and is the only word that waits in the memory if it is `alone`.
+            m.d.sync += [latest.eq(word_of(self.i.payload)), alone.eq(stores & Mux(passes, alone, read == write))]
+            m.d.comb += passes.eq(~filled & moves & (alone | stores & (read == write)))
         with m.If(reads):
             m.d.sync += filled.eq(reader.en)
         with m.If(moves):
             m.d.sync += [
-                held.eq(filled),
+                held.eq(filled | passes),
                 shown.data.eq(reader.data.data),
                 shown.count.eq(reader.data.count),
                 shown.last.eq(majority(reader.data.last)),
                 shown.error.eq(reader.data.mark),
             ]
+            if self.bypass:
+                # Whether a word is accepted is known late, and only `held` depends on that.
+                with m.If(~filled):
+                    m.d.sync += shown.eq(Mux(alone, latest, word_of(self.i.payload)))
         with m.If(self.o.valid & self.o.ready & self.o.payload.last):
             with m.If(self.repeat):
                 # The words read ahead belong to the next packet: they are read again later.
-                m.d.sync += [read.eq(start), filled.eq(0), held.eq(0)]
+                m.d.sync += [read.eq(start), filled.eq(0), held.eq(0), alone.eq(0)]
             with m.Else():
                 m.d.comb += leaves.eq(1)
                 m.d.sync += start.eq(read - filled)

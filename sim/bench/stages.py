@@ -1,7 +1,9 @@
 """Where the cycles of a sum go: `python -m sim.bench.stages`.
 
 The first table follows the contribution that completes a sum through an idle switch, from the ingress queue to a port:
-in which cycle its first word is offered at each component's output, and why the component takes so long. The second
+in which cycle its first word is offered at each component's output, and why the component takes so long. Behind the
+lanes it follows the first word of the sums. The result's header is ahead of them there, so the last row, its first
+word, is earlier than the row before. The second
 counts what each stream did while frames came as fast as the switch took them, and the third names every bubble, a cycle
 in which no word passed the gate. The cycles are those of Amaranth's simulation of the whole switch.
 """
@@ -34,16 +36,18 @@ LIMIT = 20_000
 
 
 class Point(NamedTuple):
-    """A stream on the path of a sum. `why`: what takes the cycles since the point before."""
+    """A stream on the path of a sum. `why`: what takes the cycles since the point before. `ahead`: words of the frame
+    ahead of the one that is followed."""
 
     name: str
     stream: Any
     why: str
+    ahead: int = 0
 
 
 class Step(NamedTuple):
-    """The cycle, from the frame's first word leaving its queue, in which its first word was offered at a point, and
-    that in which its last word was."""
+    """The cycle, from the frame's first word leaving its queue, in which the word that is followed was offered at a
+    point, and, from its last word leaving its queue, that in which the last word left the point."""
 
     name: str
     first: int
@@ -79,18 +83,19 @@ class Scene:
         self.dut = Switch(config)
         parts = opened(self.dut).submodules
         aggregator, port = opened(parts.aggregator).submodules, opened(parts.output_0).submodules
-        self.parts = parts
+        self.parts, ahead = parts, config.header_words
         self.points = [
             Point("pipeline", parts.pipeline.o, "skid buffer behind the arbiter, which is combinational"),
-            Point("parser.headers", parts.parser.headers, "header words gathered, then the item registered"),
+            Point("parser.headers", parts.parser.headers, "header words gathered; the last one completes the item"),
             Point("core.verdicts", parts.core.verdicts, "rows read, compared, two steps of consequences, decision"),
             Point("gate.works", parts.gate.works, "register between core and gate"),
-            Point("gate.contributions", parts.gate.contributions, "the header words pass the gate first"),
+            Point("gate.contributions", parts.gate.contributions, "the operation is handed over first"),
             Point("sums", aggregator.sums.i, "a register, then the lanes: located, fitted, aligned, summed, rounded"),
-            Point("composer.sums", aggregator.sums.o, "FIFO of sums, in block RAM"),
-            Point("results", parts.aggregator.results, "header words, before the sums, and the checksum inserter"),
-            Point("port.queue", port.results.o, "the port's queue: written, read, registered"),
-            Point("port.tx", parts.output_0.tx, "address read, three steps of checksums, and the output register"),
+            Point("composer.sums", aggregator.sums.o, "the FIFO of sums, which an item passes at once"),
+            Point("results", parts.aggregator.results, "checksum inserter; the header has left before", ahead),
+            Point("port.queue", port.results.o, "a register, beside the memory of the port's queue", ahead),
+            Point("port.tx", parts.output_0.tx, "output register; the address is there since the header came", ahead),
+            Point("port.tx, header", parts.output_0.tx, "the header words leave first"),
         ]
         self.bench = Bench(
             self.dut,
@@ -187,7 +192,8 @@ def path(elements: int, config: Config = CONFIG) -> list[Step]:
         moved = [cycle for cycle in cycles if all(scene.moves(cycle, point.stream))]
         if point.name == "queue":
             first, last = offered[0], moved[-1]
-        steps.append(Step(point.name, offered[0] - first, moved[-1] - last, point.why))
+        followed = next(cycle for cycle in offered if not point.ahead or cycle > moved[point.ahead - 1])
+        steps.append(Step(point.name, followed - first, moved[-1] - last, point.why))
     return steps
 
 
@@ -247,7 +253,7 @@ def load(name: str, config: Config = CONFIG) -> Load:
     # The load runs dry when the last headers are with the core.
     cycles = range(decided[WARM_FRAMES], decided[-1])
     streams = {}
-    for point in scene.points:
+    for point in scene.points[:-1]:
         pairs = Counter(scene.moves(cycle, point.stream) for cycle in cycles)
         moved, stalled = pairs[1, 1], pairs[1, 0]
         streams[point.name] = moved, stalled, len(cycles) - moved - stalled

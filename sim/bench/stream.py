@@ -7,7 +7,7 @@ Cycles are counted from the first edge, so latencies are differences of `times`.
 
 import functools
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from amaranth.hdl import Module, Shape, ShapeCastable, Signal, Value
@@ -132,7 +132,8 @@ class Source:
     """Sends `items`; in a share `stalls` of cycles it does not offer the next one.
 
     `offered` and `times` are the cycles in which an item was offered first and accepted. `beside` is called with an
-    item's index for values of other signals that go with it.
+    item's index for values of other signals that go with it. `pauses` has by an item's index the cycles that pass
+    before the item is offered.
     """
 
     def __init__(
@@ -144,7 +145,9 @@ class Source:
         seed: int = 0,
         start: int = 0,
         beside: Callable[[int], Iterable[tuple[Any, int]]] | None = None,
+        pauses: Mapping[int, int] | None = None,
     ) -> None:
+        self.pauses = pauses or {}
         self.target, self.shape = target, target.payload.shape()
         self.items = [pack(self.shape, item) for item in items]
         self.stalls, self.rng, self.start, self.beside = stalls, random.Random(seed), start, beside
@@ -163,6 +166,9 @@ class Source:
             if offering and ready:
                 self.times.append(cycle)
                 offering = False
+                if pause := self.pauses.get(len(self.times), 0):
+                    self.start = cycle + pause
+                    ctx.set(self.target.valid, 0)
             if offering or cycle < self.start:
                 continue
             offering = not self.done and self.rng.random() >= self.stalls

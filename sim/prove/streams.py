@@ -15,6 +15,7 @@ import hw.egress.waiting_results
 import hw.ingress.arbiter
 import hw.ingress.packet_queue
 import hw.ingress.parser
+import hw.stream.bypass_fifo
 import hw.stream.fifo
 from iswitch.config import Config
 from sim.prove.harness import Harness
@@ -76,6 +77,14 @@ PROOFS = [
         lambda part: part.Fifo(8, depth=4),
         12,
         ("memory.r_en.eq(self.o.ready)", "memory.r_en.eq(1)"),
+    ),
+    rule_of(
+        "FIFO with a bypass",
+        hw.stream.bypass_fifo,
+        lambda part: part.BypassFifo(8, depth=3),
+        12,
+        ("held.eq(self.i.valid & ~self.o.ready)", "held.eq(0)"),
+        ("Mux(held, oldest, ", "Mux(0, oldest, "),
     ),
     rule_of(
         "ingress queue",

@@ -14,6 +14,7 @@ import hw.aggregate.sequencer
 import hw.aggregate.widener
 from hw.aggregate.aggregator import Aggregator
 from hw.aggregate.result import ResultComposer
+from hw.interface.result import HEADER_LEAD
 from hw.numeric.lane import Lane
 from iswitch.config import Config
 from iswitch.golden.egress import compose
@@ -188,10 +189,15 @@ def sum_of(count, elements=32, format=Format.WINDOW64, longest=32):
     return made
 
 
-def test_first_word_leaves_as_many_cycles_after_its_operation_as_its_parts_take():
-    works, _, sink = run(sum_of(1))
-    sequencer, numbers_kept = 2, 2
-    assert sink.times[0] - works.times[-1] == sequencer + Lane.RESULT_AT + numbers_kept + ResultComposer.LATENCY
+@pytest.mark.parametrize("bus_bits", [64, 256, 512])
+def test_sums_leave_as_many_cycles_after_their_operation_as_its_parts_take_and_the_header_a_little_before(bus_bits):
+    works, _, sink = run(sum_of(1), bus_bits)
+    words, sequencer = config(bus_bits).header_words, 2
+    assert sink.times[words] - works.times[-1] == sequencer + Lane.RESULT_AT + ResultComposer.LATENCY
+    assert sink.times[words:] == list(range(sink.times[words], sink.times[words] + len(sink.times) - words))
+    assert sink.times[:words] == list(range(sink.times[0], sink.times[0] + words))
+    # A narrow bus takes longer for the header than the lanes for their first sums.
+    assert sink.times[words] - sink.times[words - 1] - 1 == (0 if bus_bits == 64 else HEADER_LEAD)
 
 
 def test_sums_go_in_one_word_per_cycle():

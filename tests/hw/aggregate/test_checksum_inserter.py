@@ -64,7 +64,7 @@ def check(bus_bits, packets, **options):
 
 @pytest.mark.parametrize("gap", [0.0, 0.5])
 @pytest.mark.parametrize("bus_bits", [64, 256, 512])
-def test_packets_sum_to_zero_after_5_cycles(bus_bits, gap):
+def test_packets_sum_to_zero_after_4_cycles(bus_bits, gap):
     check(bus_bits, packets_of(bus_bits), gap=gap)
 
 
@@ -75,7 +75,7 @@ def test_packets_sum_to_zero_after_5_cycles(bus_bits, gap):
         ("Mux(summed.first, 0, total)", "total"),
         ("with m.If(valid[1]):", "if True:"),
         ("complement=~fold_carries", "complement=fold_carries"),
-        ("Mux(folded.at[k], folded.complement, lane[16:])", "lane[16:]"),
+        ("with m.If(folded.at[k]):", "with m.If(0):"),
         ("Cat(self.valid, valid)", "Cat(1, valid)"),
     ],
 )

@@ -134,6 +134,21 @@ def test_frame_leaves_without_gaps_and_frames_follow_each_other(bus_bits):
     assert sink.times[512 // bus_bits] == sums.times[0] + ResultComposer.LATENCY
 
 
+@pytest.mark.parametrize("bus_bits", BUSES)
+def test_header_leaves_before_numbers_that_are_coming(bus_bits):
+    dut, results = ResultComposer(config(bus_bits)), [Result(1, 48), Result(2, 3)]
+    bench = Bench(dut, inputs=[(dut.coming, 1)])
+    headers = bench.source(dut.headers, [with_parity(config(bus_bits), one.header) for one in results])
+    sums = bench.source(dut.sums, [word for one in results for word in one.sums(bus_bits)], start=40)
+    sink, words = bench.sink(dut.results), 512 // bus_bits
+    bench.run()
+    check(bus_bits, results, sink)
+    first = headers.offered[0] + 1 + ResultComposer.LATENCY
+    assert sink.times[:words] == list(range(first, first + words))
+    assert sink.times[words] == sums.offered[0] + ResultComposer.LATENCY
+    assert sink.times[words:] == list(range(sink.times[words], sink.times[words] + len(sink.times) - words))
+
+
 def test_frame_starts_when_its_first_number_is_there():
     dut, one = ResultComposer(config(256)), Result(1, 8)
     bench = Bench(dut)

@@ -1,12 +1,15 @@
+# amaranth: UnusedElaboratable=no
 """The gate: each frame follows its verdict, and its operation goes first."""
 
 import random
 
 import pytest
 
+import hw.decide.gate
 from hw.decide.gate import Gate
 from iswitch.config import Config
 from iswitch.wire import Operation
+from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 
 
@@ -45,11 +48,17 @@ def cases():
     return made
 
 
-def run(bus_bits, made, stalls=0):
-    dut = Gate(config(bus_bits))
+def run(bus_bits, made, stalls=0, gate=Gate):
+    """Of frames with an operation nothing but the payload is needed."""
+    dut = gate(config(bus_bits))
     bench = Bench(dut, stalls=stalls)
     bench.source(dut.verdicts, [verdict for verdict, _ in made])
-    words = bench.source(dut.words, [word for _, frame in made if frame for word in to_words(frame, bus_bits)])
+    pairs = [
+        (word, bool(verdict.get("works"))) for verdict, frame in made if frame for word in to_words(frame, bus_bits)
+    ]
+    words = bench.source(
+        dut.words, [word for word, _ in pairs], beside=lambda k: [(dut.payload_only, int(pairs[k][1]))]
+    )
     works, contributions, forwarded = bench.sink(dut.works), bench.sink(dut.contributions), bench.sink(dut.forwarded)
     bench.run()
     return words, works, contributions, forwarded
@@ -58,8 +67,12 @@ def run(bus_bits, made, stalls=0):
 @pytest.mark.parametrize("stalls", STALLS)
 @pytest.mark.parametrize("bus_bits", [64, 256, 512])
 def test_each_frame_goes_where_its_verdict_says(bus_bits, stalls):
+    check_places(bus_bits, stalls)
+
+
+def check_places(bus_bits, stalls, gate=Gate):
     made = cases()
-    _, works, contributions, forwarded = run(bus_bits, made, stalls)
+    _, works, contributions, forwarded = run(bus_bits, made, stalls, gate)
     worked = [verdict["work"] for verdict, _ in made if verdict.get("works")]
     assert [(item.operation, item.slot, item.result.seq) for item in works.items] == [
         (work["operation"], work["slot"], work["result"]["seq"]) for work in worked
@@ -92,6 +105,41 @@ def test_frame_waits_while_its_operation_is_not_taken():
     bench.run()
     assert works.times[0] == 50
     assert [taken > 50 for taken in contributions.times] == [True] * 4
+
+
+def check_early_words(gate=Gate):
+    """Frames of 64 bytes and more, the verdicts of which come late."""
+    for size in (0, 1, 200):
+        dut = gate(config(256))
+        bench = Bench(dut, inputs=[(dut.payload_only, 1)])
+        verdict, frame = contribution(0, size) if size else ({"frame": 1}, noise(64, 1))
+        bench.source(dut.verdicts, [verdict], start=50)
+        words, payload = bench.source(dut.words, to_words(frame, 256)), bench.sink(dut.contributions)
+        bench.sink(dut.works)
+        bench.run()
+        assert [taken < 50 for taken in words.times] == [True, size > 0] + [False] * (len(words.times) - 2)
+        assert from_words(payload.items, 256) == [frame[64:]] * (size > 0)
+
+
+def test_header_words_of_a_frame_with_numbers_do_not_wait_for_the_verdict_but_for_a_frames_last_word():
+    check_early_words()
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("self.payload_only & (index", "(index"),
+        ("(index != header_words) & ~ends):", "~ends):"),
+        ("(index != header_words) & ~ends):", "(index != header_words)):"),
+        ("self.payload_only & (index", "0 & (index"),
+    ],
+)
+def test_a_mutant_of_early_words_is_noticed(sound, wrong):
+    broken = mutant(hw.decide.gate, sound, wrong).Gate
+    with pytest.raises((AssertionError, TimeoutError)):
+        check_early_words(broken)
+        check_places(256, 0.5, broken)
 
 
 def test_no_latency_and_one_word_per_cycle():

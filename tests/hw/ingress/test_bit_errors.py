@@ -21,22 +21,24 @@ BUS = 64
 LAYOUT = StoredWord(BUS)
 LAST = range(LAYOUT["last"].offset, LAYOUT["last"].offset + 3)
 """Bits of a stored word that are a copy of `last`."""
+KIND_BITS = 3
 SAMPLE = (0, 37, 63, 64, 67, *LAST, LAYOUT["mark"].offset)
 CLIENT = Client.numbered(7)
 HEADER_WORDS = 8
 
 
 class Entrance(wiring.Component):
-    """One port's queue, the arbiter and the parser. `memories` are those of the queue, of the scans and of the
-    parser."""
+    """One port's queue, the arbiter and the parser. `memories` are those of the queue, of the scans, of the parser and
+    of the parser's kinds of frames."""
 
     def __init__(self, monkeypatch, *, queue=hw.ingress.packet_queue, parser=hw.ingress.parser):
         self.memories = {}
 
         def recorded(name):
             def make(*arguments, **options):
-                self.memories[name] = Memory(*arguments, **options)
-                return self.memories[name]
+                memory = Memory(*arguments, **options)
+                self.memories["kinds" if memory.shape == KIND_BITS else name] = memory
+                return memory
 
             return make
 
@@ -49,7 +51,7 @@ class Entrance(wiring.Component):
             {
                 "i": self.queue.signature.members["i"],
                 "own_ip": In(32),
-                **{name: self.parser.signature.members[name] for name in ("headers", "o")},
+                **{name: self.parser.signature.members[name] for name in ("headers", "o", "payload_only")},
             }
         )
 
@@ -63,7 +65,7 @@ class Entrance(wiring.Component):
         connect(m, arbiter.o, self.parser.i)
         connect(m, self.parser.headers, flipped(self.headers))
         connect(m, self.parser.o, flipped(self.o))
-        m.d.comb += self.parser.own_ip.eq(self.own_ip)
+        m.d.comb += [self.parser.own_ip.eq(self.own_ip), self.payload_only.eq(self.parser.payload_only)]
         return m
 
 
@@ -72,9 +74,10 @@ def frame_of(number: int) -> bytes:
     return CLIENT.contribution(number, bytes((number + 7 * k) % 256 for k in range(20)))
 
 
-def passed(monkeypatch, memory: str, flips, **modules):
+def passed(monkeypatch, memory: str, flips, *, kinds=None, **modules):
     """Send one frame for each of `flips`, a word and a bit of it in a memory while the frame waits there; for None,
-    send an untouched frame. Yield the flip, the frame, and the headers and words that the parser shows."""
+    send an untouched frame. Yield the flip, the frame, and the headers and words that the parser shows. `kinds` gets
+    `payload_only` of each word."""
     dut = Entrance(monkeypatch, **modules)
     bench, headers, words, found = Bench(dut), [], [], []
 
@@ -85,8 +88,12 @@ def passed(monkeypatch, memory: str, flips, **modules):
             headers.extend([item] * (valid and ready))
 
     async def collect_words(ctx):
-        async for _, _, valid, ready, item in ctx.tick().sample(dut.o.valid, dut.o.ready, dut.o.payload):
+        async for _, _, valid, ready, item, kind in ctx.tick().sample(
+            dut.o.valid, dut.o.ready, dut.o.payload, dut.payload_only
+        ):
             words.extend([item] * (valid and ready))
+            if kinds is not None and valid and ready:
+                kinds.append(kind)
 
     async def testbench(ctx):
         ctx.set(dut.own_ip, int.from_bytes(SWITCH_IP, "little"))
@@ -104,8 +111,8 @@ def passed(monkeypatch, memory: str, flips, **modules):
             # Each scan waits for one cycle.
             rows = dut.memories[memory]
             word, bit = flip or (0, None)
-            row = Value.cast(rows.data[(number if memory == "scans" else stored + word) % rows.depth])
-            if memory == "parser":
+            row = Value.cast(rows.data[(number if memory in ("scans", "kinds") else stored + word) % rows.depth])
+            if memory in ("parser", "kinds"):
                 await ctx.tick().repeat(20)
             if memory == "scans":
                 ctx.set(row, 0)
@@ -166,6 +173,18 @@ def test_a_bit_error_of_a_scan_is_found(monkeypatch):
     check_scans(monkeypatch)
 
 
+def check_kinds(monkeypatch, **modules) -> None:
+    kinds: list[int] = []
+    flips = [(0, bit) for bit in range(KIND_BITS)]
+    for flip, frame, _, words in passed(monkeypatch, "kinds", flips, kinds=kinds, **modules):
+        assert from_words(words, BUS) == [frame], flip
+    assert kinds == [1] * 11 * KIND_BITS
+
+
+def test_a_bit_error_of_a_frames_kind_changes_nothing(monkeypatch):
+    check_kinds(monkeypatch)
+
+
 @pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
@@ -190,8 +209,9 @@ def test_a_mutant_of_the_queue_is_noticed(sound, wrong, monkeypatch):
         ("(index != 0) & damaged | ", ""),
         ("(index != 0) & damaged", "damaged"),
         ("(parity_of(word) != word.parity)", "0"),
-        ("ours & ~corrupt", "ours"),
-        ("damaged | arrival.scan.corrupt", "damaged"),
+        ("item.ours.eq(ours & ~corrupt)", "item.ours.eq(ours)"),
+        (" | word.meta.scan.corrupt", ""),
+        ("majority(kinds.o.payload)", "kinds.o.payload[1]"),
         ("(shown.error & ~shown.last) | ", ""),
         ("shown.error & ~shown.last", "shown.error"),
         ("(parity_of(word) != stored.mark)", "0"),
@@ -204,3 +224,4 @@ def test_a_mutant_of_the_parser_is_noticed(sound, wrong, monkeypatch):
         for memory in ("queue", "parser"):
             check(monkeypatch, memory, [(word, bit) for word in (2, 9) for bit in SAMPLE], parser=broken)
         check_scans(monkeypatch, parser=broken)
+        check_kinds(monkeypatch, parser=broken)

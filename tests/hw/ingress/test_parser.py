@@ -21,6 +21,8 @@ OURS = {
     "cut control": CLIENT.frame(Type.CONTROL, bytes(range(63))),
     "bare control": CLIENT.frame(Type.CONTROL),
     "long control": CLIENT.frame(Type.CONTROL, bytes(range(70))),
+    "result": CLIENT.frame(Type.RESULT, bytes(70)),
+    "uplink": CLIENT.frame(Type.UPLINK, bytes(70)),
     "unknown type": CLIENT.frame(15, bytes(70)),
     "longest": CLIENT.contribution(5, bytes(k % 251 for k in range(1450))),
     "no checksum": CLIENT.contribution(1, bytes(8), checksum=False),
@@ -79,9 +81,13 @@ def image(view):
 def test_headers_of_each_frame_in_order_and_its_words_unchanged(bus_bits, stalls):
     frames = list(FRAMES.values())
     dut, bench, _ = bench_of(frames, bus_bits, stalls=stalls)
-    headers, out = bench.sink(dut.headers), bench.sink(dut.o)
+    headers, out = bench.sink(dut.headers), bench.sink(dut.o, beside=[dut.payload_only])
     assert bench.run(read=[dut.busy]) == [0]
     assert from_words(out.items, bus_bits) == frames
+    # The header of each frame was complete long before its last word leaves.
+    alone = [kind for item, [kind] in zip(out.items, out.besides, strict=True) if item.last]
+    numbers = (Type.CONTRIBUTION, Type.RESULT, Type.UPLINK)
+    assert alone == [name in OURS and frame[42] & 0xF in numbers for name, frame in FRAMES.items()]
     for k, ((name, frame), item) in enumerate(zip(FRAMES.items(), headers.items, strict=True)):
         assert item.ours == (name in OURS), name
         assert image(item.frame)[: len(frame)] == frame[:64], name
@@ -108,12 +114,16 @@ def test_fields_by_hand():
 @pytest.mark.parametrize(
     ("name", "shown_at"), [("contribution of 64", 64), ("join", 128), ("cut control", 127), ("size 129", 64)]
 )
-def test_headers_come_2_cycles_after_the_word_that_completes_them(bus_bits, name, shown_at):
+def test_headers_come_1_cycle_after_the_word_that_completes_them(bus_bits, name, shown_at):
     dut, bench, source = bench_of([FRAMES[name]], bus_bits)
-    headers, out = bench.sink(dut.headers), bench.sink(dut.o)
+    headers, out = bench.sink(dut.headers), bench.sink(dut.o, beside=[dut.payload_only])
     bench.run()
-    assert headers.times == [source.times[-(-shown_at * 8 // bus_bits) - 1] + 2]
+    assert headers.times == [source.times[-(-shown_at * 8 // bus_bits) - 1] + 1]
     assert out.times == [taken + 3 for taken in source.times]
+    header_words = -(-64 * 8 // bus_bits)
+    shows = source.times[header_words - 1] + 1
+    is_contribution = name.startswith("contribution")
+    assert [kind for [kind] in out.besides] == [is_contribution and time >= shows for time in out.times]
 
 
 @pytest.mark.parametrize("bus_bits", BUSES)

@@ -14,9 +14,11 @@ from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 
 
-def run(frames, *, depth=64, packets=16, stalls=0, repeats=None, start=0, bus_bits=64, queue=CutThroughQueue):
+def run(
+    frames, *, depth=64, packets=16, stalls=0, repeats=None, start=0, bus_bits=64, bypass=False, queue=CutThroughQueue
+):
     """Send frames with their index as meta; frame k is shown `repeats[k]` times. Return bench, source and sink."""
-    dut = queue(bus_bits=bus_bits, depth=depth, meta=8, packets=packets)
+    dut = queue(bus_bits=bus_bits, depth=depth, meta=8, packets=packets, bypass=bypass)
     bench = Bench(dut, stalls=stalls)
     source = send(bench, frames, bus_bits)
     sink = bench.sink(dut.o, start=start)
@@ -61,20 +63,29 @@ def noise(sizes, seed=0):
     return [rng.randbytes(size) for size in sizes]
 
 
+BYPASS = pytest.mark.parametrize("bypass", [False, True])
+
+
+@BYPASS
 @pytest.mark.parametrize("stalls", STALLS)
 @pytest.mark.parametrize("bus_bits", [64, 256, 512])
-def test_frames_leave_in_order_with_their_meta(bus_bits, stalls):
+def test_frames_leave_in_order_with_their_meta(bus_bits, stalls, bypass):
     frames = noise((60, 61, 63, 64, 65, 100, 127, 128))
-    bench, _, sink = run(frames, bus_bits=bus_bits, stalls=stalls, depth=128)
+    bench, _, sink = run(frames, bus_bits=bus_bits, stalls=stalls, depth=128, bypass=bypass)
     assert shown(sink, bus_bits) == list(enumerate(frames))
     assert bench.strobes == {"stat_drop": 0}
 
 
-@pytest.mark.parametrize("stalls", STALLS)
-def test_repeat_shows_the_same_frame_once_more(stalls):
+def check_repeats(*, stalls=0, bypass=False, queue=CutThroughQueue):
     frames, repeats = noise((24, 60, 64, 25, 100, 60)), [3, 1, 2, 4, 1, 3]
-    _, _, sink = run(frames, repeats=repeats, stalls=stalls)
+    _, _, sink = run(frames, repeats=repeats, stalls=stalls, bypass=bypass, queue=queue)
     assert shown(sink) == [(k, frames[k]) for k, times in enumerate(repeats) for _ in range(times)]
+
+
+@BYPASS
+@pytest.mark.parametrize("stalls", STALLS)
+def test_repeat_shows_the_same_frame_once_more(stalls, bypass):
+    check_repeats(stalls=stalls, bypass=bypass)
 
 
 def check_last(monkeypatch, module=hw.stream.cut_through_queue) -> None:
@@ -204,10 +215,15 @@ def test_memory_is_given_back_for_ever():
     assert bench.strobes == {"stat_drop": 0}
 
 
-def test_drops_depend_on_nothing_but_room():
+@BYPASS
+def test_drops_depend_on_nothing_but_room(bypass):
     """Random frames into a slow reader: those that come out are those that were not counted, each whole."""
+    check_drops(bypass=bypass)
+
+
+def check_drops(*, bypass=False, queue=CutThroughQueue):
     frames = noise([8 + 7 * k % 60 for k in range(60)], 7)
-    dut = CutThroughQueue(bus_bits=64, depth=16, meta=8)
+    dut = queue(bus_bits=64, depth=16, meta=8, bypass=bypass)
     bench = Bench(dut)
     send(bench, frames, 64)
     sink = bench.sink(dut.o, stalls=0.6)
@@ -224,8 +240,48 @@ def test_word_can_be_read_3_cycles_after_it_was_written():
     assert sink.times == [put + 3 for put in source.times]
 
 
-def test_frame_begins_again_3_cycles_later():
-    _, _, sink = run(noise([64]), repeats=[2])
+def check_bypass(queue=CutThroughQueue):
+    """A word passes an empty queue, and the words behind one that waited leave without a gap."""
+    _, source, sink = run(noise([200, 64]), bypass=True, queue=queue)
+    assert sink.times == [put + 1 for put in source.times]
+    for start in range(12):
+        _, _, sink = run(noise([200, 64]), start=start, bypass=True, queue=queue)
+        assert sink.times == list(range(sink.times[0], sink.times[0] + 33)), start
+
+
+def test_a_word_that_no_other_precedes_can_be_read_1_cycle_after_it_was_written_with_a_bypass():
+    check_bypass()
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("(alone | stores & (read == write))", "(alone | self.i.valid & (read == write))"),
+        ("(alone | stores & (read == write))", "(alone | stores)"),
+        ("(alone | stores & (read == write))", "(stores & (read == write))"),
+        ("~filled & moves & (alone", "moves & (alone"),
+        ("with m.If(~filled):", "with m.If(read == write):"),
+        ("Mux(alone, latest, word_of(self.i.payload))", "word_of(self.i.payload)"),
+        ("read + (reader.en | passes)", "read + reader.en"),
+        ("reads & (read != write) & ~passes", "reads & (read != write)"),
+        ("held.eq(filled | passes)", "held.eq(filled)"),
+        ("Mux(passes, alone, read == write)", "(read == write)"),
+        ("Mux(passes, alone, read == write)", "1"),
+        ("held.eq(0), alone.eq(0)", "held.eq(0)"),
+    ],
+)
+def test_a_mutant_of_the_bypass_is_noticed(sound, wrong):
+    broken = mutant(hw.stream.cut_through_queue, sound, wrong).CutThroughQueue
+    with pytest.raises((AssertionError, ValueError, TimeoutError)):
+        check_bypass(broken)
+        check_repeats(stalls=0.5, bypass=True, queue=broken)
+        check_drops(bypass=True, queue=broken)
+
+
+@BYPASS
+def test_frame_begins_again_3_cycles_later(bypass):
+    _, _, sink = run(noise([64]), repeats=[2], bypass=bypass)
     assert sink.times[8] - sink.times[7] == 3
     assert sink.times[8:] == list(range(sink.times[8], sink.times[8] + 8))
 
