@@ -253,6 +253,30 @@ def test_a_word_that_no_other_precedes_can_be_read_1_cycle_after_it_was_written_
     check_bypass()
 
 
+def check_dropped_beside_an_empty_memory(queue=CutThroughQueue):
+    """The second frame comes when all words of the first are read, and their memory is not free yet."""
+    frames = noise([72, 64, 16])
+    bench, _, sink = run(frames, depth=16, bypass=True, queue=queue)
+    assert shown(sink) == [(0, frames[0]), (2, frames[2])]
+    assert bench.strobes == {"stat_drop": 1}
+
+
+def test_a_dropped_word_does_not_pass_an_empty_memory():
+    check_dropped_beside_an_empty_memory()
+
+
+def check_repeats_beside_the_next_frame(queue=CutThroughQueue):
+    """The consumer repeats a frame when a word of the next one has just come, or later."""
+    frames = noise([24, 64])
+    for start in range(8):
+        _, _, sink = run(frames, repeats=[2, 1], start=start, bypass=True, queue=queue)
+        assert shown(sink) == [(0, frames[0]), (0, frames[0]), (1, frames[1])], start
+
+
+def test_a_frame_that_is_repeated_leaves_before_a_word_that_has_just_come():
+    check_repeats_beside_the_next_frame()
+
+
 @pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
@@ -277,6 +301,8 @@ def test_a_mutant_of_the_bypass_is_noticed(sound, wrong):
         check_bypass(broken)
         check_repeats(stalls=0.5, bypass=True, queue=broken)
         check_drops(bypass=True, queue=broken)
+        check_dropped_beside_an_empty_memory(broken)
+        check_repeats_beside_the_next_frame(broken)
 
 
 @BYPASS
