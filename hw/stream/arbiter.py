@@ -20,11 +20,8 @@ class PacketArbiter(wiring.Component):
     inputs : int
         Number of inputs.
     round_robin : bool
-        Whether inputs have turns, so that an input waits for at most one turn of each other input. Otherwise the lowest
-        input that has a packet is served.
-    turn_words : int
-        Words after which the turn of an input ends, with the packet then under way. A turn also ends when another input
-        is served because this one has no packet. With 1, a turn is one packet.
+        Whether the search for a packet starts behind the input served last, so that an input waits for at most one
+        packet of each other input. Otherwise the lowest input that has a packet is served.
 
     Members
     -------
@@ -34,12 +31,10 @@ class PacketArbiter(wiring.Component):
         The input that `o` shows. Valid with `o`.
     """
 
-    def __init__(self, shape, *, inputs: int, round_robin: bool = True, turn_words: int = 1):
+    def __init__(self, shape, *, inputs: int, round_robin: bool = True):
         if inputs < 1:
             raise ValueError(f"PacketArbiter inputs must be at least 1, not {inputs!r}")
-        if turn_words < 1:
-            raise ValueError(f"PacketArbiter turn_words must be at least 1, not {turn_words!r}")
-        self.inputs, self.round_robin, self.turn_words = inputs, round_robin, turn_words
+        self.inputs, self.round_robin = inputs, round_robin
         super().__init__(
             {
                 "i": In(stream.Signature(shape)).array(inputs),
@@ -58,22 +53,10 @@ class PacketArbiter(wiring.Component):
             candidates.eq(Mux((valid & ~self.deferred).any(), valid & ~self.deferred, valid)),
         ]
         if self.round_robin:
-            # The search begins at the input that has the turn. `had`: words of this turn, at most `turn_words` - 1.
-            has_turn, had, before = (
-                Signal(range(self.inputs)),
-                Signal(range(self.turn_words)),
-                Signal(range(self.turn_words)),
-            )
-            with m.Switch(has_turn):
+            with m.Switch(served):
                 for number in range(self.inputs):
                     with m.Case(number):
-                        self._choose(m, following, candidates, number)
-            ends = before == self.turn_words - 1
-            taken = Mux(ends, before, before + 1)
-            m.d.comb += before.eq(Mux(self.grant == served, had, 0))
-            with m.If(self.o.valid):
-                next_input = Mux(self.grant == self.inputs - 1, 0, self.grant + 1)
-                m.d.sync += [has_turn.eq(Mux(ends, next_input, self.grant)), had.eq(Mux(self.o.ready, taken, before))]
+                        self._choose(m, following, candidates, (number + 1) % self.inputs)
         else:
             self._choose(m, following, candidates, 0)
         m.d.comb += [
