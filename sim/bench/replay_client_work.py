@@ -57,7 +57,7 @@ class OwnWork(NamedTuple):
 
 
 class ClientWork(NamedTuple, Generic[T]):
-    """Something about a push, a batch, and an update of its priorities."""
+    """A measurement of each operation: a push, a batch, and an update of its priorities."""
 
     push: T
     sample: T

@@ -3,9 +3,9 @@
 The first table follows the contribution that completes a sum through an idle switch, from the ingress queue to a port:
 in which cycle its first word is offered at each component's output, and why the component takes so long. Behind the
 lanes it follows the first word of the sums. The result's header is ahead of them there, so the last row, its first
-word, is earlier than the row before. The second
-counts what each stream did while frames came as fast as the switch took them, and the third names every bubble, a cycle
-in which no word passed the gate. The cycles are those of Amaranth's simulation of the whole switch.
+word, is earlier than the row before. The second table counts what each stream did while frames came as fast as the
+switch took them, and the third names every bubble, a cycle in which no word passed the gate. The cycles are those of
+Amaranth's simulation of the whole switch.
 """
 
 from collections import Counter

@@ -279,6 +279,17 @@ class Bench:
         self.seed += 1
         return self.seed
 
+    def record(self, signal: Value) -> list[int]:
+        """Return a list that gets the value of `signal` in each cycle."""
+        values: list[int] = []
+
+        async def sample(ctx):
+            async for _, _, value in ctx.tick().sample(signal):
+                values.append(value)
+
+        self.process(sample)
+        return values
+
     def run(self, *, quiet: int = 30, limit: int = 20000, read: Iterable[Any] = ()) -> list[Any]:
         """Run until the sources are empty, all sinks have begun and no item has moved for `quiet` cycles. Raises
         TimeoutError after `limit`. Returns the values of the signals in `read` at the end."""

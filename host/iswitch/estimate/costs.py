@@ -59,7 +59,7 @@ class Costs:
     forward_us : float
         Time of an ordinary switch from the last bit of a packet in to the first bit out.
     cycles : int
-        Clock cycles of the iswitch from a contribution to its result.
+        Clock cycles of the iswitch from the last word of the contribution that completes a sum to that of the result.
     clock_hz : float
         Clock of the iswitch.
     bus_bytes : int
@@ -82,7 +82,7 @@ class Costs:
     card_us: float = 5.0
     cable_us: float = 1.0
     forward_us: float = 1.0
-    cycles: int = 43
+    cycles: int = 29
     clock_hz: float = 200e6
     bus_bytes: int = 32
 

@@ -67,8 +67,8 @@ def read_running_plan(path: Path, topology: Topology) -> tuple[Tree, ...]:
                 root=str(tree["root"]),
                 homes={str(worker): str(home) for worker, home in tree["homes"].items()},
                 parents={str(switch): str(parent) for switch, parent in tree["parents"].items()},
-                up={str(child): tuple(map(str, way)) for child, way in tree["up"].items()},
-                down={str(worker): tuple(map(str, way)) for worker, way in tree["down"].items()},
+                up={str(child): tuple(map(str, nodes)) for child, nodes in tree["up"].items()},
+                down={str(worker): tuple(map(str, nodes)) for worker, nodes in tree["down"].items()},
             )
             for tree in json.loads(read_text(path))["trees"]
         )

@@ -125,8 +125,8 @@ def summary(losses: list[Loss]) -> str:
     proved = sum(each.proved for each in losses)
     return (
         f"{len(losses)} cables: a plan takes {statistics.median(seconds):.2f} s (median), {max(seconds):.2f} s at "
-        "most; "
-        f"the running trees have new paths after {max(first) * 1e3:.1f} ms at most; {proved} best plans are proved"
+        f"most; the running trees have new paths after {max(first) * 1e3:.1f} ms at most; {proved} best plans are "
+        "proved"
     )
 
 

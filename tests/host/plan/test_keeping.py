@@ -103,10 +103,7 @@ def test_a_tree_of_several_levels_changes_no_more_switches_than_it_may(seed):
 @pytest.mark.parametrize("seed", range(2000, 2006))
 def test_without_a_loss_nothing_changes_and_with_one_a_plan_holds(seed, kind):
     topology = random_topology(seed)
-    try:
-        running = make_plan(topology, kind, time_s=10.0)
-    except TopologyError:
-        pytest.skip("no switch can be the root of so many members")
+    running = make_plan(topology, kind, time_s=10.0)
     kept = keep_running(topology, kind, running.trees, running, within=0.01, time_s=10.0)
     assert not kept.chosen.changed and kept.chosen.plan.rate_gbps == pytest.approx(running.rate_gbps, rel=SAME)
     switches = set(topology.switches)

@@ -53,16 +53,11 @@ def test_the_register_and_depth_items_fill_while_the_output_stalls(depth):
 
 
 def check_level(fifo=BypassFifo):
-    dut, levels = fifo(8, depth=4), []
+    dut = fifo(8, depth=4)
     bench = Bench(dut)
     bench.source(dut.i, range(4))
     bench.sink(dut.o, start=30)
-
-    async def watch(ctx):
-        async for _, _, level in ctx.tick().sample(dut.level):
-            levels.append(level)
-
-    bench.process(watch)
+    levels = bench.record(dut.level)
     bench.run()
     assert levels[20] == max(levels) == 4
 

@@ -49,16 +49,11 @@ def test_depth_items_enter_while_the_output_stalls(depth, buffered):
 
 
 def test_level_counts_the_item_that_is_shown():
-    dut, levels = Fifo(8, depth=4), []
+    dut = Fifo(8, depth=4)
     bench = Bench(dut)
     bench.source(dut.i, range(3))
     bench.sink(dut.o, start=30)
-
-    async def watch(ctx):
-        async for _, _, level in ctx.tick().sample(dut.level):
-            levels.append(level)
-
-    bench.process(watch)
+    levels = bench.record(dut.level)
     bench.run()
     assert levels[20] == max(levels) == 3
 

@@ -102,8 +102,8 @@ def test_fibre_before_the_learner_adds_two_round_trips_to_a_batch_of_the_switch_
 @pytest.mark.parametrize("own", [(400.0, 0.0), (0.0, 100.0)], ids=["constant", "datagrams"])
 @pytest.mark.parametrize("operation", ClientWork._fields)
 def test_the_clients_own_work_lengthens_its_own_operation(monkeypatch, operation, own):
-    """At least by its constant part and by that of a request and its answer. Whoever waits for others works beside
-    them, and only the learner's work is part of every round."""
+    """The operation takes longer by its constant part and by the work for a request and its answer, at least. A round
+    takes longer by the learner's work, but the actors push beside it."""
     monkeypatch.setattr(replay_switch, "data_of", small)
     work = IDLE._replace(**{operation: OwnWork(*own, 10)})
     idle, busy = simulated_switch(), simulated_switch(work=work)
