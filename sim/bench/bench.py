@@ -28,7 +28,7 @@ from sim.bench.throughput import engine_khz, latencies, mixed, ordinary_throughp
 from sim.cluster import headline
 from sim.emulator.engine import Board
 
-__all__ = ["MEASUREMENTS", "Figure"]
+__all__ = ["MEASUREMENTS", "Figure", "shown"]
 
 OUT = Path(__file__).parents[2] / "build" / "bench.json"
 CONFIG = Config()
@@ -113,7 +113,7 @@ def driver(label: str, size_bytes: int, repetitions: int, quick: bool) -> Iterat
 
 
 def replay(quick: bool) -> Iterator[Figure]:
-    for variant, single_copy in (("", False), (".phased", True)):
+    for variant, single_copy in (("", False), (".single_copy", True)):
         rate = ops_per_cycle(2_000 if quick else 100_000, capacity=REPLAY_LEAVES, single_copy=single_copy)
         yield Figure(f"replay.ops_per_cycle{variant}", rate, "operations/cycle, in the worst mix")
         yield Figure(

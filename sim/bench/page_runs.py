@@ -89,6 +89,7 @@ TESTED = {
     "python train.py": "tests/host/test_pages.py::test_four_workers_of_the_start_page_end_with_equal_weights",
     "sim.bench.bench": "tests/sim/bench/test_replay_baselines.py::test_only_what_is_asked_for_is_measured",
     "sim.bench.compare": "tests/sim/bench/test_compare.py::test_every_system_gives_the_exact_result",
+    "sim.bench.counted_figures": "tests/sim/bench/test_counted_figures.py::test_what_is_measured_is_written",
     "sim.bench.demo_seeds": "tests/sim/bench/test_demo_seeds.py"
     "::test_each_seed_is_a_row_and_a_seed_that_is_not_solved_fails",
     "sim.bench.loss_curve": "tests/sim/bench/test_loss_curve.py::test_all_clients_are_timed_and_drawn",
