@@ -318,14 +318,8 @@ def main(
         "asynchronous": {"threshold": threshold or half(workers), "staleness": staleness},
         "trainers": {},
     }
-    table = Table(
-        "trainer",
-        *(f"seed {seed}" for seed in range(1, seeds + 1)),
-        "median s",
-        title=f"virtual seconds to a mean return of {OPTIONS.solved_return:g}, {workers} workers, "
-        f"one {slowdown:g} times as slow",
-    )
-    for name in [only] if only else make_trainers:
+    names, columns = [only] if only else list(make_trainers), list[list[str]]()
+    for name in names:
         rows: list[Row] = []
         for seed in range(1, seeds + 1):
             options = replace(OPTIONS, workers=workers, seed=seed)
@@ -334,8 +328,14 @@ def main(
             results["trainers"][name] = {"median_s": median_s(rows), "trainings": [row._asdict() for row in rows]}
             OUT.parent.mkdir(parents=True, exist_ok=True)
             OUT.write_text(json.dumps(results, indent=1) + "\n")
-        cells = (format_seconds(row.seconds if row.solved else None) for row in rows)
-        table.add_row(name, *cells, format_seconds(median_s(rows)))
+        columns.append(
+            [*(format_seconds(row.seconds if row.solved else None) for row in rows), format_seconds(median_s(rows))]
+        )
+    speeds = "all equally fast" if slowdown == 1 else f"one {slowdown:g} times as slow"
+    title = f"virtual seconds to a mean return of {OPTIONS.solved_return:g}, {workers} workers, {speeds}"
+    table = Table("seed", *names, title=title)
+    for label, *cells in zip([*map(str, range(1, seeds + 1)), "median"], *columns):
+        table.add_row(label, *cells)
     console.print(table)
 
 

@@ -19,10 +19,11 @@ from iswitch.driver.update_layout import UpdateLayout
 from iswitch.driver.whole_section import WholeSection
 from iswitch.driver.window import SendWindow
 from iswitch.errors import IswitchError, MismatchError
-from iswitch.wire import Type, version_type
+from iswitch.wire import FLAGS_SHIFT, ResultFlag, Type, version_type
 
 __all__ = ["PIPELINE_DEPTH", "Stream"]
 
+_RESENT = int(ResultFlag.RESENT) << FLAGS_SHIFT
 _GRANT, _REFUSE = version_type(Type.GRANT), version_type(Type.REFUSE)
 _EMPTY_BODY_BYTES = 4
 """Size of the sum of a segment to which no worker has contributed."""
@@ -85,7 +86,8 @@ class Stream(LossRecovery):
         self._noted = 0  # complete updates that the claims know of
         self.section = WholeSection((IswitchError, MembershipRejectedError, OSError, ValueError))
         """Surrounds what an exception of a signal handler would leave half done."""
-        self._abandoned = False  # a result came that no worker has contributed to
+        self._request_next = False  # a result came whose successor may come only if it is requested
+        self.expiry = transport.now()  # other members may have begun before: request the first result at once
         self.progress = 0
         """Bursts and answers with something new in them."""
         self._handled_progress = 0
@@ -195,12 +197,11 @@ class Stream(LossRecovery):
         low = self.low
         with self.section:
             self.bursts_received += 1
-            self._abandoned = False
+            self._request_next = False
             new_results = super().handle_burst(buffer, size, segment_bytes)
             self.progress += new_results > 0
             self._note_complete_updates()
-        if self._abandoned and self.low > low and self.low < self.limit:
-            # The members of this update have left. It ends only because others request its results: request the next.
+        if self._request_next and self.low > low and self.low < self.limit:
             self.request(np.array([self.low]), self.transport.now())
         return new_results
 
@@ -228,6 +229,14 @@ class Stream(LossRecovery):
         return self.ledger.high % self.segments == 0
 
     @property
+    def timeout_s(self) -> float:
+        """As in `LossRecovery`. No delay is known before this member has contributed, but results that later ones have
+        overtaken were lost, or sent before this member was admitted."""
+        if self.timer.delay_s is None and self.ledger.high > self.low:
+            return self.timer.reordering_s
+        return super().timeout_s
+
+    @property
     def receipt_due(self) -> bool:
         return super().receipt_due or self.low // self.segments > self.acknowledged // self.segments
 
@@ -242,8 +251,11 @@ class Stream(LossRecovery):
                 if update not in self._updates:
                     self._updates[update] = ReceivedUpdate(self.layout, self.membership.format)
                 self._updates[update].store(part, base)
-        if results.bodies.shape[1] == _EMPTY_BODY_BYTES:
-            self._abandoned |= not results.members.all()
+        # The members of an abandoned update have left: it ends only because others request its results. And where one
+        # result was lost, or sent before this member was admitted, so may be the next.
+        abandoned = results.bodies.shape[1] == _EMPTY_BODY_BYTES and not results.members.all()
+        newest = results.last >= self.ledger.high and self.transfer_at(results.last + 1) is None
+        self._request_next |= abandoned or (newest and bool(results.format_flags & _RESENT))
 
     def handle_other(self, header: np.void) -> None:
         m, kind = self.membership, int(header["version_type"])

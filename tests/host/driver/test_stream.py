@@ -202,8 +202,21 @@ class Node:
             self.apply()
 
 
-def job(size, *, world=3, staleness=2, threshold=2, compute_s=None, network=None, first_seq=None, **settings):
-    """A network with a job that runs. compute_s: for each rank, a time or a function."""
+def job(
+    size,
+    *,
+    world=3,
+    staleness=2,
+    threshold=2,
+    compute_s=None,
+    network=None,
+    first_seq=None,
+    late_s=0,
+    seen=0,
+    **settings,
+):
+    """A network with a job that runs. compute_s: for each rank, a time or a function. The last member begins late, and
+    receives only the last `seen` frames of those before."""
     network = network or Network()
     times = compute_s or [lambda: 0.001 * network.chance.random()] * world
     nodes = [
@@ -225,9 +238,18 @@ def job(size, *, world=3, staleness=2, threshold=2, compute_s=None, network=None
         )
     for node in nodes:
         node.join(node.client.join())
-    for node in nodes:
+    for node in nodes[:-1] if late_s else nodes:
         node.begin(size, world=world, staleness=staleness, **settings)
+    if late_s:
+        nodes[-1].dead = True
+        network.at(network.now + late_s, begin_late, nodes[-1], seen, size, {"world": world, "staleness": staleness})
     return network
+
+
+def begin_late(node, seen, size, settings):
+    node.dead = False
+    del node.inbox[: len(node.inbox) - seen]
+    node.begin(size, **settings)
 
 
 def check(network, nodes=None):
@@ -313,6 +335,20 @@ def test_no_vector_is_older_than_the_staleness_and_the_switch_counts_the_same_ag
     assert (
         0 <= sum(counted.values()) - known.total() <= len(network.nodes)
     )  # vectors that wait, or whose GRANT is in flight
+
+
+@pytest.mark.parametrize("seen", [0, 2, 5])
+@pytest.mark.parametrize("threshold", [1, 2])
+@pytest.mark.parametrize("size", [3, 40])
+def test_a_member_that_is_admitted_after_the_first_results_asks_for_each_without_waiting(size, threshold, seen):
+    """A round trip takes 0.2 ms, and the first time-out 50 ms."""
+    network = job(size, threshold=threshold, compute_s=[0.001, 0.001, 0.5], late_s=0.02, seen=seen)
+    last = network.nodes[-1]
+    assert not network.run(lambda: not last.dead, most_s=0.0199)
+    held = network.nodes[0].stream.low
+    assert held > 0
+    assert network.run(lambda: not last.dead and last.stream.low >= held, most_s=0.01)
+    assert trained(network, 20) and check(network)
 
 
 def test_a_slow_worker_does_not_block_the_others_and_contributes_when_they_wait():

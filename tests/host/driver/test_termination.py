@@ -267,6 +267,7 @@ def test_a_worker_that_the_program_drops_leaves_its_job(model, kind):
 
 
 def test_other_threads_set_no_handler():
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a worker that its own thread has closed leaves the handler
     thread = threading.Thread(target=lambda: call_before_termination(print))
     thread.start()
     thread.join()
