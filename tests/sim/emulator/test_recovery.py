@@ -37,6 +37,7 @@ from sim.emulator.program import Machine, Program
 from sim.emulator.virtual import VirtualTime
 
 SOUND = Machine()
+SLOW = Machine(burst_us=480)
 LOSSY = Machine(rates=Rates(delay_us=1, loss=0.05, duplicate=0.02))
 EVER = 10**9
 TICK_US = 20_000
@@ -50,13 +51,23 @@ def coarse_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(
-    functions: list[Callable[[Program], Any]], *, machine: Machine = SOUND, limit_s: float = 1000, seed: int = 1
+    functions: list[Callable[[Program], Any]],
+    *,
+    machine: Machine = SOUND,
+    slow: int | None = None,
+    reverse: bool = False,
+    limit_s: float = 1000,
+    seed: int = 1,
 ) -> list[Any]:
-    """What each program returns; program k is at port k of one switch."""
+    """What each program returns; program k is at port k of one switch, or the last program is at port 0 (`reverse`).
+
+    The switch may take frames of one moment in any order of their ports. The frames of program `slow` come later.
+    """
     with Board(Config(), seed=seed) as board, Fabric([board]) as fabric:
         cluster = Cluster(fabric, seed=seed)
-        for port, function in enumerate(functions):
-            cluster.add((0, port), function, name=f"worker {port}", machine=machine)
+        for k, function in enumerate(functions):
+            port = len(functions) - 1 - k if reverse else k
+            cluster.add((0, port), function, name=f"worker {k}", machine=SLOW if k == slow else machine)
         cluster.run(limit_s)
         return [program.result for program in cluster.programs]
 
@@ -90,6 +101,9 @@ class Cable:
 class WithoutReads(Cable):
     """A cable that loses the messages that read registers from `since` until `until`, and nothing else."""
 
+    def __init__(self, program: Program, since: float, until: float):
+        super().__init__(program, since, until, down=False)
+
     def send(self, burst: Buffer, segment_bytes: int) -> None:
         data = bytes(memoryview(burst).cast("B"))
         is_read = data[0] & 0xF == Type.CONTROL and data[HEADER.itemsize] == Action.READ
@@ -100,9 +114,11 @@ class WithoutReads(Cable):
 # Time-outs
 
 
-@pytest.mark.parametrize("since_s", [0.003, 1.0], ids=["at the join", "between collectives"])
-def test_a_worker_that_reads_counters_for_long_is_not_evicted(since_s: float) -> None:
-    """A READ is no sign of life, and on a path that loses most frames the READs take seconds."""
+@pytest.mark.parametrize("reverse", [False, True], ids=["ports in order", "ports reversed"])
+@pytest.mark.parametrize("since_s", [0.002, 1.0], ids=["at the join", "between collectives"])
+def test_a_worker_that_reads_counters_for_long_is_not_evicted(since_s: float, reverse: bool) -> None:
+    """A READ is no sign of life, and on a path that loses most frames the READs take seconds. Both workers join at one
+    moment. Whichever the switch takes first, rank 1 reads the counters from 1.6 to 2.1 ms."""
 
     def work(program: Program) -> tuple[int, ...]:
         rank = int(program.name[-1])
@@ -114,7 +130,7 @@ def test_a_worker_that_reads_counters_for_long_is_not_evicted(since_s: float) ->
                 worker.counters()
             return worker.allreduce(np.ones(1000, np.float32)).missing
 
-    assert run([work] * 2) == [(), ()]
+    assert run([work] * 2, reverse=reverse) == [(), ()]
 
 
 def test_a_rank_that_computes_for_14_s_ends_no_other_with_the_defaults() -> None:
@@ -782,16 +798,19 @@ def test_a_barrier_against_a_sum_is_a_mismatch() -> None:
     assert run([work] * 2) == ["MismatchError"] * 2
 
 
-def test_vectors_of_different_sizes_are_named_in_seconds() -> None:
+@pytest.mark.parametrize("late", [0, 1])
+def test_vectors_of_different_sizes_are_named_in_seconds_to_the_later_worker(late: int) -> None:
+    """Its last segment is refused, and the slot shows it the size of the other."""
+
     def work(program: Program) -> str:
         rank = int(program.name[-1])
         with AsyncWorker(world=2, rank=rank, size=400 + rank, transport=program.transport()) as worker:
-            if rank == 0:
-                worker.push(np.ones(400, np.float32))
+            if rank != late:
+                worker.push(np.ones(400 + rank, np.float32))
                 program.sleep(10)
                 return ""
             program.sleep(0.5)
-            worker.push(np.ones(401, np.float32))
+            worker.push(np.ones(400 + rank, np.float32))
             with pytest.raises(MismatchError) as caught:
                 worker.wait()
             assert program.now() < 5
@@ -799,9 +818,10 @@ def test_vectors_of_different_sizes_are_named_in_seconds() -> None:
                 list(worker.updates())
             return str(caught.value)
 
+    other = 1 - late
     assert (
-        "400 elements by rank 0, and 401 by this worker, rank 1. Start all workers with the same `size`"
-        in run([work] * 2)[1]
+        f"{400 + other} elements by rank {other}, and {400 + late} by this worker, rank {late}. Start all workers with "
+        "the same `size`" in run([work] * 2, slow=late)[late]
     )
 
 
