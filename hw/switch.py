@@ -4,6 +4,7 @@ from amaranth.hdl import Cat, Const, DomainRenamer, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
+from hw.aggregate.accumulator import LOOP
 from hw.aggregate.aggregator import Aggregator
 from hw.bridge.responder import Responder
 from hw.decide.core import Core, Trace
@@ -127,7 +128,7 @@ class Switch(wiring.Component):
         m = Module()
         config = self.config
         m.submodules.arbiter = arbiter = Arbiter(
-            ports=config.ports, bus_bits=config.bus_bits, cycles_max=expense_max(config)
+            ports=config.ports, bus_bits=config.bus_bits, cycles_max=expense_max(config), turn_words=LOOP
         )
         m.submodules.pipeline = pipeline = SkidBuffer(Packet(config.bus_bits, meta=Arrival, parity=True))
         m.submodules.parser = parser = Parser(bus_bits=config.bus_bits)

@@ -14,7 +14,11 @@ __all__ = ["Arbiter"]
 
 
 class Arbiter(wiring.Component):
-    """Takes complete frames from the ports in round-robin order, and shows each with its scan and its port.
+    """Takes complete frames from the ports in turns, and shows each with its scan and its port.
+
+    A turn is a frame, or so many short ones that they have `turn_words` words. A member sends contributions to one slot
+    after another, and others send theirs to the same slots. So if ports have several short frames, those to one slot
+    are at least `turn_words` cycles apart, and none of them waits for the sum of the one before.
 
     A port whose frames have cost more than its share of the pipeline's time, as `expense` says, waits until the others
     have had theirs (`TimeShares`). It never waits while no other port has a frame.
@@ -24,10 +28,10 @@ class Arbiter(wiring.Component):
     port that is served.
     """
 
-    def __init__(self, *, ports: int, bus_bits: int, cycles_max: int):
+    def __init__(self, *, ports: int, bus_bits: int, cycles_max: int, turn_words: int = 1):
         if not 1 <= ports <= 16:
             raise ValueError(f"Arbiter ports must be 1 to 16, not {ports!r}")
-        self.ports, self.bus_bits, self.cycles_max = ports, bus_bits, cycles_max
+        self.ports, self.bus_bits, self.cycles_max, self.turn_words = ports, bus_bits, cycles_max, turn_words
         super().__init__(
             {
                 "frames": In(stream.Signature(Packet(bus_bits, parity=True))).array(ports),
@@ -39,7 +43,9 @@ class Arbiter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.arbiter = arbiter = PacketArbiter(Packet(self.bus_bits, meta=Scan, parity=True), inputs=self.ports)
+        m.submodules.arbiter = arbiter = PacketArbiter(
+            Packet(self.bus_bits, meta=Scan, parity=True), inputs=self.ports, turn_words=self.turn_words
+        )
         m.submodules.shares = shares = TimeShares(ports=self.ports, cycles_max=self.cycles_max)
         m.d.comb += [
             shares.expense.eq(self.expense),

@@ -20,8 +20,11 @@ class PacketArbiter(wiring.Component):
     inputs : int
         Number of inputs.
     round_robin : bool
-        Whether the search for a packet starts behind the input served last, so that an input waits for at most one
-        packet of each other input. Otherwise the lowest input that has a packet is served.
+        Whether inputs have turns, so that an input waits for at most one turn of each other input. Otherwise the lowest
+        input that has a packet is served.
+    turn_words : int
+        Words after which the turn of an input ends, with the packet then under way. A turn also ends when another input
+        is served because this one has no packet. With 1, a turn is one packet.
 
     Members
     -------
@@ -31,10 +34,12 @@ class PacketArbiter(wiring.Component):
         The input that `o` shows. Valid with `o`.
     """
 
-    def __init__(self, shape, *, inputs: int, round_robin: bool = True):
+    def __init__(self, shape, *, inputs: int, round_robin: bool = True, turn_words: int = 1):
         if inputs < 1:
             raise ValueError(f"PacketArbiter inputs must be at least 1, not {inputs!r}")
-        self.inputs, self.round_robin = inputs, round_robin
+        if turn_words < 1:
+            raise ValueError(f"PacketArbiter turn_words must be at least 1, not {turn_words!r}")
+        self.inputs, self.round_robin, self.turn_words = inputs, round_robin, turn_words
         super().__init__(
             {
                 "i": In(stream.Signature(shape)).array(inputs),
@@ -53,10 +58,22 @@ class PacketArbiter(wiring.Component):
             candidates.eq(Mux((valid & ~self.deferred).any(), valid & ~self.deferred, valid)),
         ]
         if self.round_robin:
-            with m.Switch(served):
+            # The search begins at the input that has the turn. `had`: words of this turn, at most `turn_words` - 1.
+            has_turn, had, before = (
+                Signal(range(self.inputs)),
+                Signal(range(self.turn_words)),
+                Signal(range(self.turn_words)),
+            )
+            with m.Switch(has_turn):
                 for number in range(self.inputs):
                     with m.Case(number):
-                        self._choose(m, following, candidates, (number + 1) % self.inputs)
+                        self._choose(m, following, candidates, number)
+            ends = before == self.turn_words - 1
+            taken = Mux(ends, before, before + 1)
+            m.d.comb += before.eq(Mux(self.grant == served, had, 0))
+            with m.If(self.o.valid):
+                next_input = Mux(self.grant == self.inputs - 1, 0, self.grant + 1)
+                m.d.sync += [has_turn.eq(Mux(ends, next_input, self.grant)), had.eq(Mux(self.o.ready, taken, before))]
         else:
             self._choose(m, following, candidates, 0)
         m.d.comb += [

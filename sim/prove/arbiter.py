@@ -1,8 +1,9 @@
 """The arbiter of packet streams: complete packets, unchanged, and no input waits for ever."""
 
+from functools import partial
 from typing import Any
 
-from amaranth.hdl import Const, Signal
+from amaranth.hdl import Const, Mux, Signal
 from amaranth.lib import data
 
 import hw.stream.arbiter
@@ -12,12 +13,13 @@ from sim.prove.proof import Proof
 __all__ = ["PROOFS"]
 
 INPUTS = 3
+TURN_WORDS = 2
 WORD = data.StructLayout({"last": 1, "data": 2})
 
 
-def with_sources(part: Any) -> Harness:
+def with_sources(part: Any, turn_words: int = 1) -> Harness:
     """Return an arbiter whose inputs keep the rule of streams."""
-    h = Harness(part.PacketArbiter(WORD, inputs=INPUTS))
+    h = Harness(part.PacketArbiter(WORD, inputs=INPUTS, turn_words=turn_words))
     h.free_inputs()
     for i in h.dut.i:
         h.assume(h.holds(i))
@@ -36,6 +38,7 @@ def packets_stay_whole(part: Any) -> Harness:
     h.require(~within | (source == h.inner("served")))
     h.require(source < INPUTS)
     h.require(h.inner("served") < INPUTS)
+    h.require(h.inner("has_turn") < INPUTS)
     for number, i in enumerate(h.dut.i):
         shown = o.valid & (h.dut.grant == number)
         h.require(~shown | (i.valid & (i.payload.as_value() == o.payload.as_value())))
@@ -45,29 +48,36 @@ def packets_stay_whole(part: Any) -> Harness:
     return h
 
 
-def no_input_starves(part: Any) -> Harness:
+def no_input_starves(part: Any, turn_words: int = 1) -> Harness:
     """Count the packets of other inputs that leave while one input, chosen by the solver, waits."""
-    h = with_sources(part)
+    h = with_sources(part, turn_words)
     h.assume(h.dut.deferred == 0)
-    o, waits_for = h.dut.o, h.constant(range(INPUTS), "waits_for")
+    o, waits_for, most = h.dut.o, h.constant(range(INPUTS), "waits_for"), (INPUTS - 1) * turn_words
     h.assume(waits_for < INPUTS)
-    waits, passed = Signal(), Signal(range(INPUTS + 1))
+    waits, passed = Signal(), Signal(range(most + 2))
     h.m.d.comb += waits.eq(Const(0))
     for number, i in enumerate(h.dut.i):
         with h.m.If(waits_for == number):
             h.m.d.comb += waits.eq(i.valid & ~(o.valid & (h.dut.grant == number)))
     with h.m.If(~waits):
         h.m.d.sync += passed.eq(0)
-    with h.m.Elif(h.taken(o) & o.payload.last & (passed != INPUTS)):
+    with h.m.Elif(h.taken(o) & o.payload.last & (passed != most + 1)):
         h.m.d.sync += passed.eq(passed + 1)
-    h.require(passed <= INPUTS - 1)
-    # Each packet that passes brings the search nearer to the input that waits.
-    within, served, distance = h.inner("within"), h.inner("served"), Signal(range(INPUTS))
-    h.m.d.comb += distance.eq((waits_for + INPUTS - served) % INPUTS)
-    h.require((passed == 0) | (passed + distance <= INPUTS - within))
-    h.require((passed == 0) | (distance != 0))
+    h.require(passed <= most)
+    # Each packet that passes takes words of a turn, and after each turn the search begins nearer to the input that
+    # waits.
+    within, served, has_turn, had = (h.inner(name) for name in ("within", "served", "has_turn", "had"))
+    begins, distance, used = Signal(range(INPUTS)), Signal(range(INPUTS)), Signal(range(turn_words + 1))
+    h.m.d.comb += [
+        begins.eq(Mux(within, served, has_turn)),
+        distance.eq((waits_for + INPUTS - begins) % INPUTS),
+        used.eq(Mux(begins == served, had, 0)),
+    ]
+    h.require((passed == 0) | (passed + distance * turn_words <= most + used))
     h.require(served < INPUTS)
-    h.reach(passed == INPUTS - 1)
+    h.require(has_turn < INPUTS)
+    h.require(had < turn_words)
+    h.reach(passed == most)
     return h
 
 
@@ -81,6 +91,7 @@ def deferred_inputs_go_last(part: Any) -> Harness:
             h.require(~(begins & other))
         h.reach(begins)
     h.require(h.inner("served") < INPUTS)
+    h.require(h.inner("has_turn") < INPUTS)
     return h
 
 
@@ -103,7 +114,19 @@ PROOFS = [
         harness=no_input_starves,
         depth=12,
         induction=3,
-        mutants=(("(number + 1) % self.inputs", "0"), ("candidates, (number + 1)", "candidates, (number + 2)")),
+        mutants=(
+            ("Mux(self.grant == self.inputs - 1, 0, self.grant + 1)", "0"),
+            ("candidates, number)", "candidates, number + 1)"),
+        ),
+    ),
+    Proof(
+        law=f"an input of an arbiter with turns of {TURN_WORDS} words waits for at most {TURN_WORDS} packets of each "
+        "other input",
+        part=hw.stream.arbiter,
+        harness=partial(no_input_starves, turn_words=TURN_WORDS),
+        depth=16,
+        induction=3,
+        mutants=(("Mux(ends, next_input, self.grant)", "self.grant"), ("Mux(ends, before, before + 1)", "0")),
     ),
     Proof(
         law="a deferred input of the arbiter begins a packet only while no other input has one",

@@ -59,7 +59,19 @@ def test_ports_take_turns_while_all_have_frames(stalls):
     sink = bench.sink(dut.o, stalls=stalls)
     bench.run()
     served = [item.meta.port for item in sink.items if item.last]
-    assert served == [1, 2, 3, 0] * 5
+    assert served == [0, 1, 2, 3] * 5
+
+
+def test_short_frames_have_turns_of_several():
+    frames = [[frame(port, k, 68) for k in range(8)] for port in range(2)]
+    dut = Arbiter(ports=2, bus_bits=256, cycles_max=60, turn_words=10)
+    bench = Bench(dut)
+    for port, own in enumerate(frames):
+        bench.source(dut.frames[port], [word for one in own for word in to_words(one, 256, parity=True)])
+        bench.source(dut.scans[port], [{"length": len(one)} for one in own])
+    sink = bench.sink(dut.o)
+    bench.run()
+    assert [item.meta.port for item in sink.items if item.last] == ([0] * 4 + [1] * 4) * 2
 
 
 def test_quiet_port_costs_nothing_and_waits_for_one_frame_only():

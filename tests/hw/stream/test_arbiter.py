@@ -1,6 +1,8 @@
 # amaranth: UnusedElaboratable=no
 """Packet streams into one: whole packets, in the order of the chosen policy, and no cycle lost."""
 
+import itertools
+
 import pytest
 
 import hw.stream.arbiter
@@ -19,15 +21,23 @@ def frames_of(inputs):
     return [[bytes([k, number]) + bytes(size) for number, size in enumerate((5, 6, 7, 20, 60))] for k in range(inputs)]
 
 
-def run(frames, *, round_robin, stalls=0.0, arbiter=PacketArbiter):
+def run(frames, *, round_robin=True, stalls=0.0, sink_stalls=0.0, turn_words=1, arbiter=PacketArbiter):
     """Return the arbiter's sink, in which `besides` has the grants."""
-    dut = arbiter(Packet(64), inputs=len(frames), round_robin=round_robin)
+    dut = arbiter(Packet(64), inputs=len(frames), round_robin=round_robin, turn_words=turn_words)
     bench = Bench(dut, stalls=stalls)
     for i, own in zip(dut.i, frames, strict=True):
         bench.source(i, items(own))
-    sink = bench.sink(dut.o, beside=[dut.grant])
+    sink = bench.sink(dut.o, beside=[dut.grant], stalls=max(stalls, sink_stalls))
     bench.run()
     return sink
+
+
+THREE_OF_EACH = [[bytes([k]) * size for size in (9, 17, 3)] for k in range(3)]
+
+
+def order(frames, **options):
+    """Return the inputs in the order in which their packets leave."""
+    return [frame[0] for frame in from_words(run(frames, **options).items, 64)]
 
 
 def check(frames, sink):
@@ -46,9 +56,42 @@ def test_packets_stay_whole_and_in_order(round_robin, inputs, stalls):
 
 
 def test_round_robin_serves_each_input_after_the_others():
-    frames = [[bytes([k]) * size for size in (9, 17, 3)] for k in range(3)]
-    out = from_words(run(frames, round_robin=True).items, 64)
-    assert [frame[0] for frame in out] == [1, 2, 0] * 3
+    assert order(THREE_OF_EACH) == [0, 1, 2] * 3
+
+
+TURN_WORDS = 7
+
+
+def turns_of_frames(frames):
+    """Return the inputs in the order of turns, each of frames until they have `TURN_WORDS` words."""
+    left, served = [[-(-len(frame) // 8) for frame in own] for own in frames], []
+    while any(left):
+        for k, words in enumerate(left):
+            had = 0
+            while words and had < TURN_WORDS:
+                had += words.pop(0)
+                served.append(k)
+    return served
+
+
+SHORT_AND_LONG = [
+    [bytes([k]) * 8 * words for words in own]
+    for k, own in enumerate([(1,) * 15, (3,) * 6, (2, 12, 6, 1, 9), (7, 7, 8), (20, 6, 6, 5)])
+]
+
+
+@pytest.mark.parametrize("stalls", STALLS)
+def test_turn_ends_with_the_packet_with_which_it_has_its_words(stalls):
+    assert order(SHORT_AND_LONG, sink_stalls=stalls, turn_words=TURN_WORDS) == turns_of_frames(SHORT_AND_LONG)
+
+
+RUNS_DRY = [[bytes([k]) * 8 * words] * count for k, (words, count) in enumerate([(2, 2), (3, 7), (3, 7)])]
+
+
+def test_an_input_without_a_packet_loses_the_rest_of_its_turn():
+    assert turns_of_frames(RUNS_DRY) == [0] * 2 + [1, 1, 1, 2, 2, 2] * 2 + [1, 2]
+    for stalls in STALLS:
+        assert order(RUNS_DRY, sink_stalls=stalls, turn_words=TURN_WORDS) == turns_of_frames(RUNS_DRY)
 
 
 def test_lowest_input_goes_first_but_never_interrupts():
@@ -70,22 +113,45 @@ def test_lowest_input_goes_first_but_never_interrupts():
         ("self.o.ready & self.o.payload.last", "self.o.ready"),
         ("self.o.ready & (self.grant == number)", "self.o.ready"),
         ("self.o.ready & (self.grant == number)", "self.grant == number"),
-        ("(number + 1) % self.inputs", "number"),
+        ("Mux(self.grant == self.inputs - 1, 0, self.grant + 1)", "self.grant"),
+        ("Mux(self.grant == self.inputs - 1, 0, self.grant + 1)", "0"),
+        ("before == self.turn_words - 1", "0"),
     ],
 )
 def test_a_mutant_of_the_arbiter_is_noticed(sound, wrong):
-    frames = [[bytes([k]) * size for size in (9, 17, 3)] for k in range(3)]
     arbiter = mutant(hw.stream.arbiter, sound, wrong).PacketArbiter
     with pytest.raises((AssertionError, TimeoutError)):
-        sink = run(frames, round_robin=True, stalls=0.5, arbiter=arbiter)
-        check(frames, sink)
-        assert [frame[0] for frame in from_words(run(frames, round_robin=True, arbiter=arbiter).items, 64)] == [
-            1,
-            2,
-            0,
-        ] * 3
+        check(THREE_OF_EACH, run(THREE_OF_EACH, stalls=0.5, arbiter=arbiter))
+        assert order(THREE_OF_EACH, arbiter=arbiter) == [0, 1, 2] * 3
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("Mux(self.grant == served, had, 0)", "had"),
+        ("before == self.turn_words - 1", "before == self.turn_words - 2"),
+        ("before == self.turn_words - 1", "0"),
+        ("Mux(ends, before, before + 1)", "before + 1"),
+        ("Mux(ends, before, before + 1)", "Mux(ends, 0, before + 1)"),
+        ("Mux(self.o.ready, taken, before)", "taken"),
+        ("Mux(self.o.ready, taken, before)", "Mux(self.o.ready, taken, had)"),
+        ("Mux(ends, next_input, self.grant)", "next_input"),
+    ],
+)
+def test_a_mutant_of_the_turns_is_noticed(sound, wrong):
+    arbiter = mutant(hw.stream.arbiter, sound, wrong).PacketArbiter
+    with pytest.raises((AssertionError, TimeoutError)):
+        for frames, stalls in itertools.product((RUNS_DRY, SHORT_AND_LONG), STALLS):
+            found = order(frames, sink_stalls=stalls, turn_words=TURN_WORDS, arbiter=arbiter)
+            assert found == turns_of_frames(frames)
 
 
 def test_inputs_wrong():
     with pytest.raises(ValueError, match="PacketArbiter inputs must be at least 1, not 0"):
         PacketArbiter(Packet(64), inputs=0)
+
+
+def test_turn_words_wrong():
+    with pytest.raises(ValueError, match="PacketArbiter turn_words must be at least 1, not 0"):
+        PacketArbiter(Packet(64), inputs=2, turn_words=0)
