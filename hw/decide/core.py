@@ -1,4 +1,4 @@
-"""One frame after another: look up, check, decide, write. The switch's protocol state machine."""
+"""Looks up, checks, decides and writes each frame, in order. The switch's protocol state machine."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -20,8 +20,8 @@ from hw.decide.tables.tables import Tables
 from hw.decide.work import build_work
 from hw.decide.xorshift import DEFAULT_SEED, Xorshift64
 from hw.interface.address import Binding, Parent
-from hw.interface.expense import DECISION_CYCLES, PROCEDURE_COST, RESEND_COST, Expense
-from hw.interface.headers import Headers, format_of
+from hw.interface.expense import CYCLES_SAVED, DECISION_CYCLES, PROCEDURE_COST, RESEND_COST, Expense
+from hw.interface.headers import Headers, format_of, type_of
 from hw.interface.reply import Reply
 from hw.interface.rows import TICK_BITS, slot_number
 from hw.interface.verdict import Verdict
@@ -39,6 +39,7 @@ from iswitch.wire import (
     Outcome,
     Reason,
     Stat,
+    Type,
 )
 
 __all__ = ["Core", "Trace"]
@@ -62,7 +63,14 @@ class Core(wiring.Component):
     - 2 and 2 for an ordinary frame;
     - 3 and 4 for a request to the replay service;
     - 5 and 6 for a contribution, a receipt or a claim; 5 and 9 while a member waits to join an asynchronous job;
+    - 5 and 4 for a contribution, if the next frame enters early;
     - as long as the procedure of `Membership` takes for a control message, and for a frame that causes an eviction.
+
+    A frame enters when the one before is written. It enters early, while the core decides about the one before, only if
+    both are contributions of one job to different slots, the slot takes the one before, no member of the job is joining
+    or joined at the last boundary, the job has no parent, and the next headers are there a cycle before. Of what the
+    frame before writes, the next one then reads only what its sender acknowledged and when it was heard, and the ring
+    takes both from that frame (`FrameBefore`). `_enters_early` says why these conditions suffice.
 
     Back-pressure: `headers` stalls while a verdict or a reply cannot be accepted. A verdict and its reply are offered
     in the same cycle, each only while the other's receiver is ready. So a receiver that is ready must stay ready until
@@ -122,7 +130,8 @@ class Core(wiring.Component):
         connect(m, membership.binding, flipped(self.bind))
 
         held, rows, verdict = HeldFrame.create(config), tables.frames, self.verdicts.payload
-        frame, kind, claimed, decision = held.frame, held.kind, held.claim, held.decision
+        frame, kind, claimed, decision, decided = held.frame, held.kind, held.claim, held.decision, held.decided
+        entered_early = Signal()
         connect_inputs(m, held, self.parents, rows=rows, checks=checks, ring=ring, claims=claims)
         m.d.sync += [kind.eq(checks.kind), claimed.eq(claims.decision)]
         m.d.comb += [
@@ -139,6 +148,12 @@ class Core(wiring.Component):
             membership.read_value.eq(self.read_value),
             ring.tick.eq(held.now_us >> exact_log2(SILENCE_TICK_US)),
             tables.tick.eq(ring.tick),
+            tables.written_slot.eq(decided.slot),
+            ring.before.valid.eq(entered_early),
+            ring.before.member.eq(decided.member),
+            ring.before.tick.eq(decided.tick),
+            ring.before.advances.eq(decision.advance),
+            ring.before.low.eq(decided.low),
             membership.tick.eq(ring.tick),
             checks.corrupt.eq(tables.corrupt),
             membership.row_corrupt.eq(tables.corrupt),
@@ -182,8 +197,9 @@ class Core(wiring.Component):
 
         word_shift = exact_log2(config.bus_bytes)
         is_short = ~(held.headers.arrival.scan.length >> (word_shift + exact_log2(DECISION_CYCLES))).any()
-        # Pointers: from the arriving frame while idle, from the held one afterwards.
+        # Pointers: from the arriving frame as it enters, from the held one afterwards.
         upcoming = self.headers.payload.frame
+        enters, enters_early = Signal(), self._enters_early(m, held, rows=rows, fault=fault, accepts=ring.accepts)
         decides = Signal()
         admitted = admit_joining(m, decision.completes, decision.slot_next, decides, rows)
         work = build_work(m, held, rows=rows, membership=membership, admitted=admitted, lowest=ring.lowest)
@@ -192,8 +208,8 @@ class Core(wiring.Component):
         if config.half_width:
             format = format_of(frame)
             m.d.comb += [
-                verdict.form.half.eq((kind.contribution | kind.parent_result) & is_half(format)),
-                verdict.form.binary16.eq(is_binary16(format)),
+                verdict.form.half.eq((kind.contribution | kind.parent_result) & is_half(decided.format)),
+                verdict.form.binary16.eq(is_binary16(decided.format)),
                 verdict.form.as_is.eq(kind.parent_result),
             ]
         m.d.comb += [
@@ -201,7 +217,7 @@ class Core(wiring.Component):
             rows.member.eq(frame.member),
             rows.slot.eq(slot_number(config, frame.job, frame.seq)),
             rows.slot_next.eq(decision.slot_next),
-            rows.acknowledged_next.eq(ring.low),
+            rows.acknowledged_next.eq(decided.low),
             verdict.frame.eq(1),
             verdict.host_reply.eq(forwarder.route.host_reply),
             verdict.host_reply.valid.eq(0),
@@ -268,12 +284,7 @@ class Core(wiring.Component):
                     m.next = "IDLE"
             with m.State("IDLE"):
                 # The route of an ordinary frame is valid while the next headers are accepted.
-                m.d.comb += [
-                    self.headers.ready.eq(~ordinary | self.verdicts.ready),
-                    rows.job.eq(upcoming.job),
-                    rows.member.eq(upcoming.member),
-                    rows.slot.eq(slot_number(config, upcoming.job, upcoming.seq)),
-                ]
+                m.d.comb += [self.headers.ready.eq(~ordinary | self.verdicts.ready), enters.eq(1)]
                 with m.If(ordinary):
                     m.d.comb += [
                         self.verdicts.valid.eq(1),
@@ -285,7 +296,6 @@ class Core(wiring.Component):
                 with m.If(self.verdicts.ready):
                     m.d.sync += ordinary.eq(0)
                 with m.If(self.headers.valid & self.headers.ready):
-                    m.d.sync += [held.headers.eq(self.headers.payload), held.now_us.eq(self.now_us)]
                     m.next = "READ_ROWS"
                 with m.Elif(~self.headers.valid & ~ordinary & (present_tick[:TICK_BITS] != swept_tick)):
                     m.d.sync += [held.now_us.eq(self.now_us), swept_tick.eq(present_tick)]
@@ -317,7 +327,8 @@ class Core(wiring.Component):
                 # A payload that is widened takes twice the cycles of its words.
                 widened = held.headers.arrival.scan.length >> word_shift if config.half_width else 0
                 beside = Mux(kind.contribution & is_half(format), widened, 0) if config.half_width else 0
-                m.d.comb += self.expense.cycles.eq(Mux(is_short, DECISION_CYCLES, beside))
+                cycles = Mux(entered_early, DECISION_CYCLES - CYCLES_SAVED, DECISION_CYCLES)
+                m.d.comb += self.expense.cycles.eq(Mux(is_short, cycles, beside))
                 m.d.sync += [fault.eq(checks.fault), outcome.eq(checks.outcome)]
                 m.next = "CLASSIFY"
                 with m.If((kind.control | kind.parent_reply) & ~checks.fault):
@@ -353,6 +364,18 @@ class Core(wiring.Component):
                     evicts.eq(Mux(claim, silent_claimants.any(), ~fault & ring.evicts)),
                     silent_awaited.eq(Mux(claim, silent_claimants, ring.late)),
                 ]
+                m.d.sync += [
+                    entered_early.eq(enters_early),
+                    decided.port.eq(held.headers.arrival.port),
+                    decided.member.eq(frame.member),
+                    decided.seq.eq(frame.seq),
+                    decided.length.eq(held.headers.arrival.scan.length),
+                    decided.format.eq(format_of(frame)),
+                    decided.slot.eq(slot_number(config, frame.job, frame.seq)),
+                    decided.low.eq(ring.low),
+                    decided.tick.eq(ring.tick),
+                ]
+                m.d.comb += [enters.eq(enters_early), self.headers.ready.eq(enters_early)]
                 m.next = "ISSUE"
             with m.State("ISSUE"):
                 # The frame stalls here until its notice is accepted; nothing is decided twice.
@@ -361,19 +384,26 @@ class Core(wiring.Component):
                     self.replies.valid.eq(sends_reply & self.verdicts.ready),
                     issued.eq((~sends_reply | self.replies.ready) & self.verdicts.ready),
                     verdict.works.eq(works),
+                    verdict.length.eq(decided.length),
+                    tables.tick.eq(decided.tick),
                 ]
-                m.d.sync += self.trace.outcome.eq(final_outcome)
+                m.d.sync += [
+                    self.trace.outcome.eq(final_outcome),
+                    self.trace.port.eq(decided.port),
+                    self.trace.member.eq(decided.member),
+                    self.trace.seq.eq(decided.seq),
+                ]
                 with m.If(issued & works & held.keeps_slot):
                     m.d.comb += self.expense.cycles.eq((work.result.length >> word_shift) * RESEND_COST)
                 with m.If(issued):
                     m.d.comb += [
                         rows.slot_write.eq(updates_ring & decision.slot_write),
-                        rows.acknowledged_write.eq(Mux(updates_ring & decision.advance, 1 << frame.member, 0)),
+                        rows.acknowledged_write.eq(Mux(updates_ring & decision.advance, 1 << decided.member, 0)),
                         rows.heard_write.eq(
                             Mux(
                                 fault & (outcome != Outcome.HALTED) | kind.parent_result | kind.parent_conflict,
                                 0,
-                                1 << frame.member,
+                                1 << decided.member,
                             )
                         ),
                         decides.eq(updates_ring),
@@ -398,6 +428,10 @@ class Core(wiring.Component):
                     if config.staleness:
                         with m.Elif(~fault & has_joining):
                             m.next = "READ_ACKNOWLEDGED"
+                    with m.If(entered_early):
+                        # The held frame is the next one, and its rows are valid.
+                        m.d.comb += self.expense.cycles.eq((held.headers.arrival.scan.length >> word_shift) + 1)
+                        m.next = "COMPARE"
             with m.State("EVICT"):
                 m.d.comb += [
                     tables.control.eq(1),
@@ -497,6 +531,14 @@ class Core(wiring.Component):
                 with m.If(membership.done):
                     m.d.sync += self.stats[Stat.CORRUPT_JOBS].eq(1)
                     m.next = "IDLE"
+        with m.If(enters):
+            m.d.comb += [
+                rows.job.eq(upcoming.job),
+                rows.member.eq(upcoming.member),
+                rows.slot.eq(slot_number(config, upcoming.job, upcoming.seq)),
+            ]
+        with m.If(self.headers.valid & self.headers.ready):
+            m.d.sync += [held.headers.eq(self.headers.payload), held.now_us.eq(self.now_us)]
         with m.If((fsm.ongoing("MEMBERSHIP") | fsm.ongoing("EVICT")) & ~membership.done):
             m.d.comb += self.expense.cycles.eq(PROCEDURE_COST)
         reply = self.replies.payload
@@ -525,3 +567,37 @@ class Core(wiring.Component):
             with m.If(claim):
                 build_refusal(m, reply, rows.claims_row.base)
         return m
+
+    def _enters_early(self, m, held: HeldFrame, *, rows, fault, accepts):
+        """Return whether the next frame may enter while the core decides about the held one.
+
+        The rows of the next frame are read before the held one is written, so these must not meet:
+
+        - The row of the slot: the frames are for different slots.
+        - What a procedure does after the held frame, its answer, and the notices of its port: the slot takes the held
+          frame, so there are none. A frame for which the core wipes the job is a fault.
+        - The rows of claims: the held frame is no claim.
+        - The job's row: a frame writes its roster at a boundary. If no member is joining, and none was admitted at the
+          boundary before, that changes only `admitted_seq`, which counts for members that were admitted.
+        - What members acknowledged, and when they were heard: the ring takes both from the held frame. Receipts to a
+          parent depend on what all members acknowledged, so the job has no parent.
+        - The rows of senders and entries, and all rows of a job that ends or begins: only control messages write them,
+          and these are no contributions.
+        """
+        follows, is_settled = Signal(), Signal()
+        next_frame, frame = self.headers.payload, held.frame
+        slot_bits = exact_log2(self.config.slots)
+        # The next headers stay, so that these conditions are in registers when the decision is there.
+        m.d.sync += [
+            follows.eq(
+                self.headers.valid
+                & next_frame.ours
+                & (type_of(next_frame.frame) == Type.CONTRIBUTION)
+                & (next_frame.frame.job == frame.job)
+                & (next_frame.frame.seq[:slot_bits] != frame.seq[:slot_bits])
+            ),
+            is_settled.eq(
+                held.kind.contribution & ~held.kind.is_leaf & ~(rows.job_row.joining | rows.job_row.admitted).any()
+            ),
+        ]
+        return follows & is_settled & accepts & ~fault

@@ -3,15 +3,39 @@
 from dataclasses import dataclass
 
 from amaranth.hdl import Signal
+from amaranth.lib import data
 
 from hw.decide.checks import FrameKind
 from hw.decide.claims import ClaimDecision
 from hw.decide.ring import RingDecision
 from hw.interface.address import Parent
 from hw.interface.headers import Headers
+from hw.interface.rows import SEQ_BITS, TICK_BITS
+from hw.stream.packet import LENGTH_BITS
 from iswitch.config import Config
 
-__all__ = ["HeldFrame"]
+__all__ = ["DecidedFrame", "HeldFrame"]
+
+
+class DecidedFrame(data.StructLayout):
+    """What is needed of a frame after its decision, when the registers of the frame may already hold the next one.
+
+    `low`: the first seq whose result the sender lacks. `tick`: when the frame came.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__(
+            {
+                "port": 4,
+                "member": 8,
+                "seq": SEQ_BITS,
+                "length": LENGTH_BITS,
+                "format": 4,
+                "slot": range(config.jobs * config.slots),
+                "low": SEQ_BITS,
+                "tick": TICK_BITS,
+            }
+        )
 
 
 @dataclass(frozen=True)
@@ -32,6 +56,8 @@ class HeldFrame:
         The decisions of the ring and of the claims.
     keeps_slot
         The slot keeps its row, because its content is only sent again.
+    decided
+        The frame to which `decision` belongs, once there is one.
     """
 
     config: Config
@@ -42,6 +68,7 @@ class HeldFrame:
     decision: Signal
     claim: Signal
     keeps_slot: Signal
+    decided: Signal
 
     @classmethod
     def create(cls, config: Config) -> "HeldFrame":
@@ -54,6 +81,7 @@ class HeldFrame:
             decision=Signal(RingDecision(config), name="decided", reset_less=True),
             claim=Signal(ClaimDecision(config), name="given", reset_less=True),
             keeps_slot=Signal(name="keeps_slot"),
+            decided=Signal(DecidedFrame(config), name="decided_frame", reset_less=True),
         )
 
     @property

@@ -13,7 +13,7 @@ from hw.stream.reduction import popcount, reaches
 from iswitch.config import Config
 from iswitch.wire import SILENCE_TICK_US, SILENCE_TICKS_MAX, Operation, Outcome, SlotState
 
-__all__ = ["Report", "Ring", "RingDecision", "RingRequest"]
+__all__ = ["FrameBefore", "Report", "Ring", "RingDecision", "RingRequest"]
 
 FRAME_SEQ = ("seq", "incarnation")
 """Fields of a slot that are those of the frame's seq whenever a frame writes the slot."""
@@ -56,6 +56,18 @@ class Report(data.Struct):
     want: 1
 
 
+class FrameBefore(data.StructLayout):
+    """A frame of the same job that is written while the ring decides, if `valid`, so that the rows may not show it yet.
+
+    The switch heard its `member` at `tick`. If it `advances`, the member acknowledged all results before `low`.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__(
+            {"valid": 1, "member": range(config.members), "tick": TICK_BITS, "advances": 1, "low": SEQ_BITS}
+        )
+
+
 class RingDecision(data.StructLayout):
     """The outcome of a contribution or a receipt, and what the switch does with it.
 
@@ -94,13 +106,15 @@ class Ring(wiring.Component):
     consequences of one difference, (3) the consequences of several, (4) the decision. Steps 1 to 3 end in registers;
     step 4 is combinational. Hold all inputs for four cycles. Exceptions: `is_leaf` and `request.length` are read from
     the second cycle on; `granted` and `request.covered` are read in the third. `decision`, `evicts` and `late` are
-    valid in the fourth. Latency 3 cycles; one frame in 4 cycles, without stalls.
+    valid in the fourth. Latency 3 cycles; one frame in 4 cycles, without stalls. What `acknowledged` and `heard` say of
+    the member of the frame `before` does not count, and may change.
 
     `granted`: the members to which an asynchronous job granted the seq. `low`: the first seq whose result the sender
     lacks. `silences`: the ticks since the switch last `heard` from each member, combinationally. `silent`: the members
     from which nothing has arrived for `evict_us`; valid 1 cycle after `heard`. `stale`: the same, and those from which
     nothing has arrived for 2^29 us. `evicts`: the sender waits for at least one silent member; `late` is the set of
-    those members.
+    those members. `accepts`: the frame is a contribution or an uplink that the slot takes. Then the frame waits for no
+    member and has no answer.
 
     In trees, the slot that a frame completes goes to the parent if `is_leaf`. A leaf also `reports` to its parent if a
     receipt or a retransmission gives the aggregator no operation. `lowest` is the lowest seq whose result a live member
@@ -120,6 +134,7 @@ class Ring(wiring.Component):
                 "heard": In(data.ArrayLayout(TICK_BITS, config.members)),
                 "now_us": In(32),
                 "tick": In(TICK_BITS),
+                "before": In(FrameBefore(config)),
                 "granted": In(config.members),
                 "decision": Out(RingDecision(config)),
                 "low": Out(32),
@@ -127,6 +142,7 @@ class Ring(wiring.Component):
                 "silent": Out(config.members),
                 "stale": Out(config.members),
                 "evicts": Out(1),
+                "accepts": Out(1),
                 "late": Out(config.members),
                 "is_leaf": In(1),
                 "departs": In(1),
@@ -148,16 +164,27 @@ class Ring(wiring.Component):
         m.d.comb += low.eq(request.seq - request.behind)
         ahead, gain = Signal(signed(32)), Signal(signed(32))
         acknowledged_low = Signal(32)
-        m.d.comb += acknowledged_low.eq(self.acknowledged[self.member])
+        before, known_before, silence_before = self.before, Signal(signed(32)), Signal(TICK_BITS)
+        repeats_sender = before.valid & before.advances & (before.member == self.member)
+        m.d.comb += [
+            acknowledged_low.eq(Mux(repeats_sender, before.low, self.acknowledged[self.member])),
+            known_before.eq(before.low - slot.seq),
+            silence_before.eq(self.tick - before.tick),
+        ]
         behind_bad, early, overdue = Signal(), Signal(), Signal()
         lacks_result, is_silent, is_stale = [], [], []
         allowed = job.evict_us >> exact_log2(SILENCE_TICK_US)
+        exceeds = lambda silence: (allowed != 0) & (silence > allowed)
         for k in range(self.config.members):
             known, silence = Signal(signed(32), name=f"known_{k}"), self.silences[k]
             m.d.comb += [known.eq(self.acknowledged[k] - slot.seq), silence.eq(self.tick - self.heard[k])]
-            lacks_result.append(job.live[k] & (known <= 0))
-            is_silent.append((allowed != 0) & (silence > allowed))
-            is_stale.append(is_silent[k] | reaches(silence, SILENCE_TICKS_MAX))
+            is_before = before.valid & (before.member == k)
+            lacks_result.append(job.live[k] & Mux(is_before & before.advances, known_before <= 0, known <= 0))
+            is_silent.append(Mux(is_before, exceeds(silence_before), exceeds(silence)))
+            is_stale.append(
+                is_silent[k]
+                | Mux(is_before, reaches(silence_before, SILENCE_TICKS_MAX), reaches(silence, SILENCE_TICKS_MAX))
+            )
         lacks, before_start, age, bit = (
             Signal(self.config.members),
             Signal(signed(32)),
@@ -444,6 +471,7 @@ class Ring(wiring.Component):
                 m.d.comb += [waits.eq(collecting), decision.conflicts.eq(collecting & has_rival)]
         with m.Else():
             m.d.comb += [
+                self.accepts.eq(~installs),
                 decision.outcome.eq(Mux(rejects, Outcome.QUARANTINED, Outcome.ADDED)),
                 decision.slot_write.eq(1),
                 decision.works.eq(~rejects | decision.emit),

@@ -48,7 +48,7 @@ def _build_sum(m, held: HeldFrame, work, rows, membership, admitted, lowest):
     operation = Mux(forces, Operation.FORCE, decision.operation)
     m.d.comb += [
         work.operation.eq(operation),
-        work.slot.eq(Mux(forces, membership.tables.slot, rows.slot)),
+        work.slot.eq(Mux(forces, membership.tables.slot, held.decided.slot)),
         work.first.eq(first & (operation != Operation.RESEND) & (operation != Operation.SEND_UP)),
         work.include.eq((operation == Operation.CONTRIBUTE) | (operation == Operation.INSTALL_DOWN)),
         work.write.eq(work.include | ((operation == Operation.FORCE) & first)),

@@ -5,11 +5,13 @@ from amaranth.lib import data
 from hw.stream.packet import LENGTH_BITS
 from iswitch.config import Config
 
-__all__ = ["DECISION_CYCLES", "PROCEDURE_COST", "RESEND_COST", "Expense", "expense_max"]
+__all__ = ["CYCLES_SAVED", "DECISION_CYCLES", "PROCEDURE_COST", "RESEND_COST", "Expense", "expense_max"]
 
 DECISION_CYCLES = 4
 """Cycles that the core decides on a frame of ours, besides those in which it takes the frame. A power of two: frames of
 fewer words pay for them."""
+CYCLES_SAVED = 2
+"""Cycles of these that a frame does not cost if it enters while the core decides about the frame before."""
 PROCEDURE_COST = 2
 """Cost of each cycle of a control message or an eviction: sums go first."""
 RESEND_COST = 2

@@ -5,8 +5,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+import hw.decide.core
 from iswitch.config import Config
-from iswitch.wire import Operation, Outcome, Stat, Type
+from iswitch.wire import SILENCE_TICK_US, ContributionFlag, Operation, Outcome, Stat, Type
 from sim.bench.core import CoreBench
 from sim.bench.traffic import Traffic
 from sim.frames.client import Client, ordinary
@@ -45,17 +46,17 @@ def test_claims_have_the_models_outcomes_grants_and_refusals(seed, stalls, setti
     assert sum(work.operation == Operation.GRANT for work in bench.model.works) > 5
 
 
-def running(bench, workers=2):
+def running(bench, workers=2, job=0, **settings):
     """Clients of a job that runs."""
-    clients = [Client.numbered(k) for k in range(workers)]
+    clients = [Client.numbered(k, job=job) for k in range(workers)]
     for _ in range(2):
         for client in clients:
-            [answer] = bench.exchange(client.port, client.join(world=workers, elements=16))
+            [answer] = bench.exchange(client.port, client.join(world=workers, elements=16, **settings))
             client.take(answer)
     return clients
 
 
-def test_contribution_has_its_verdict_after_5_cycles_and_the_next_one_comes_after_6():
+def test_contribution_has_its_verdict_after_5_cycles_and_the_next_one_comes_after_4_or_for_the_same_slot_6():
     bench = CoreBench(CONFIG)
     a, b = running(bench)
     begin = len(bench.headers)
@@ -66,8 +67,135 @@ def test_contribution_has_its_verdict_after_5_cycles_and_the_next_one_comes_afte
     source, verdicts, _ = bench.check()
     assert bench.model.fates[begin:] == [Outcome.ADDED] * 4 + [Outcome.RECEIPT]
     times = source.times[begin:]
-    assert [later - earlier for earlier, later in pairwise(times)] == [6] * 4
+    assert [later - earlier for earlier, later in pairwise(times)] == [6, 4, 6, 6]
     assert [shown - taken for taken, shown in zip(times, verdicts.times[begin:], strict=True)] == [5] * 5
+
+
+def send(bench, client, ahead, behind=0, **fields):
+    """Send a contribution to the seq `ahead` of the first one."""
+    frame = client.contribution(client.first_seq + ahead, np.ones(4 + ahead, np.float32), behind=behind, **fields)
+    bench.exchange(client.port, frame)
+
+
+def takes_a_slot_whose_result_the_frame_before_acknowledges(bench):
+    a, b = running(bench)
+    send(bench, a, 0)
+    send(bench, b, 0)
+    send(bench, b, 1)
+    send(bench, a, 4, behind=1)
+    return [Outcome.ADDED] * 4, [4]
+
+
+def acknowledges_more_than_the_frame_before(bench):
+    a, b = running(bench)
+    for client in (a, b):
+        send(bench, client, 1, behind=1)
+    send(bench, a, 2)
+    send(bench, b, 3)
+    send(bench, b, 5)
+    return [Outcome.ADDED] * 5, [4]
+
+
+def waits_for_the_sender_of_the_frame_before(bench):
+    """The sender was silent until then, for longer than `evict_us`."""
+    a, b = running(bench, evict_us=SILENCE_TICK_US)
+    send(bench, a, 0)
+    for _ in range(64):
+        bench.exchange(a.port, a.receipt(a.first_seq))
+    send(bench, b, 1, behind=1)
+    send(bench, a, 0)
+    return [Outcome.ADDED, Outcome.DUPLICATE], [4]
+
+
+def is_for_the_slot_of_the_frame_before(bench):
+    a, b = running(bench)
+    send(bench, a, 0)
+    send(bench, b, 0)
+    return [Outcome.ADDED] * 2, [6]
+
+
+def opens_the_slot_behind_a_boundary_that_admits_a_member(bench):
+    a, b, c = running(bench, workers=3, threshold=2)
+    bench.exchange(c.port, c.leave())
+    c.forget(99)
+    for _ in range(2):
+        c.take(bench.exchange(c.port, c.join(world=3, elements=16, threshold=2))[0])
+    send(bench, a, 0, flags=ContributionFlag.BOUNDARY)
+    send(bench, b, 0, flags=ContributionFlag.BOUNDARY)
+    send(bench, a, 1, flags=ContributionFlag.REQUIRES_ALL)
+    send(bench, b, 1, flags=ContributionFlag.REQUIRES_ALL)
+    send(bench, a, 2, behind=1)
+    return [Outcome.ADDED] * 5, [6, 6, 6]
+
+
+def comes_after_a_frame_of_another_job(bench):
+    a, _ = running(bench)
+    c, *_ = running(bench, workers=3, job=1)
+    send(bench, a, 0)
+    send(bench, c, 1, behind=1)
+    send(bench, a, 2, behind=1)
+    return [Outcome.ADDED] * 3, [6, 6]
+
+
+def comes_after_a_frame_with_a_notice(bench):
+    a, b = running(bench)
+    send(bench, a, 0, epoch=a.epoch + 1)
+    send(bench, b, 1, behind=1)
+    return [Outcome.EPOCH, Outcome.ADDED], [6]
+
+
+def comes_after_a_frame_that_the_slot_does_not_take(bench):
+    a, b = running(bench)
+    send(bench, a, 0)
+    send(bench, b, 0)
+    send(bench, a, 0)
+    send(bench, b, 1)
+    return [Outcome.DUPLICATE, Outcome.ADDED], [6]
+
+
+EARLY = (
+    takes_a_slot_whose_result_the_frame_before_acknowledges,
+    acknowledges_more_than_the_frame_before,
+    waits_for_the_sender_of_the_frame_before,
+    is_for_the_slot_of_the_frame_before,
+    opens_the_slot_behind_a_boundary_that_admits_a_member,
+    comes_after_a_frame_of_another_job,
+    comes_after_a_frame_with_a_notice,
+    comes_after_a_frame_that_the_slot_does_not_take,
+)
+
+
+@pytest.mark.parametrize("stalls", [0, 0.4])
+@pytest.mark.parametrize("frame", EARLY)
+def test_a_frame_is_decided_as_behind_the_frame_before_and_enters_early_only_if_it_may(frame, stalls):
+    bench = CoreBench(CONFIG)
+    outcomes, cycles = frame(bench)
+    source, *_ = bench.check(stalls=stalls)
+    assert bench.model.fates[-len(outcomes) :] == outcomes
+    assert stalls or [later - earlier for earlier, later in pairwise(source.times)][-len(cycles) :] == cycles
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("frame", "sound", "wrong"),
+    [
+        (EARLY[0], "ring.before.advances.eq(decision.advance)", "ring.before.advances.eq(0)"),
+        (EARLY[1], "ring.before.low.eq(decided.low)", "ring.before.low.eq(0)"),
+        (EARLY[2], "ring.before.valid.eq(entered_early)", "ring.before.valid.eq(0)"),
+        (EARLY[3], "& (next_frame.frame.seq[:slot_bits] != frame.seq[:slot_bits])", ""),
+        (EARLY[4], "& ~(rows.job_row.joining | rows.job_row.admitted).any()", ""),
+        (EARLY[5], "& (next_frame.frame.job == frame.job)", ""),
+        (EARLY[6], "is_settled & accepts & ~fault", "is_settled & accepts"),
+        (EARLY[7], "is_settled & accepts & ~fault", "is_settled & ~fault"),
+        (EARLY[0], "tables.written_slot.eq(decided.slot)", "tables.written_slot.eq(rows.slot)"),
+        (EARLY[0], "verdict.length.eq(decided.length)", "verdict.length.eq(held.headers.arrival.scan.length)"),
+    ],
+)
+def test_a_mutant_of_early_entry_is_noticed(mutated_core, frame, sound, wrong):
+    bench = CoreBench(CONFIG)
+    frame(bench)
+    with pytest.raises((AssertionError, TimeoutError)):
+        bench.check(core=mutated_core(hw.decide.core, sound, wrong))
 
 
 def test_claims_take_no_longer_than_contributions_unless_somebody_waits_to_join():

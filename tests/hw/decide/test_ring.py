@@ -10,7 +10,7 @@ from amaranth.lib import data
 
 import hw.decide.ring
 import hw.decide.rules.completion
-from hw.decide.ring import RingRequest
+from hw.decide.ring import FrameBefore, RingRequest
 from hw.interface.rows import job_row, slot_row
 from iswitch.config import Config
 from iswitch.golden.decide import ring as model
@@ -262,6 +262,28 @@ def just_overdue(one):
     return one._replace(now_us=(slot.opened_us + deadline_us) % SERIAL)
 
 
+@cache
+def followers(count=1500):
+    """Cases behind a frame of any member whose writes the rows do not show, what goes in, and what the model says of
+    the rows that do."""
+    rng, some = random.Random(2), []
+    for one, *_ in cases()[:count]:
+        member, advances, slot = rng.randrange(CONFIG.members), rng.random() < 0.5, one.ring.slots[one.index]
+        if rng.random() < 0.3:
+            # This member alone may lack the slot's result.
+            own = [slot.seq + 1 + (m == member) * rng.choice([0, -1]) for m in range(CONFIG.members)]
+            one = one._replace(ring=one.ring._replace(acknowledged=tuple(at % SERIAL for at in own)))
+        stale_ack = (one.ring.acknowledged[member] - rng.choice([1, 1, CONFIG.slots, rng.randrange(SERIAL)])) % SERIAL
+        low = one.ring.acknowledged[member] if advances else (slot.seq + rng.randrange(2)) % SERIAL
+        before = {"valid": 1, "member": member, "tick": one.heard[member], "advances": advances, "low": low}
+        acknowledged, heard = list(one.ring.acknowledged), list(one.heard)
+        acknowledged[member] = stale_ack if advances else acknowledged[member]
+        heard[member] = rng.choice([one.now_us >> 14, rng.randrange(1 << 16)]) % 2**16
+        rows = inputs(one._replace(heard=tuple(heard), ring=one.ring._replace(acknowledged=tuple(acknowledged))))
+        some.append((one, [*rows.items(), ("before", pack(FrameBefore(CONFIG), before))], one.step()))
+    return some
+
+
 def told(got, slot):
     """Return the collective that the notice to the sender contains, or None."""
     return (slot.collective if got["outcome"] == Outcome.COLLECTIVE else slot.rival) if got["conflicts"] else None
@@ -332,6 +354,33 @@ def test_ring_decides_as_the_model():
     check(hw.decide.ring.Ring, cases())
 
 
+def test_what_the_frame_before_wrote_counts_although_the_rows_do_not_show_it():
+    check(hw.decide.ring.Ring, followers())
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("Mux(repeats_sender, before.low, self.acknowledged[self.member])", "self.acknowledged[self.member]"),
+        ("before.advances & (before.member == self.member)", "(before.member == self.member)"),
+        ("before.advances & (before.member == self.member)", "before.advances"),
+        ("Mux(is_before & before.advances, known_before <= 0, known <= 0)", "(known <= 0)"),
+        (
+            "Mux(is_before & before.advances, known_before <= 0, known <= 0)",
+            "Mux(is_before, known_before <= 0, known <= 0)",
+        ),
+        ("known_before <= 0", "known_before < 0"),
+        ("Mux(is_before, exceeds(silence_before), exceeds(silence))", "exceeds(silence)"),
+        ("Mux(is_before, exceeds(silence_before), exceeds(silence))", "(~is_before & exceeds(silence))"),
+    ],
+)
+def test_a_mutant_of_what_the_frame_before_wrote_is_noticed(sound, wrong):
+    ring = mutant(hw.decide.ring, sound, wrong).Ring
+    with pytest.raises(AssertionError):
+        check(ring, followers())
+
+
 def test_cases_meet_every_outcome_and_operation():
     steps = [step for *_, step in cases()]
     assert {step.outcome for step in steps} == {
@@ -371,10 +420,10 @@ MUTANTS = [
     ("reaches(ahead.as_unsigned(), slots + 1)", "reaches(ahead.as_unsigned(), slots)"),
     ("~receipt & beyond_ring", "beyond_ring"),
     ("ahead < 0", "ahead <= 0"),
-    ("(known <= 0)", "(known < 0)"),
+    (", known <= 0)", ", known < 0)"),
     ("known, silence = Signal(signed(32),", "known, silence = Signal(32,"),
     ("(lacks & ~bit)", "lacks"),
-    ("job.live[k] & (", "("),
+    ("job.live[k] & Mux(", "Mux("),
     ("silence > allowed", "silence >= allowed"),
     ("(allowed != 0) & ", ""),
     ("before_start < 0", "before_start <= 0"),
