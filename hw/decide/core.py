@@ -63,7 +63,7 @@ class Core(wiring.Component):
     - 2 and 2 for an ordinary frame;
     - 3 and 4 for a request to the replay service;
     - 5 and 6 for a contribution, a receipt or a claim; 5 and 9 while a member waits to join an asynchronous job;
-    - 5 and 4 for a contribution, if the next frame enters early;
+    - 5 and 3 for a contribution, if the next frame enters early;
     - as long as the procedure of `Membership` takes for a control message, and for a frame that causes an eviction.
 
     A frame enters when the one before is written. It enters early, while the core decides about the one before, only if
@@ -152,7 +152,7 @@ class Core(wiring.Component):
             ring.before.valid.eq(entered_early),
             ring.before.member.eq(decided.member),
             ring.before.tick.eq(decided.tick),
-            ring.before.advances.eq(decision.advance),
+            ring.before.advances.eq(decided.advances),
             ring.before.low.eq(decided.low),
             membership.tick.eq(ring.tick),
             checks.corrupt.eq(tables.corrupt),
@@ -270,6 +270,17 @@ class Core(wiring.Component):
             with m.If(fault & (outcome == name) & ~kind.parent_reply & ~kind.parent_result & ~kind.parent_conflict):
                 m.d.sync += notice.eq(1)
 
+        def charge_words():
+            m.d.comb += self.expense.cycles.eq((held.headers.arrival.scan.length >> word_shift) + 1)
+
+        def compare():
+            m.d.sync += [fault.eq(checks.fault), outcome.eq(checks.outcome)]
+            # A payload that is widened takes twice the cycles of its words.
+            widened = held.headers.arrival.scan.length >> word_shift if config.half_width else 0
+            beside = Mux(kind.contribution & is_half(format), widened, 0) if config.half_width else 0
+            cycles = Mux(entered_early, DECISION_CYCLES - CYCLES_SAVED, DECISION_CYCLES)
+            m.d.comb += self.expense.cycles.eq(Mux(is_short, cycles, beside))
+
         # The silence of the members of one job after another is pinned, once a tick, before it wraps.
         swept_job, swept_tick = Signal(range(config.jobs)), Signal(TICK_BITS)
         present_tick = self.now_us >> exact_log2(SILENCE_TICK_US)
@@ -318,18 +329,13 @@ class Core(wiring.Component):
                 m.next = "IDLE"
             with m.State("READ_ROWS"):
                 # The rows are valid; checks and differences are registered.
-                m.d.comb += self.expense.cycles.eq((held.headers.arrival.scan.length >> word_shift) + 1)
+                charge_words()
                 m.next = "COMPARE"
                 with m.If(~held.headers.ours):
                     m.d.sync += ordinary.eq(1)
                     m.next = "IDLE"
             with m.State("COMPARE"):
-                # A payload that is widened takes twice the cycles of its words.
-                widened = held.headers.arrival.scan.length >> word_shift if config.half_width else 0
-                beside = Mux(kind.contribution & is_half(format), widened, 0) if config.half_width else 0
-                cycles = Mux(entered_early, DECISION_CYCLES - CYCLES_SAVED, DECISION_CYCLES)
-                m.d.comb += self.expense.cycles.eq(Mux(is_short, cycles, beside))
-                m.d.sync += [fault.eq(checks.fault), outcome.eq(checks.outcome)]
+                compare()
                 m.next = "CLASSIFY"
                 with m.If((kind.control | kind.parent_reply) & ~checks.fault):
                     m.next = "MEMBERSHIP"
@@ -337,6 +343,19 @@ class Core(wiring.Component):
                     m.next = "ISSUE_REPLAY"
             with m.State("CLASSIFY"):
                 # Reasons for and against the frame are registered, each by itself.
+                m.d.sync += [
+                    entered_early.eq(enters_early),
+                    decided.port.eq(held.headers.arrival.port),
+                    decided.member.eq(frame.member),
+                    decided.seq.eq(frame.seq),
+                    decided.length.eq(held.headers.arrival.scan.length),
+                    decided.format.eq(format_of(frame)),
+                    decided.slot.eq(slot_number(config, frame.job, frame.seq)),
+                    decided.advances.eq(ring.advances),
+                    decided.low.eq(ring.low),
+                    decided.tick.eq(ring.tick),
+                ]
+                m.d.comb += [enters.eq(enters_early), self.headers.ready.eq(enters_early)]
                 m.next = "DECIDE"
             with m.State("ISSUE_REPLAY"):
                 m.d.comb += self.verdicts.valid.eq(1)
@@ -364,18 +383,8 @@ class Core(wiring.Component):
                     evicts.eq(Mux(claim, silent_claimants.any(), ~fault & ring.evicts)),
                     silent_awaited.eq(Mux(claim, silent_claimants, ring.late)),
                 ]
-                m.d.sync += [
-                    entered_early.eq(enters_early),
-                    decided.port.eq(held.headers.arrival.port),
-                    decided.member.eq(frame.member),
-                    decided.seq.eq(frame.seq),
-                    decided.length.eq(held.headers.arrival.scan.length),
-                    decided.format.eq(format_of(frame)),
-                    decided.slot.eq(slot_number(config, frame.job, frame.seq)),
-                    decided.low.eq(ring.low),
-                    decided.tick.eq(ring.tick),
-                ]
-                m.d.comb += [enters.eq(enters_early), self.headers.ready.eq(enters_early)]
+                with m.If(entered_early):
+                    charge_words()
                 m.next = "ISSUE"
             with m.State("ISSUE"):
                 # The frame stalls here until its notice is accepted; nothing is decided twice.
@@ -429,9 +438,9 @@ class Core(wiring.Component):
                         with m.Elif(~fault & has_joining):
                             m.next = "READ_ACKNOWLEDGED"
                     with m.If(entered_early):
-                        # The held frame is the next one, and its rows are valid.
-                        m.d.comb += self.expense.cycles.eq((held.headers.arrival.scan.length >> word_shift) + 1)
-                        m.next = "COMPARE"
+                        # The held frame is the next one, and its rows are compared.
+                        compare()
+                        m.next = "CLASSIFY"
             with m.State("EVICT"):
                 m.d.comb += [
                     tables.control.eq(1),
@@ -587,7 +596,7 @@ class Core(wiring.Component):
         follows, is_settled = Signal(), Signal()
         next_frame, frame = self.headers.payload, held.frame
         slot_bits = exact_log2(self.config.slots)
-        # The next headers stay, so that these conditions are in registers when the decision is there.
+        # The next headers stay, so that these conditions are in registers when the ring accepts the held frame.
         m.d.sync += [
             follows.eq(
                 self.headers.valid

@@ -18,9 +18,10 @@ __all__ = ["DecidedFrame", "HeldFrame"]
 
 
 class DecidedFrame(data.StructLayout):
-    """What is needed of a frame after its decision, when the registers of the frame may already hold the next one.
+    """What is needed of a frame at its decision and later, when the registers of the frame may hold the next one.
 
-    `low`: the first seq whose result the sender lacks. `tick`: when the frame came.
+    `low`: the first seq whose result the sender lacks. `advances`: the sender acknowledges more results than before, if
+    the slot takes the frame. `tick`: when the frame came.
     """
 
     def __init__(self, config: Config):
@@ -32,6 +33,7 @@ class DecidedFrame(data.StructLayout):
                 "length": LENGTH_BITS,
                 "format": 4,
                 "slot": range(config.jobs * config.slots),
+                "advances": 1,
                 "low": SEQ_BITS,
                 "tick": TICK_BITS,
             }
@@ -57,7 +59,7 @@ class HeldFrame:
     keeps_slot
         The slot keeps its row, because its content is only sent again.
     decided
-        The frame to which `decision` belongs, once there is one.
+        The frame to which the next `decision` belongs, from the cycle before it on.
     """
 
     config: Config

@@ -10,6 +10,7 @@ from hw.decide.rules.completion import has_enough, is_complete
 from hw.interface.rows import COLLECTIVE_BITS, DIGEST_BITS, SEQ_BITS, TICK_BITS, job_row, slot_row
 from hw.numeric.formats import is_half
 from hw.stream.reduction import popcount, reaches
+from hw.stream.stages import delayed
 from iswitch.config import Config
 from iswitch.wire import SILENCE_TICK_US, SILENCE_TICKS_MAX, Operation, Outcome, SlotState
 
@@ -104,17 +105,18 @@ class Ring(wiring.Component):
 
     This is the longest logic of the core, so it takes four cycles: (1) differences of serial numbers and times, (2) the
     consequences of one difference, (3) the consequences of several, (4) the decision. Steps 1 to 3 end in registers;
-    step 4 is combinational. Hold all inputs for four cycles. Exceptions: `is_leaf` and `request.length` are read from
-    the second cycle on; `granted` and `request.covered` are read in the third. `decision`, `evicts` and `late` are
-    valid in the fourth. Latency 3 cycles; one frame in 4 cycles, without stalls. What `acknowledged` and `heard` say of
-    the member of the frame `before` does not count, and may change.
+    step 4 is combinational. Hold all inputs for three cycles. Exceptions: `is_leaf` and `request.length` are read from
+    the second cycle on, `is_leaf` up to the fourth; `granted` and `request.covered` are read in the third. `accepts` is
+    valid in the third cycle; `decision`, `evicts` and `late` in the fourth, in which the inputs may be those of the
+    next frame. Latency 3 cycles; one frame in 3 cycles, without stalls. What `acknowledged` and `heard` say of the
+    member of the frame `before` does not count, and may change.
 
     `granted`: the members to which an asynchronous job granted the seq. `low`: the first seq whose result the sender
     lacks. `silences`: the ticks since the switch last `heard` from each member, combinationally. `silent`: the members
     from which nothing has arrived for `evict_us`; valid 1 cycle after `heard`. `stale`: the same, and those from which
     nothing has arrived for 2^29 us. `evicts`: the sender waits for at least one silent member; `late` is the set of
     those members. `accepts`: the frame is a contribution or an uplink that the slot takes. Then the frame waits for no
-    member and has no answer.
+    member and has no answer, and `advances` says in the third cycle what `decision.advance` says in the fourth.
 
     In trees, the slot that a frame completes goes to the parent if `is_leaf`. A leaf also `reports` to its parent if a
     receipt or a retransmission gives the aggregator no operation. `lowest` is the lowest seq whose result a live member
@@ -143,6 +145,7 @@ class Ring(wiring.Component):
                 "stale": Out(config.members),
                 "evicts": Out(1),
                 "accepts": Out(1),
+                "advances": Out(1),
                 "late": Out(config.members),
                 "is_leaf": In(1),
                 "departs": In(1),
@@ -252,21 +255,20 @@ class Ring(wiring.Component):
             grows.requires_all.eq(Mux(installs, ~opens & slot.requires_all, request.requires_all)),
             count.eq(Mux(opens, 0, tally) + (~rejects & bit.any())),  # the sender is not in the slot yet
         ]
-        advances, advance_too_far, beyond_ring, next_lap, is_async, opens_update = (
-            Signal(name=name)
-            for name in ("advances", "advance_too_far", "beyond_ring", "next_lap", "is_async", "opens_update")
+        advance_too_far, beyond_ring, next_lap, is_async, opens_update = (
+            Signal(name=name) for name in ("advance_too_far", "beyond_ring", "next_lap", "is_async", "opens_update")
         )
         arrived, members, expected = (
             Signal(self.config.members, name=name) for name in ("arrived", "members", "expected")
         )
-        already_arrived, result_held, enough = (
-            Signal(name=name) for name in ("already_arrived", "result_held", "enough")
+        requires_all, already_arrived, result_held, enough = (
+            Signal(name=name) for name in ("requires_all", "already_arrived", "result_held", "enough")
         )
         closes, other_collective, other_format, other_length = (
             Signal(name=name) for name in ("closes", "other_collective", "other_format", "other_length")
         )
         m.d.sync += [
-            advances.eq(gain > 0),
+            self.advances.eq(gain > 0),
             advance_too_far.eq((gain >= 0) & reaches(gain.as_unsigned(), slots + 1)),
             beyond_ring.eq((ahead >= 0) & reaches(ahead.as_unsigned(), slots + 1)),
             next_lap.eq(ahead == slots),
@@ -275,6 +277,7 @@ class Ring(wiring.Component):
             arrived.eq(grows.arrived),
             members.eq(grows.members),
             expected.eq(grows.expected),
+            requires_all.eq(grows.requires_all),
             already_arrived.eq((slot.arrived & bit).any()),
             result_held.eq(collecting | sent_up | (complete & (lacks & ~bit).any())),
             stored.eq(complete & same),
@@ -337,17 +340,34 @@ class Ring(wiring.Component):
             late.eq(awaited & silent_others),
             granted_late.eq(self.granted & silent_others),
             any_granted.eq(self.granted.any()),
-            out_of_window.eq(~installs & (behind_bad | advance_too_far) | (~receipt & beyond_ring)),
-            stale.eq((ahead < 0) | (same & (slot.state == SlotState.EMPTY))),
-            # A sender that opens a slot inside its window already holds the result of the previous lap.
-            slot_held.eq(opens & result_held),
-            not_expected.eq(is_async & (opens | collecting) & ~(awaits & bit).any()),
-            repeated.eq(~opens & ~installs & (already_arrived | ~collecting)),
             # The receipt wants the result of a granted segment whose slot no member has opened.
             wants_unopened_lap.eq(request.want & is_async & request.covered & next_lap),
         ]
+        refusals = [
+            (out_of_window, ~installs & (behind_bad | advance_too_far) | (~receipt & beyond_ring)),
+            (stale, (ahead < 0) | (same & (slot.state == SlotState.EMPTY))),
+            # A sender that opens a slot inside its window already holds the result of the previous lap.
+            (slot_held, opens & result_held),
+            (not_expected, is_async & (opens | collecting) & ~(awaits & bit).any()),
+            (repeated, ~opens & ~installs & (already_arrived | ~collecting)),
+        ]
+        m.d.sync += [refusal.eq(holds) for refusal, holds in refusals]
+        refused = Cat(holds for _, holds in refusals).any() | other_collective | other_format | other_length
+        m.d.comb += self.accepts.eq(~refused & ~receipt & ~installing & ~contests)
 
-        # Fourth: the decision, and the next row of the slot.
+        # Fourth: the decision, and the next row of the slot. The inputs may be those of the next frame.
+        request, slot, incarnation, numeric, now_us = (
+            delayed(m, f"{name}_before", value)
+            for name, value in (
+                ("request", request),
+                ("slot", slot),
+                ("incarnation", job.incarnation),
+                ("numeric", job.numeric),
+                ("now_us", self.now_us),
+            )
+        )
+        if uplinks:
+            uplink, contests = request.uplink, request.contest
         closed = Mux(leaf, SlotState.SENT_UP, SlotState.COMPLETE)
         waits = Signal()
         m.d.comb += [
@@ -358,12 +378,12 @@ class Ring(wiring.Component):
             self.late.eq(late),
             decision.first.eq(fresh),
             after.seq.eq(request.seq),
-            after.incarnation.eq(job.incarnation),
+            after.incarnation.eq(incarnation),
             after.numeric.eq(request.numeric),
             after.length.eq(request.length),
             after.boundary.eq(Mux(installs, ~opens & slot.boundary, request.boundary)),
-            after.requires_all.eq(grows.requires_all),
-            after.opened_us.eq(Mux(opens, Mux(installs, 0, self.now_us), slot.opened_us)),
+            after.requires_all.eq(requires_all),
+            after.opened_us.eq(Mux(opens, Mux(installs, 0, now_us), slot.opened_us)),
             after.collective.eq(Mux(opens | installs, request.collective, slot.collective)),
             after.digest.eq(Mux(opens | installs, request.digest, slot.digest)),
             after.rival.eq(Mux(opens | installs, 0, slot.rival)),
@@ -380,7 +400,7 @@ class Ring(wiring.Component):
         else:
             m.d.comb += after.tainted.eq(Mux(opens, 0, slot.tainted) | Mux(request.tainted, bit, 0))
 
-        m.d.comb += [decision.advance.eq(advances & ~installs), decision.operation.eq(Operation.CONTRIBUTE)]
+        m.d.comb += [decision.advance.eq(self.advances & ~installs), decision.operation.eq(Operation.CONTRIBUTE)]
         contested = Signal(slot_row(self.config))
         m.d.comb += [contested.eq(slot), contested.rival.eq(request.collective)]
         # A slot with another collective keeps all but `rival`. Its seq and incarnation are those of the frame.
@@ -416,8 +436,8 @@ class Ring(wiring.Component):
                         after.arrived.eq(0),
                         after.members.eq(0),
                         after.tainted.eq(0),
-                        after.numeric.eq(job.numeric),
-                        after.length.eq(Mux(is_half(job.numeric), 8, 4) if self.config.half_width else 4),
+                        after.numeric.eq(numeric),
+                        after.length.eq(Mux(is_half(numeric), 8, 4) if self.config.half_width else 4),
                         after.opened_us.eq(0),
                         after.collective.eq(0),
                         after.digest.eq(0),
@@ -471,7 +491,6 @@ class Ring(wiring.Component):
                 m.d.comb += [waits.eq(collecting), decision.conflicts.eq(collecting & has_rival)]
         with m.Else():
             m.d.comb += [
-                self.accepts.eq(~installs),
                 decision.outcome.eq(Mux(rejects, Outcome.QUARANTINED, Outcome.ADDED)),
                 decision.slot_write.eq(1),
                 decision.works.eq(~rejects | decision.emit),

@@ -10,7 +10,7 @@ __all__ = ["CYCLES_SAVED", "DECISION_CYCLES", "PROCEDURE_COST", "RESEND_COST", "
 DECISION_CYCLES = 4
 """Cycles that the core decides on a frame of ours, besides those in which it takes the frame. A power of two: frames of
 fewer words pay for them."""
-CYCLES_SAVED = 2
+CYCLES_SAVED = 3
 """Cycles of these that a frame does not cost if it enters while the core decides about the frame before."""
 PROCEDURE_COST = 2
 """Cost of each cycle of a control message or an eviction: sums go first."""

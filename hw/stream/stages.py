@@ -6,7 +6,7 @@ from typing import Any
 from amaranth.hdl import ShapeLike, Signal, Value, ValueLike
 from amaranth.lib import data
 
-__all__ = ["Stages", "once", "record"]
+__all__ = ["Stages", "delayed", "once", "record"]
 
 
 def once(m: Any, name: str, value: ValueLike) -> Signal:
@@ -17,6 +17,13 @@ def once(m: Any, name: str, value: ValueLike) -> Signal:
     value = Value.cast(value)
     signal = Signal(value.shape(), name=name)
     m.d.comb += signal.eq(value)
+    return signal
+
+
+def delayed(m: Any, name: str, value: ValueLike) -> Signal:
+    """Return a signal with what this value was a cycle ago. It is not reset."""
+    signal = Signal(value.shape(), name=name, reset_less=True)
+    m.d.sync += signal.eq(value)
     return signal
 
 

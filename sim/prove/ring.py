@@ -181,6 +181,20 @@ def early(c: Case) -> Value:
     return distance < 0
 
 
+def accepts_what_the_slot_takes(part: Any) -> Harness:
+    """The core lets the next frame enter if the ring accepts a frame, before the decision is there."""
+    c = Case(part)
+    accepts = c.ring.accepts
+    added = (c.decision.outcome == Outcome.ADDED) | (c.decision.outcome == Outcome.QUARANTINED)
+    c.require(accepts == (c.sends & added))
+    answers = c.decision.conflicts | c.decision.reports | c.decision.resend
+    c.require(~accepts | ~(c.ring.evicts | answers))
+    c.require(~accepts | (c.ring.advances == c.decision.advance))
+    c.reach(accepts & c.ring.advances)
+    c.reach(accepts & c.request.uplink)
+    return c.h
+
+
 class Twins(Component):
     """Two rings with the same inputs but for the rows of their slots, which are both empty."""
 
@@ -248,7 +262,7 @@ PROOFS = [
             "a frame of an older lap, or of one beyond the next, changes no slot and no sum",
             refuses_old_laps,
             (
-                ("stale.eq((ahead < 0) | ", "stale.eq("),
+                ("(stale, (ahead < 0) | ", "(stale, "),
                 ("(same & (slot.state == SlotState.EMPTY))", "0"),
                 ("(~receipt & beyond_ring)", "0"),
             ),
@@ -257,7 +271,7 @@ PROOFS = [
             "a slot is taken for the next lap only after its result, which every live member has acknowledged",
             overwrites_what_all_hold,
             (
-                ("slot_held.eq(opens & result_held)", "slot_held.eq(0)"),
+                ("(slot_held, opens & result_held)", "(slot_held, 0)"),
                 ("known_before <= 0, known <= 0)", "known_before <= 0, known < 0)"),
                 ("result_held.eq(collecting | sent_up |", "result_held.eq(collecting |"),
             ),
@@ -269,6 +283,15 @@ PROOFS = [
                 ("count.eq(Mux(opens, 0, tally)", "count.eq(tally"),
                 ("job.threshold, overdue & ~opens)", "job.threshold, overdue)"),
                 ("job.live & ~Mux(early, job.admitted, 0)", "job.live"),
+            ),
+        ),
+        (
+            "the ring accepts exactly the frames that a slot takes, and they wait for no member and have no answer",
+            accepts_what_the_slot_takes,
+            (
+                ("~refused & ~receipt", "~refused"),
+                ("any() | other_collective | other_format | other_length", "any() | other_format | other_length"),
+                ("Cat(holds for _, holds in refusals).any() |", ""),
             ),
         ),
         (
