@@ -1,4 +1,4 @@
-"""Where the cycles of a sum go: `python -m sim.bench.stages`.
+"""Where the cycles of a sum go: `python -m sim.bench.stages`, with `--ports` and `--jobs` for other switches and loads.
 
 The first table follows the contribution that completes a sum through an idle switch, from the ingress queue to a port:
 in which cycle its first word is offered at each component's output, and why the component takes so long. Behind the
@@ -10,7 +10,8 @@ Amaranth's simulation of the whole switch.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
@@ -76,9 +77,9 @@ def opened(part: Any) -> Module:
 
 
 class Scene:
-    """A simulated switch with a member behind each port."""
+    """A simulated switch, and so many jobs with a member of each behind each port."""
 
-    def __init__(self, config: Config = CONFIG) -> None:
+    def __init__(self, config: Config = CONFIG, jobs: int = 1) -> None:
         self.config = config
         self.dut = Switch(config)
         parts = opened(self.dut).submodules
@@ -107,7 +108,11 @@ class Scene:
         )
         self.sources = [self.bench.source(rx) for rx in self.dut.rx]
         self.sinks = [self.bench.sink(tx) for tx in self.dut.tx]
-        self.members = [Client.numbered(k, port=k) for k in range(config.ports)]
+        self.members = [
+            Client.numbered(job * config.ports + port, port=port, job=job)
+            for job in range(jobs)
+            for port in range(config.ports)
+        ]
         self.log: list[tuple[int, ...]] = []
         self.queues = [parts[f"queue_{port}"].o for port in range(config.ports)]
         self.watched = [*self.queues, *(point.stream for point in self.points), parts.parser.o]
@@ -146,9 +151,9 @@ class Scene:
 
     async def join(self, ctx: Any) -> None:
         await self.settle(ctx)
-        for settings in ({"world": len(self.members), "elements": self.config.elements}, {}, {}):
-            for rank, member in enumerate(self.members):
-                self.offer(member.port, member.join(member=None if member.is_member else rank, **settings))
+        for settings in ({"world": self.config.ports, "elements": self.config.elements}, {}, {}):
+            for member in self.members:
+                self.offer(member.port, member.join(member=None if member.is_member else member.port, **settings))
                 await self.settle(ctx)
                 for frame in self.received(member.port):
                     member.take(frame)
@@ -223,16 +228,38 @@ def mixed(scene: Scene) -> Iterator[tuple[int, bytes]]:
         yield port, ordinary(to.mac, member.mac, (60, 1514)[k % 2])
 
 
-LOADS: dict[str, Callable[[Scene], Iterator[tuple[int, bytes]]]] = {"full": full, "minimum": minimum, "mixed": mixed}
+def ordinary_60(scene: Scene) -> Iterator[tuple[int, bytes]]:
+    return ordinary_frames(scene, 24, 60)
+
+
+def ordinary_1514(scene: Scene) -> Iterator[tuple[int, bytes]]:
+    return ordinary_frames(scene, 6, 1514)
+
+
+def ordinary_frames(scene: Scene, count: int, size: int) -> Iterator[tuple[int, bytes]]:
+    """Yield `count` frames of so many bytes from each port to the next one."""
+    stations = scene.members[: scene.config.ports]
+    for _ in range(count):
+        for member, to in zip(stations, [*stations[1:], stations[0]]):
+            yield member.port, ordinary(to.mac, member.mac, size)
+
+
+LOADS: dict[str, Callable[[Scene], Iterator[tuple[int, bytes]]]] = {
+    "full": full,
+    "minimum": minimum,
+    "mixed": mixed,
+    "ordinary, 60 bytes": ordinary_60,
+    "ordinary, 1514 bytes": ordinary_1514,
+}
 """The frames of each load, with the port to which each goes."""
 
 
-def load(name: str, config: Config = CONFIG) -> Load:
+def load(name: str, config: Config = CONFIG, jobs: int = 1) -> Load:
     """Send a load's frames as fast as the switch takes them, and count what its streams do, without the first frames.
 
     Raises RuntimeError if a sum does not leave by all ports.
     """
-    scene = Scene(config)
+    scene = Scene(config, jobs)
     begun = sums = 0
 
     async def scenario(ctx: Any) -> None:
@@ -276,8 +303,8 @@ def _bubble(scene: Scene, cycle: int, words: Any, at: int) -> str:
     return "the payload's operation has not been handed over"
 
 
-def shown_path(sizes: Sequence[int]) -> Table:
-    found = {elements: path(elements) for elements in sizes}
+def shown_path(sizes: Sequence[int], config: Config) -> Table:
+    found = {elements: path(elements, config) for elements in sizes}
     table = Table("stage", title="cycle of the first word, of the last word")
     for elements in sizes:
         table.add_column(f"{elements} elements", justify="right")
@@ -291,16 +318,20 @@ def shown_path(sizes: Sequence[int]) -> Table:
     return table
 
 
-def main() -> None:
+def main(
+    ports: Annotated[int, typer.Option(min=2, max=16, help="Ports of the switch.")] = CONFIG.ports,
+    jobs: Annotated[int, typer.Option(min=1, max=8, help="Jobs, each with a member behind each port.")] = 1,
+) -> None:
     """Say in which stage each cycle of a sum is, how full each stage is, and what every bubble is."""
     console = Console()
-    console.print(shown_path((1, 44, CONFIG.elements)))
+    config = replace(CONFIG, ports=ports, members=ports, jobs=max(CONFIG.jobs, jobs))
+    console.print(shown_path((1, 44, config.elements), config))
     table = Table("load", "stage", title="share of cycles")
     names = Table("load", "words a cycle", "a cycle without a word at the gate, because", "share", title="bubbles")
     for column in ("moves", "stalls", "empty"):
         table.add_column(column, justify="right")
     for name in LOADS:
-        found = load(name)
+        found = load(name, config, jobs)
         for stage, counts in found.streams.items():
             table.add_row(name, stage, *(f"{count / found.cycles:.3f}" for count in counts))
         rate = f"{found.words / found.cycles:.3f}"
