@@ -43,7 +43,7 @@ class Recovering(Job):
         if reply.reason == Reason.JOB and self.knows(worker):  # it is late: the job has been formed anew
             return True
         demand(reply.reason in AGAIN, f"a member of job {self.number} gets the NOTICE {reply.reason.name}")
-        ahead = (int(reply.header["epoch"]) - self.epoch) % EPOCHS
+        ahead = (int(reply.header["epoch"]) - worker.client.epoch) % EPOCHS
         if reply.reason == Reason.JOB or 0 < ahead < EPOCHS // 2:  # else: an answer to a late frame, or a late answer
             self.renew()
         if reply.reason == Reason.JOB:  # it is no member any more, and joins with another nonce and token

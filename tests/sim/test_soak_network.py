@@ -5,13 +5,15 @@ import random
 import time
 from collections import Counter
 
+import numpy as np
 import pytest
 
-from iswitch.wire import FRAME_BYTES, TAIL_BYTES, Outcome, Type
+from iswitch.wire import FRAME_BYTES, HEADER, TAIL_BYTES, Outcome, Reason, Type
 from sim.bench.soak_failure import from_text, shortest, to_text
 from sim.bench.soak_long import RECORD, record, replayed, report, table
 from sim.bench.soak_network import Figures, NetworkSoak, SoakError
 from sim.bench.soak_pair import Cable, Entry, Frames, Registers, Stalls
+from sim.frames.client import Reply
 
 TYPE_AT = FRAME_BYTES - 22
 
@@ -34,6 +36,17 @@ def soak():
     made = NetworkSoak(seed=3)
     yield made
     made.close()
+
+
+@pytest.mark.parametrize(("ahead", "phase"), [(1, "renewing"), (0, "running"), (-1, "running")])
+def test_a_member_that_hears_of_a_newer_epoch_joins_anew_although_others_know_that_epoch(soak, ahead, phase):
+    job = soak.jobs[0]
+    worker, job.phase, job.epoch = job.workers[1], "running", 7
+    worker.client.epoch = job.epoch - ahead
+    header = np.zeros(1, HEADER)
+    header["epoch"], header["count"] = job.epoch, Reason.EPOCH
+    assert job.takes_notice(worker, Reply(Type.NOTICE, header[0], np.zeros(0), None, None))
+    assert job.phase == phase
 
 
 def test_a_tree_with_faults_does_as_its_models_and_the_same_seed_gives_the_same_run():

@@ -32,8 +32,8 @@ def test_the_stages_of_a_sum_add_up_to_the_latency_of_the_compiled_switch():
     assert firsts[-1] - steps[-1].first == TWO_PORTS.header_words
 
 
-@pytest.mark.parametrize("name", ["minimum", "mixed"])
-def test_each_cycle_of_a_load_passes_a_word_or_is_a_bubble_with_a_name(name):
-    found = load(name, TWO_PORTS)
+@pytest.mark.parametrize(("name", "jobs"), [("minimum", 1), ("minimum", 2), ("mixed", 1), ("ordinary, 60 bytes", 1)])
+def test_each_cycle_of_a_load_passes_a_word_or_is_a_bubble_with_a_name(name, jobs):
+    found = load(name, TWO_PORTS, jobs)
     assert found.words + sum(found.bubbles.values()) == found.cycles > 0
     assert all(sum(counts) == found.cycles for counts in found.streams.values())
