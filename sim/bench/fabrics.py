@@ -9,8 +9,14 @@ from iswitch.plan.topology.topology import Job, Topology
 __all__ = ["random_topology"]
 
 
-def random_topology(seed: int | random.Random, *, switches: int = 4, workers: int = 8, least: bool = False) -> Topology:
-    """Return a random topology. With `least`: one cable a worker, without slots, members and reservations."""
+def random_topology(
+    seed: int | random.Random, *, switches: int = 4, workers: int = 8, least: bool = False, unlike: bool = False
+) -> Topology:
+    """Return a random topology.
+
+    With `least`: one cable a worker, without slots, members and reservations. With `unlike`: most cables have a rate of
+    their own in one direction.
+    """
     chance = seed if isinstance(seed, random.Random) else random.Random(seed)
     graph = nx.Graph()
     count = chance.randint(2, switches)
@@ -40,8 +46,11 @@ def random_topology(seed: int | random.Random, *, switches: int = 4, workers: in
         if chance.random() < 0.3:
             graph.nodes["ps"]["ingress_gbps"] = 8.0
     for a, b in graph.edges:
+        cable = graph.edges[a, b]
+        if unlike and chance.random() < 0.7:
+            cable.update(sender=chance.choice([a, b]), sender_gbps=float(chance.choice([2.5, 4, 10])))
         if not least and chance.random() < 0.1:
-            graph.edges[a, b]["reserved_gbps"] = graph.edges[a, b]["bw_gbps"] / 4
+            cable["reserved_gbps"] = min(cable["bw_gbps"], cable.get("sender_gbps", cable["bw_gbps"])) / 4
     job = Job(
         return_path=chance.choice(["multicast", "unicast", "none"]),
         uplink_bytes_per_element=chance.choice([4, 8]),

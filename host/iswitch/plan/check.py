@@ -56,7 +56,8 @@ class _Check:
         self.cables: dict[tuple[str, str], float] = {}
         for edge in network["edges"]:
             for a, b in ((edge["source"], edge["target"]), (edge["target"], edge["source"])):
-                self.cables[a, b] = edge["bw_gbps"] - edge.get("reserved_gbps", 0)
+                rate = edge["sender_gbps"] if edge.get("sender") == a else edge["bw_gbps"]
+                self.cables[a, b] = rate - edge.get("reserved_gbps", 0)
         overhead = self.job["overhead_bytes"] / self.job["payload_bytes"]
         partial_sum = self.job["uplink_bytes_per_element"] / 4 + overhead
         self.sizes = {"gradient": 1 + overhead, "result": 1 + overhead, "sum": partial_sum}

@@ -73,5 +73,5 @@ def make_upgrade(topology: Topology, count: int, capacity_gbps: float | None = N
     if count < 1:
         raise ValueError(f"count must be at least 1, not {count!r}")
     known = [topology.graph.nodes[switch]["capacity_gbps"] for switch in topology.aggregators]
-    widest = max(sum(data["bw_gbps"] for data in topology.graph[switch].values()) for switch in topology.switches)
+    widest = max(sum(topology.bw_gbps(near, switch) for near in topology.graph[switch]) for switch in topology.switches)
     return Upgrade(count, capacity_gbps or max(known, default=widest))

@@ -82,7 +82,7 @@ def solve_relaxation(nearest: NearestTrees, time_s: float = INFINITY) -> tuple[f
     for switch, site in nearest.sites.items():
         program.add_row(streams(switch), -INFINITY, site.capacity_gbps)
     ingress = topology.graph.nodes[nearest.ps].get("ingress_gbps", INFINITY)
-    cables = sum(topology.free_gbps(nearest.ps, to) for to in topology.graph[nearest.ps])
+    cables = sum(topology.free_gbps(near, nearest.ps) for near in topology.graph[nearest.ps])
     partial_sums = {variable: job.partial_size for variable in sums.values()}
     program.add_row(streams(nearest.ps) | partial_sums, -INFINITY, min(ingress, cables))
     solution = program.solve(time_s=time_s)

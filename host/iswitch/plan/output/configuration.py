@@ -146,7 +146,8 @@ def _links(topology: Topology, places: Places, plan: Plan) -> list[dict[str, Any
             "name": topology.cable_label(a, b),
             "ends": [a, b],
             "places": [[places.number[a], places.ports[a][b]], [places.number[b], places.ports[b][a]]],
-            "bw_gbps": topology.free_gbps(a, b),
+            "bw_gbps": topology.free_gbps(b, a),
         }
+        | ({"sender": a, "sender_gbps": topology.free_gbps(a, b)} if topology.is_unlike(a, b) else {})
         for a, b in ends
     ]

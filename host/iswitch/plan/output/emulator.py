@@ -1,5 +1,6 @@
 """The arguments of the emulator that build the fabric of a plan."""
 
+from itertools import pairwise
 from typing import Any
 
 import networkx as nx
@@ -64,6 +65,12 @@ def _obstacles(topology: Topology, places: Places, plan: Plan, links: list[dict[
             for child, path in tree.up.items()
             if len(path) != 2
         ]
+    hops = {tuple(sorted(hop)) for tree in plan.trees for path in tree.up.values() for hop in pairwise(path)}
+    found += [
+        f"{topology.cable_label(*hop)} has unlike rates in its two directions, but an emulated cable has one rate"
+        for hop in sorted(hops)
+        if topology.is_unlike(*hop)
+    ]
     used = nx.Graph(link["ends"] for link in links)
     if used and not nx.is_forest(used):
         found.append("cables between switches contain a cycle")

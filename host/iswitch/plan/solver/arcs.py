@@ -39,9 +39,12 @@ class Arcs:
             for a, b in topology.graph.edges
             if a in known and b in known
             for arc in ((a, b), (b, a))
-            if topology.free_gbps(a, b)
+            if topology.free_gbps(*arc)
         )
-        self.up: list[Arc] = [(at, to) for at, to in arcs if at != self.ps and to not in self.multi_homed]
+        returns = set(arcs) if topology.job.multicast else {arc[::-1] for arc in arcs}
+        self.up: list[Arc] = [
+            (at, to) for at, to in arcs if at != self.ps and to not in self.multi_homed and (to, at) in returns
+        ]
         self.down: list[Arc] = [(at, to) for at, to in arcs if to != self.ps and at not in self.multi_homed]
 
     def toward(self, place: str, adjacent: bool = False) -> list[Arc]:

@@ -44,7 +44,11 @@ class Orbits:
             settings = tuple(
                 data.get(key) for key in ("kind", "role", "aggregates", "capacity_gbps", "slots", "members")
             )
-            cables = frozenset((near, topology.free_gbps(node, near)) for near in topology.graph[node] if near in nodes)
+            cables = frozenset(
+                (near, topology.free_gbps(node, near), topology.free_gbps(near, node))
+                for near in topology.graph[node]
+                if near in nodes
+            )
             found.setdefault((settings, cables, tuple(sorted(groups[node]))), []).append(node)
         self.classes = list(found.values())
         self._class = {node: number for number, members in enumerate(self.classes) for node in members}

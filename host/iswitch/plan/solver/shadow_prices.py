@@ -34,7 +34,7 @@ def find_shadow_prices(topology: Topology, trees: tuple[Tree, ...]) -> dict[Reso
         return {}
     packing = Packing(available, [loads(topology, tree) for tree in trees])
     # If two resources limit the trees in the same way, more of one of them alone gains nothing.
-    alone = [resource for resource in full if packing.is_alone(resource)]
+    alone = [resource for resource in full if available[resource] and packing.is_alone(resource)]
     found = dict.fromkeys(full, 0.0)
     for resource, gain in zip(alone, packing.gains(alone, STEP)):
         price = gain / (available[resource] * STEP)

@@ -154,7 +154,7 @@ def capacities(topology: Topology) -> Mapping[Resource, float]:
     found = _capacities[topology] = dict[Resource, float]()
     for a, b in topology.graph.edges:
         for at, to in ((a, b), (b, a)):
-            found[Resource("link", at, to)] = topology.free_gbps(a, b)
+            found[Resource("link", at, to)] = topology.free_gbps(at, to)
     for switch in topology.aggregators:
         data = topology.graph.nodes[switch]
         found[Resource("capacity", switch)] = float(data["capacity_gbps"])

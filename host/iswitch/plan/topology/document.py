@@ -48,10 +48,12 @@ class Switch(SwitchRecord):
 
 
 class Uplink(Record):
-    """A cable from each switch of a rack to the switch `to`; ``spine*`` is all switches whose name begins with it."""
+    """A cable from each switch of a rack to the switch `to`; ``spine*`` is all switches whose name begins with it.
+    `sender_gbps` is the rate from the rack's switch, if it differs from `bw_gbps`."""
 
     to: Text
     bw_gbps: Gbps
+    sender_gbps: Gbps | None = None
     reserved_gbps: ReservedGbps = 0.0
 
 
@@ -64,10 +66,11 @@ def _check_hosts(given: Any, check: Callable[[Any], Any]) -> Any:
 
 
 class Rack(Switch):
-    """A switch with workers."""
+    """A switch with workers. `nic_sender_gbps` is the rate from each worker, if it differs from `nic_gbps`."""
 
     hosts: Annotated[Annotated[Whole, Field(ge=0)] | list[Text], WrapValidator(_check_hosts)]
     nic_gbps: Gbps
+    nic_sender_gbps: Gbps | None = None
     uplinks: list[Uplink] = []
 
     @model_validator(mode="after")
@@ -89,16 +92,19 @@ class Rack(Switch):
 
 
 class Host(HostRecord):
-    """An entry of `hosts`, with its cable to `at`."""
+    """An entry of `hosts`, with its cable to `at`. `sender_gbps` is the rate from the host, if it differs."""
 
     name: Text
     at: Text | None = None
     bw_gbps: Gbps | None = None
+    sender_gbps: Gbps | None = None
 
     @model_validator(mode="after")
     def _check_cable(self) -> "Host":
         if (self.at is None) != (self.bw_gbps is None):
             raise ValueError("its cable needs both 'at' and 'bw_gbps'")
+        if self.sender_gbps is not None and self.at is None:
+            raise ValueError("sender_gbps is a rate of its cable, which needs 'at' and 'bw_gbps'")
         return self
 
 

@@ -21,6 +21,8 @@ QUANTITIES = (
     "bandwidth",
     "speed",
     "rate",
+    "gbps",
+    "sender",
     "capacity",
     "ingress",
     "reserved",

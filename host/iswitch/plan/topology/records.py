@@ -77,8 +77,10 @@ def must_be(rule: str) -> PydanticCustomError:
 
 
 def _within_bandwidth(reserved_gbps: float, info: ValidationInfo) -> float:
-    if reserved_gbps > info.data.get("bw_gbps", reserved_gbps):
-        raise must_be("0 to its bw_gbps")
+    for key in ("bw_gbps", "sender_gbps"):
+        most = info.data.get(key)
+        if most is not None and reserved_gbps > most:
+            raise must_be(f"0 to its {key}")
     return reserved_gbps
 
 
@@ -128,8 +130,23 @@ class HostRecord(Record):
 
 
 class CableRecord(Record):
-    """A cable between two nodes: Gb/s per direction, and the part of it that is reserved for other traffic."""
+    """A cable between two nodes.
+
+    bw_gbps : Gb/s per direction.
+    sender, sender_gbps : an end of the cable, and the Gb/s from that end, if they differ from bw_gbps.
+    reserved_gbps : Gb/s per direction that are reserved for other traffic.
+    """
 
     bw_gbps: Gbps
     name: Text | None = None
+    sender: Text | None = None
+    sender_gbps: Gbps | None = None
     reserved_gbps: ReservedGbps = 0.0
+
+    @model_validator(mode="after")
+    def _check_sender(self) -> "CableRecord":
+        if (self.sender is None) != (self.sender_gbps is None):
+            raise ValueError(
+                "unlike rates need both 'sender', an end of the cable, and 'sender_gbps', the rate from it"
+            )
+        return self

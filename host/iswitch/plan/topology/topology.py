@@ -22,6 +22,8 @@ RESERVED = "=>,:"
 class Group(NamedTuple):
     """Interchangeable workers: at the same switch `at`, by cables of the same free bandwidth `nic_gbps`.
 
+    If results return, `nic_gbps` is at most what lets the results of so fast a gradient come back over the cable.
+
     A worker with several cables is a group of its own; `at` is then the worker itself, and `nic_gbps` is 0.
     """
 
@@ -41,7 +43,8 @@ class Topology:
     Parameters
     ----------
     graph : networkx.Graph
-        Nodes have `kind`, ``"host"`` or ``"switch"``; edges have `bw_gbps`, Gb/s per direction, full duplex. Other
+        Nodes have `kind`, ``"host"`` or ``"switch"``; edges have `bw_gbps`, Gb/s per direction, full duplex; with
+        `sender` and `sender_gbps`, the direction from that end has a rate of its own. Other
         attributes are the fields of `HostRecord`, `SwitchRecord` and `CableRecord`; attributes of the graph are the
         settings of `Job`. Hosts without a `role` are workers. Sums end at the host whose role is ``"ps"``; without
         one, the plan chooses a switch as the root. Hosts do not forward.
@@ -85,7 +88,10 @@ class Topology:
         place = ("edge", frozenset((a, b)))
         if a == b:
             raise TopologyError(f"a cable must join two nodes, not {a} with itself", place)
-        self.graph.add_edge(a, b, **check_attributes(CableRecord, cable_name(a, b), given, place))
+        data = check_attributes(CableRecord, cable_name(a, b), given, place)
+        if data.get("sender", a) not in (a, b):
+            raise TopologyError(f"sender of {cable_name(a, b)} must be {a} or {b}, not {data['sender']}", place)
+        self.graph.add_edge(a, b, **data)
 
     def _check_root(self) -> None:
         servers = [node for node, data in self.graph.nodes(data=True) if data.get("role") == "ps"]
@@ -173,9 +179,17 @@ class Topology:
         return [node for node in self.switches if self.graph.nodes[node]["aggregates"]]
 
     def free_gbps(self, a: str, b: str) -> float:
-        """Return the Gb/s of a cable, per direction, that the job may use."""
+        """Return the Gb/s of a cable, from `a` to `b`, that the job may use."""
+        return self.bw_gbps(a, b) - float(self.graph.edges[a, b].get("reserved_gbps", 0.0))
+
+    def bw_gbps(self, a: str, b: str) -> float:
+        """Return the Gb/s of a cable, from `a` to `b`."""
         data = self.graph.edges[a, b]
-        return float(data["bw_gbps"] - data.get("reserved_gbps", 0.0))
+        return float(data["sender_gbps"] if data.get("sender") == a else data["bw_gbps"])
+
+    def is_unlike(self, a: str, b: str) -> bool:
+        """Return True if the two directions of a cable have unlike rates."""
+        return self.bw_gbps(a, b) != self.bw_gbps(b, a)
 
     def slots(self, switch: str) -> int | None:
         """Return the slots of a switch that the job may use; None: any number."""
@@ -212,7 +226,10 @@ class Topology:
                 alone.append(Group(worker, (worker,), 0.0))
             else:
                 (switch,) = self.graph[worker]
-                found.setdefault((switch, self.free_gbps(worker, switch)), []).append(worker)
+                nic = self.free_gbps(worker, switch)
+                if self.job.multicast or self.job.unicast:
+                    nic = min(nic, self.free_gbps(switch, worker) * self.job.gradient_size / self.job.result_size)
+                found.setdefault((switch, nic), []).append(worker)
         return [Group(at, tuple(workers), nic) for (at, nic), workers in found.items()] + alone
 
 

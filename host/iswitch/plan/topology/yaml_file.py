@@ -216,7 +216,7 @@ class _Graph:
             self._node(switch, lines[place], rack.attributes)
             for host in rack.host_names(switch):
                 self._node(host, lines[*place, "hosts"], {"kind": "host"})
-                self._cable(host, switch, lines[*place, "nic_gbps"], {"bw_gbps": rack.nic_gbps})
+                self._cable(host, switch, lines[*place, "nic_gbps"], _rates(host, rack.nic_gbps, rack.nic_sender_gbps))
 
     def _uplink(self, rack: Rack, uplink: Uplink, line: int) -> None:
         ends = [uplink.to]
@@ -227,10 +227,17 @@ class _Graph:
                 raise self.lines.error(line, f"there is no switch {uplink.to}")
         for switch in rack.names:
             for end in ends:
-                self._cable(switch, end, line, uplink.model_dump(exclude={"to"}, exclude_unset=True))
+                rates = _rates(switch, uplink.bw_gbps, uplink.sender_gbps)
+                self._cable(switch, end, line, rates | uplink.model_dump(include={"reserved_gbps"}, exclude_unset=True))
 
     def _host(self, host: Host, line: int) -> None:
         attributes = host.model_dump(include={"role", "ingress_gbps"}, exclude_unset=True)
         self._node(host.name, line, {"kind": "host"} | attributes)
-        if host.at is not None:
-            self._cable(host.name, host.at, line, {"bw_gbps": host.bw_gbps})
+        if host.at is not None and host.bw_gbps is not None:
+            self._cable(host.name, host.at, line, _rates(host.name, host.bw_gbps, host.sender_gbps))
+
+
+def _rates(sender: str, bw_gbps: float, sender_gbps: float | None) -> dict[str, Any]:
+    """Return the attributes of a cable, whose rate from its end `sender` is `sender_gbps` if that is not None."""
+    unlike = {} if sender_gbps is None else {"sender": sender, "sender_gbps": sender_gbps}
+    return {"bw_gbps": bw_gbps} | unlike

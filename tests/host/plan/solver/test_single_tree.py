@@ -50,7 +50,9 @@ def fastest(topology, levels):
                 for arc, share in ((hop, size), (hop[::-1], back)):
                     if share:
                         after[arc] = after.get(arc, 0) + share
-                        now = max(now, after[arc] / graph.edges[arc]["bw_gbps"])
+                        cable = graph.edges[arc]
+                        rate = cable["sender_gbps"] if cable.get("sender") == arc[0] else cable["bw_gbps"]
+                        now = max(now, after[arc] / rate)
             spread(rest, after, now)
 
     for root in [topology.ps] if topology.ps else sites:
@@ -92,7 +94,15 @@ def fastest(topology, levels):
 
 @pytest.mark.parametrize("seed", range(24))
 def test_an_exhaustive_search_finds_no_faster_tree(seed):
-    topology = random_topology(seed, switches=3, workers=3, least=True)
+    agrees_with_an_exhaustive_search(random_topology(seed, switches=3, workers=3, least=True))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_an_exhaustive_search_over_unlike_rates_finds_no_faster_tree(seed):
+    agrees_with_an_exhaustive_search(random_topology(seed, switches=3, workers=3, least=True, unlike=True))
+
+
+def agrees_with_an_exhaustive_search(topology):
     for levels in (1, None):
         plan = plan_single_tree(topology, levels=levels)
         assert plan.rate_gbps == pytest.approx(fastest(topology, levels), rel=1e-6)

@@ -14,7 +14,7 @@ from sim.bench.fabrics import random_topology
 
 @pytest.mark.parametrize("seed", range(20))
 def test_files_keep_the_topology(seed, tmp_path):
-    topology = random_topology(seed)
+    topology = random_topology(seed, unlike=seed % 2 == 1)
     text = to_json(topology)
     (tmp_path / "fabric.json").write_text(text)
     to_graphml(topology, tmp_path / "fabric.graphml")

@@ -74,6 +74,11 @@ def _require_equal_cables(graph: nx.Graph) -> None:
             )
     rates: dict[object, tuple[object, object]] = {}
     for a, b, data in graph.edges(data=True):
+        if "sender_gbps" in data:
+            raise ValueError(
+                f"cable {a}-{b} has unlike rates in its two directions, but in a round every cable carries one chunk "
+                "in each; leave out sender and sender_gbps"
+            )
         rate = data.get("bw_gbps"), data.get("reserved_gbps", 0)
         rates.setdefault(rate, (a, b))
         if len(rates) > 1:

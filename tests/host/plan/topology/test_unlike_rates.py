@@ -1,0 +1,105 @@
+"""Cables with unlike rates in their two directions: how files write them, what limits a plan, what is refused."""
+
+import networkx as nx
+import pytest
+
+from iswitch.plan.allreduce.files.network_file import read_network
+from iswitch.plan.check import check_plan
+from iswitch.plan.output.configuration import make_configuration
+from iswitch.plan.schemes import KINDS, make_plan, plan_baselines
+from iswitch.plan.topology.generators import leaf_spine
+from iswitch.plan.topology.graph_file import node_link, to_json
+from iswitch.plan.topology.topology import Job, Topology, TopologyError
+from iswitch.plan.topology.yaml_file import parse_yaml
+from sim.bench.fabrics import random_topology
+
+TWO_RACKS = """
+racks:
+  - {name: leaf, count: 2, hosts: 2, nic_gbps: 10, nic_sender_gbps: 8, aggregates: true, capacity_gbps: 100,
+     uplinks: [{to: top, bw_gbps: 20, sender_gbps: 4}]}
+switches:
+  - {name: top}
+  - {name: other}
+hosts:
+  - {name: PS, role: ps, at: top, bw_gbps: 40, sender_gbps: 30}
+links:
+  - {between: [other, top], bw_gbps: 5, sender: top, sender_gbps: 6}
+"""
+
+
+def test_each_section_of_a_file_can_name_the_rate_of_one_direction():
+    topology = parse_yaml(TWO_RACKS)
+    both = lambda a, b: (topology.bw_gbps(a, b), topology.bw_gbps(b, a))
+    assert both("leaf2-h1", "leaf2") == (8, 10) and both("leaf1", "top") == (4, 20)
+    assert both("PS", "top") == (30, 40) and both("top", "other") == (6, 5)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_plans_and_baselines_keep_the_rate_of_each_direction(seed):
+    topology = random_topology(seed, switches=3, workers=4, unlike=True)
+    rates = {}
+    for kind in KINDS:
+        try:
+            plan = make_plan(topology, kind)
+        except TopologyError:  # members or slots do not suffice
+            continue
+        assert check_plan(node_link(topology), plan.to_dict(), levels=1 if kind.startswith("level") else None)[1] == []
+        assert plan.gap < 1e-6
+        rates[kind] = plan.rate_gbps
+    for row in plan_baselines(topology) if topology.ps else ():
+        if row.plan:
+            assert check_plan(node_link(topology), row.plan.to_dict(), levels=None)[1] == []
+            assert row.plan.rate_gbps <= rates.get("trees", float("inf")) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(("returning", "gbps"), [("multicast", 2), ("unicast", 2), ("none", 10)])
+def test_a_slow_direction_to_a_worker_limits_a_plan_only_if_results_return(returning, gbps):
+    graph = leaf_spine(1, 1, 2)
+    graph.edges["leaf1-h1", "leaf1"].update(sender="leaf1", sender_gbps=2.0)
+    job = Job(return_path=returning, overhead_bytes=0)
+    plan = make_plan(Topology.of(graph, aggregates={"leaf1": 100}, job=job), "tree")
+    assert plan.rate_gbps == pytest.approx(gbps) and plan.gap < 1e-6
+
+
+def test_a_direction_without_free_bandwidth_is_refused():
+    graph = leaf_spine(1, 1, 2)
+    graph.edges["leaf1-h1", "leaf1"].update(sender="leaf1", sender_gbps=2.0, reserved_gbps=2.0)
+    graph.add_node("PS", kind="host", role="ps")
+    graph.add_edge("PS", "spine1", bw_gbps=20.0)
+    with pytest.raises(TopologyError, match="other traffic has reserved all bandwidth of a worker's cable"):
+        make_plan(Topology.of(graph, aggregates={"leaf1": 100}), "tree")
+
+
+def test_the_emulated_fabric_refuses_a_plan_over_a_cable_with_unlike_rates():
+    graph = leaf_spine(1, 1, 2)
+    graph.edges["leaf1-h1", "leaf1"].update(sender="leaf1", sender_gbps=5.0)
+    topology = Topology.of(graph, aggregates={"leaf1": 100})
+    emulator = make_configuration(topology, make_plan(topology, "tree"))["emulator"]
+    assert emulator["reasons"] == [
+        "leaf1-leaf1-h1 has unlike rates in its two directions, but an emulated cable has one rate"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("sender: top, ", "", "f:11: a link: unlike rates need both 'sender', an end of the cable, and 'sender_gbps'"),
+        ("sender: top", "sender: leaf1", "f:11: sender of other-top must be other or top, not leaf1"),
+        ("at: top, bw_gbps: 40, ", "", "f:9: host PS: sender_gbps is a rate of its cable, which needs 'at'"),
+        ("sender_gbps: 6", "sender_gbps: 6, reserved_gbps: 5.5", "f:11: reserved_gbps of a link must be 0 to its bw"),
+        ("bw_gbps: 5,", "bw_gbps: 9, reserved_gbps: 7,", "f:11: reserved_gbps of a link must be 0 to its sender_gbps"),
+    ],
+)
+def test_a_wrong_rate_of_one_direction_is_refused_with_its_line(old, new, why):
+    with pytest.raises(TopologyError) as error:
+        parse_yaml(TWO_RACKS.replace(old, new), "f")
+    assert why in str(error.value)
+
+
+def test_a_schedule_in_rounds_refuses_unlike_rates(tmp_path):
+    graph = nx.Graph(leaf_spine(1, 1, 2))
+    graph.edges["leaf1-h1", "leaf1"].update(sender="leaf1", sender_gbps=5.0)
+    path = tmp_path / "network.json"
+    path.write_text(to_json(Topology.of(graph, aggregates={"leaf1": 100})))
+    with pytest.raises(TopologyError, match="has unlike rates in its two directions"):
+        read_network(path)
