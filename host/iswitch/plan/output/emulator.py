@@ -65,7 +65,8 @@ def _obstacles(topology: Topology, places: Places, plan: Plan, links: list[dict[
             for child, path in tree.up.items()
             if len(path) != 2
         ]
-    hops = {tuple(sorted(hop)) for tree in plan.trees for path in tree.up.values() for hop in pairwise(path)}
+    paths = [path for tree in plan.trees for path in (*tree.up.values(), *tree.down.values())]
+    hops = {tuple(sorted(hop)) for path in paths for hop in pairwise(path)}
     found += [
         f"{topology.cable_label(*hop)} has unlike rates in its two directions, but an emulated cable has one rate"
         for hop in sorted(hops)
