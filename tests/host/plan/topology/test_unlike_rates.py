@@ -4,9 +4,13 @@ import networkx as nx
 import pytest
 
 from iswitch.plan.allreduce.files.network_file import read_network
+from iswitch.plan.baselines.grid import solve_relaxation
+from iswitch.plan.baselines.nearest import NearestTrees
 from iswitch.plan.check import check_plan
 from iswitch.plan.output.configuration import make_configuration
 from iswitch.plan.schemes import KINDS, make_plan, plan_baselines
+from iswitch.plan.solver.arcs import Arcs
+from iswitch.plan.solver.orbits import Orbits
 from iswitch.plan.topology.generators import leaf_spine
 from iswitch.plan.topology.graph_file import node_link, to_json
 from iswitch.plan.topology.topology import Job, Topology, TopologyError
@@ -50,6 +54,47 @@ def test_plans_and_baselines_keep_the_rate_of_each_direction(seed):
         if row.plan:
             assert check_plan(node_link(topology), row.plan.to_dict(), levels=None)[1] == []
             assert row.plan.rate_gbps <= rates.get("trees", float("inf")) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("sender", ["leaf1", "spine1"])
+def test_the_configuration_has_the_rate_of_each_direction(sender):
+    graph = leaf_spine(2, 1, 2)
+    graph.edges["leaf1", "spine1"].update(bw_gbps=20.0, sender=sender, sender_gbps=5.0)
+    topology = Topology.of(graph, aggregates={"leaf1": 100, "leaf2": 100})
+    [link] = [
+        link
+        for link in make_configuration(topology, make_plan(topology, "tree"))["links"]
+        if link["ends"] == ["leaf1", "spine1"]
+    ]
+    assert topology.free_gbps(sender, *({"leaf1", "spine1"} - {sender})) == 5
+    rates = (link["sender_gbps"], link["bw_gbps"])
+    assert link["sender"] == "leaf1" and rates == ((5, 20) if sender == "leaf1" else (20, 5))
+
+
+def test_racks_whose_uplinks_differ_in_one_direction_only_are_no_twins():
+    graph = leaf_spine(3, 1, 2)
+    graph.edges["leaf3", "spine1"].update(sender="spine1", sender_gbps=1.0)
+    topology = Topology.of(graph, aggregates={"spine1": 100})
+    assert ["leaf1", "leaf2"] in Orbits(topology, Arcs(topology)).classes
+
+
+def test_the_rate_from_the_server_does_not_limit_what_grid_sends_to_it():
+    graph = leaf_spine(1, 1, 2)
+    graph.add_node("PS", kind="host")
+    graph.add_edge("PS", "spine1", bw_gbps=20.0, sender="PS", sender_gbps=0.1)
+    topology = Topology.of(graph, ps="PS", aggregates={"leaf1": 100}, job=Job(return_path="none", overhead_bytes=0))
+    relaxed_gbps, _ = solve_relaxation(NearestTrees(topology))
+    assert relaxed_gbps == pytest.approx(make_plan(topology, "tree").rate_gbps)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_results_do_not_return_by_a_direction_without_free_bandwidth(kind):
+    graph = leaf_spine(2, 2, 1)
+    graph.edges["leaf1", "spine1"].update(sender="spine1", sender_gbps=1.0, reserved_gbps=1.0)
+    topology = Topology.of(graph, aggregates={"leaf1": 100, "leaf2": 100, "spine1": 100, "spine2": 100})
+    plan = make_plan(topology, kind)
+    assert check_plan(node_link(topology), plan.to_dict(), levels=1 if kind.startswith("level") else None)[1] == []
+    assert plan.gap < 1e-6
 
 
 @pytest.mark.parametrize(("returning", "gbps"), [("multicast", 2), ("unicast", 2), ("none", 10)])
