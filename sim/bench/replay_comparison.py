@@ -156,9 +156,10 @@ def show_workload(console: Console, name: str, far_us: float) -> None:
     console.print(table)
     for actors in ACTORS:
         one = lead(found, actors)
+        even = f"break-even at {one.share:.0%} of the client's own work" if one.share > 0 else "no break-even"
         console.print(
-            f"{actors} actors: best other {one.best}; switch {one.python:.2f} times, without Python {one.sockets:.2f}; "
-            f"break-even at {one.share:.0%} of the client's own work"
+            f"{actors} actor{'s' * (actors > 1)}: best other {one.best}; switch {one.python:.2f} times, without Python "
+            f"{one.sockets:.2f}; {even}"
         )
 
 

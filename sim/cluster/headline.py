@@ -139,7 +139,8 @@ def main(
         setting = setting_of(name, costs)
         origin = "of the paper, derived" if algorithm.compute_ms is not None else "by the paper's share, unverified"
         table = Table(
-            "system", "compute", "send", "aggregate", "receive", "update", "total ms", "communication", "x iswitch",
+            "system", "compute", "send", "aggregate", "receive", "update", "total ms", "communication",
+            "switch faster by",
             title=f"{name}, {algorithm.size_bytes / 1e3:g} KB, 4 workers, 10 GbE; time of computing {origin}",
         )  # fmt: skip
         ours_s = switch(setting).total_s

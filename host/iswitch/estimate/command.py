@@ -71,7 +71,9 @@ def costs_of(given: list[str], file: Path | None, default: Costs) -> Costs:
 
 def table_of(found: Estimate) -> Table:
     """Return a table of the systems."""
-    table = Table("system", *(name.removesuffix("_s") for name in Phases._fields), "total ms", "communication", "x")
+    table = Table(
+        "system", *(name.removesuffix("_s") for name in Phases._fields), "total ms", "communication", "switch faster by"
+    )
     for name, phases in found.phases.items():
         cells = (f"{1e3 * seconds:.3f}" for seconds in (*phases, phases.total_s))
         table.add_row(name, *cells, f"{phases.share:.1%}", f"{found.ratio(name):.2f}")
@@ -111,6 +113,11 @@ def estimate_cluster(
     """
     try:
         size_bytes = parse_size(size)
+        if size_bytes < 4 * workers:
+            raise ValueError(
+                f"--size must be at least 4 bytes for each of the {workers} workers, not {size_bytes} bytes: is a unit "
+                "missing, as in 6.41MB?"
+            )
         setting = Setting(
             size_bytes=size_bytes,
             workers=workers,
@@ -134,4 +141,5 @@ def estimate_cluster(
         console.print(why, soft_wrap=True)
     if show_costs:
         for name, value, source in describe_costs(setting.costs):
-            console.print(f"{name} {value:g}: {source}", soft_wrap=True)
+            is_given = value != getattr(Costs(), name)
+            console.print(f"{name} {value:g}: {'given' if is_given else source}", soft_wrap=True)

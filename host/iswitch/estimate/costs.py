@@ -59,7 +59,8 @@ class Costs:
     forward_us : float
         Time of an ordinary switch from the last bit of a packet in to the first bit out.
     cycles : int
-        Clock cycles of the iswitch from the last word of the contribution that completes a sum to that of the result.
+        Clock cycles of the iswitch from the last word of the contribution that completes a sum into a port to the last
+        word of its result out of a port, less one for each word of the result.
     clock_hz : float
         Clock of the iswitch.
     bus_bytes : int

@@ -53,6 +53,11 @@ def test_sizes_have_units(text, size):
     "arguments, words",
     [
         (("--size", "big"), "--size must be a number"),
+        (
+            ("--size", "6.41", "--workers", "4"),
+            "--size must be at least 4 bytes for each of the 4 workers, not 8 bytes",
+        ),
+        (("--size", "12B", "--workers", "4"), "is a unit missing, as in 6.41MB?"),
         (("--size", "1MB", "--workers", "1"), "workers must be at least 2"),
         (("--size", "1MB", "--rate", "0"), "rate_bps must be at least 1"),
         (("--size", "1MB", "--compute-ms", "-1"), "compute_s must be at least 0"),
@@ -65,6 +70,11 @@ def test_sizes_have_units(text, size):
 def test_wrong_options_are_one_sentence(arguments, words):
     done = call(*arguments)
     assert done.exit_code == 1 and words in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_cost_that_the_user_gives_has_no_other_source():
+    shown = call("--size", "16B", "--cost", "clock_hz=100e6", "--show-costs").output
+    assert "clock_hz 1e+08: given\n" in shown and "cycles 29: counted in the compiled RTL\n" in shown
 
 
 def test_the_command_says_when_no_switch_has_so_many_workers():
