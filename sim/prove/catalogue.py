@@ -1,6 +1,6 @@
 """All proofs, and the table that the documentation shows."""
 
-from sim.prove import arbiter, arithmetic, claims, lowest_missing, queues, ring, skid_buffer, streams
+from sim.prove import arbiter, arithmetic, claims, lowest_missing, queues, ring, skid_buffer, streams, sum_tree
 
 __all__ = ["PROOFS", "table"]
 
@@ -13,6 +13,7 @@ PROOFS = [
     *ring.PROOFS,
     *claims.PROOFS,
     *lowest_missing.PROOFS,
+    *sum_tree.PROOFS,
 ]
 
 
