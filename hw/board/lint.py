@@ -170,8 +170,8 @@ WAIVERS = (
     Waiver(
         "UNUSEDSIGNAL",
         "Signal is not used: '(level|i__ready)'",
-        "a FIFO says how full it is; some users count their reservations themselves",
-        r"shell\.switch\.(aggregator\.\w+|queue_\d+\.fifo|waiting_results\.under_way|output_\d+\.results\.fifo)",
+        "a FIFO says how full it is; some users count their reservations themselves, or hold no more than fits",
+        r"shell\.switch\.(aggregator\.\w+|parser\.kinds|queue_\d+\.fifo|waiting_results\.under_way|output_\d+\.results\.fifo)",
     ),
     Waiver(
         "UNUSEDSIGNAL",
@@ -189,7 +189,7 @@ WAIVERS = (
     ),
     Waiver(
         "UNUSEDSIGNAL",
-        "Signal is not used: 'beats__payload'",
+        "Signal is not used: 'rows__payload'",
         "both executors that write pass the request's body on, so its payload is taken from there",
         r"shell\.switch\.engine\.execution\.write_log",
         lambda c: c.replay is not None,
