@@ -4,6 +4,7 @@ from collections import defaultdict
 from html import escape
 from itertools import pairwise
 
+from iswitch.plan.output.cable_loads import CableLoads, Direction, format_loads, short
 from iswitch.plan.output.canvas import BOX, COLOURS, EDGE, Canvas
 from iswitch.plan.output.words import format_gbps, join_names
 from iswitch.plan.solver.tree import Plan, Resource, capacities, total_loads
@@ -44,14 +45,11 @@ def draw_svg(topology: Topology, plan: Plan) -> str:
     return "\n".join(parts) + "\n</svg>\n"
 
 
-def _shade(load: float, capacity: float) -> str:
-    """Return the colour of a load."""
-    return FULL if load >= capacity * (1 - 1e-6) else BUSY if load >= 0.8 * capacity else FREE
-
-
-def _short(value: float) -> str:
-    """Return a number with three digits."""
-    return f"{value:.3g}"
+def _shade(*directions: Direction) -> str:
+    """Return the colour of a cable: that of its fullest direction."""
+    if any(each.is_full for each in directions):
+        return FULL
+    return BUSY if max(each.share for each in directions) >= 0.8 else FREE
 
 
 def _text(x: float, y: float, text: str, colour: str = INK, more: str = "") -> str:
@@ -65,11 +63,7 @@ def _text(x: float, y: float, text: str, colour: str = INK, more: str = "") -> s
 
 def _cables(canvas: Canvas) -> list[str]:
     """Draw the cables between switches and to the ps: a line, the streams above it, the loads of both directions."""
-    topology, load, available = (
-        canvas.topology,
-        total_loads(canvas.topology, canvas.plan.trees),
-        capacities(canvas.topology),
-    )
+    topology, cables = canvas.topology, CableLoads(canvas.topology, canvas.plan)
     streams: dict[tuple[str, str], list[tuple[str, bool]]] = defaultdict(list)
     for child, path in canvas.tree.up.items():
         for hop in pairwise(path):
@@ -87,9 +81,8 @@ def _cables(canvas: Canvas) -> list[str]:
         # A cable along a row bends around nodes between its ends.
         between = [other for other, (x, y) in canvas.at.items() if y == ay == by and min(ax, bx) < x < max(ax, bx)]
         bend = 150 if between else 0
-        there, back = load.get(Resource("link", a, b), 0.0), load.get(Resource("link", b, a), 0.0)
-        most = available[Resource("link", a, b)]
-        colour = _shade(max(there, back), most)
+        there, back = cables.both(a, b)
+        colour = _shade(there, back)
         parts.append(
             f'<path d="M{ax:.1f} {ay:.1f}Q{(ax + bx) / 2:.1f} {(ay + by) / 2 - bend:.1f} {bx:.1f} {by:.1f}" '
             f'fill="none" stroke="{colour}" '
@@ -104,7 +97,7 @@ def _cables(canvas: Canvas) -> list[str]:
                 f'stroke="{canvas.colour[home]}" stroke-width="2.5"'
                 f'{"" if summed else " stroke-dasharray=" + chr(34) + "5 4" + chr(34)} marker-end="url(#to{number})"/>'
             )
-        if not (name := topology.graph.edges[a, b].get("name")) and not there and not back:
+        if not (name := topology.graph.edges[a, b].get("name")) and not there.load and not back.load:
             continue
         # The label is nearer to the end with fewer cables, so that labels do not meet. Arrows show the directions.
         low = 0.5 if ay == by or topology.ps in (a, b) else 0.22 if ay > by else 0.78
@@ -117,7 +110,7 @@ def _cables(canvas: Canvas) -> list[str]:
             _text(
                 mx,
                 my + (12 if name else 4),
-                f"{signs[0]}{_short(one)} {signs[1]}{_short(other)}/{_short(most)}",
+                format_loads(signs, one, other),
                 FULL if colour == FULL else INK,
                 ' font-size="11"',
             )
@@ -144,16 +137,18 @@ def _visible_part(canvas: Canvas, a: str, b: str, bend: float, shift: float, *, 
 
 
 def _workers(canvas: Canvas) -> list[str]:
-    """Draw the boxes of workers and their cables."""
-    load, available = total_loads(canvas.topology, canvas.plan.trees), capacities(canvas.topology)
+    """Draw the boxes of workers and their cables: of each box, the fullest one."""
+    cables = CableLoads(canvas.topology, canvas.plan)
     parts = []
     for switch, home, workers, x in canvas.boxes:
         sx, sy = canvas.at[switch]
-        cable = Resource("link", workers[0], switch)
+        each_cable = [cables.both(worker, switch) for worker in workers]
+        up, down = max(each_cable, key=lambda cable: max(each.share for each in cable))
+        shade = _shade(up, down)
         colour, number = canvas.colour[home], COLOURS.index(canvas.colour[home])
         parts.append(
             f'<path d="M{x:.1f} {canvas.base - 18:.1f}L{sx:.1f} {sy + 26:.1f}" fill="none" '
-            f'stroke="{_shade(load.get(cable, 0.0), available[cable])}" stroke-opacity="0.35" stroke-width="8"/>'
+            f'stroke="{shade}" stroke-opacity="0.35" stroke-width="8"/>'
         )
         parts.append(
             f'<path d="M{x:.1f} {canvas.base - 18:.1f}L{(x + 3 * sx) / 4:.1f} '
@@ -177,8 +172,10 @@ def _workers(canvas: Canvas) -> list[str]:
             _text(
                 (x + sx) / 2,
                 (canvas.base - 18 + sy + 26) / 2 + 8,
-                f"{_short(load.get(cable, 0.0))}/{_short(available[cable])}",
-                FULL if load.get(cable, 0.0) >= available[cable] * (1 - 1e-6) else INK,
+                f"{short(up.load)}/{short(up.capacity)}"
+                if up.capacity == down.capacity
+                else format_loads("↑↓", up, down),
+                FULL if shade == FULL else INK,
                 ' font-size="11"',
             )
         )
@@ -207,9 +204,9 @@ def _nodes(canvas: Canvas) -> list[str]:
         text = (
             "forwards"
             if not taken
-            else f"sums {_short(taken)}/{_short(available[resource])}"
+            else f"sums {short(taken)}/{short(available[resource])}"
             if resource in available
-            else f"takes {_short(taken)}"
+            else f"takes {short(taken)}"
         )
         full = resource in available and taken >= available[resource] * (1 - 1e-6)
         parts.append(

@@ -4,10 +4,10 @@ from itertools import pairwise
 
 import pytest
 
-from iswitch.plan.output.drawing import draw_svg
+from iswitch.plan.output.drawing import FULL, draw_svg
 from iswitch.plan.schemes import make_plan
 from iswitch.plan.topology.generators import fat_tree, leaf_spine, seed_example
-from iswitch.plan.topology.topology import Topology
+from iswitch.plan.topology.topology import Job, Topology
 from sim.bench.fabrics import random_topology
 
 NAMES = {"": "http://www.w3.org/2000/svg"}
@@ -27,6 +27,20 @@ def test_the_drawing_of_the_example_has_its_loads():
     assert found.count("→3 ←3/3") == 3 and "↑9 ↓9/9" in found
     assert {"L1", "L2", "L3", "PS", "S1", "S2", "S3", "to S2"} <= set(found)
     assert "W1 to W3" in "".join(found) and "3 Gb/s from each of 8 workers" in found[0]
+
+
+def test_each_direction_of_a_cable_has_its_own_capacity_and_colour():
+    graph = leaf_spine(2, 1, 2, nic_gbps=4, uplink_gbps=20)
+    graph.edges["leaf1", "spine1"].update(sender="leaf1", sender_gbps=8.0)
+    graph.edges["leaf1-h2", "leaf1"].update(sender="leaf1", sender_gbps=2.0)
+    job = Job(overhead_bytes=0, uplink_bytes_per_element=4)
+    topology = Topology.of(graph, aggregates=dict.fromkeys(("leaf1", "leaf2", "spine1"), 100), job=job)
+    root = drawn(topology)
+    label = "".join(texts(root))
+    assert "↑2/8 ↓2/20" in label and "↑2 ↓2/20" in label and "↑2/4 ↓2/2" in label
+    full = [node.text for node in root.iterfind(f".//text[@fill='{FULL}']", NAMES)]
+    assert full == ["↑2/4 ↓2/2"]
+    assert len(root.findall(f".//path[@stroke='{FULL}']", NAMES)) == 1
 
 
 @pytest.mark.parametrize("kind", ["level", "tree"])
