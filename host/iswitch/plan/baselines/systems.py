@@ -23,14 +23,18 @@ def with_parameter_server(topology: Topology) -> Topology:
     """Return the topology with a ps, which these schemes need.
 
     If it has none, the worker with the fastest cable becomes the ps, the first of several. Its own gradient then
-    needs no cable.
+    needs no cable. If results return, the slower direction of a cable counts, otherwise the one to the worker.
     """
     if topology.ps:
         return topology
     graph = topology.graph.copy()
     if len(topology.workers) < 2:
         raise TopologyError("without a ps, a topology must have at least two workers")
-    fastest = max(topology.workers, key=lambda worker: max(topology.free_gbps(worker, near) for near in graph[worker]))
+    returns = topology.job.return_path != "none"
+    usable = lambda worker, near: min(
+        topology.free_gbps(near, worker), topology.free_gbps(worker, near) if returns else INFINITY
+    )
+    fastest = max(topology.workers, key=lambda worker: max(usable(worker, near) for near in graph[worker]))
     graph.nodes[fastest]["role"] = "ps"
     return Topology(graph, topology.job)
 

@@ -6,6 +6,7 @@ import pytest
 from iswitch.plan.allreduce.files.network_file import read_network
 from iswitch.plan.baselines.grid import solve_relaxation
 from iswitch.plan.baselines.nearest import NearestTrees
+from iswitch.plan.baselines.systems import with_parameter_server
 from iswitch.plan.check import check_plan
 from iswitch.plan.output.configuration import make_configuration
 from iswitch.plan.schemes import KINDS, make_plan, plan_baselines
@@ -85,6 +86,25 @@ def test_the_rate_from_the_server_does_not_limit_what_grid_sends_to_it():
     topology = Topology.of(graph, ps="PS", aggregates={"leaf1": 100}, job=Job(return_path="none", overhead_bytes=0))
     relaxed_gbps, _ = solve_relaxation(NearestTrees(topology))
     assert relaxed_gbps == pytest.approx(make_plan(topology, "tree").rate_gbps)
+
+
+@pytest.mark.parametrize(
+    ("to_gbps", "from_gbps", "returning", "chosen"),
+    [
+        (1.0, 20.0, "multicast", "leaf1-h2"),
+        (20.0, 1.0, "multicast", "leaf1-h2"),
+        (20.0, 12.0, "multicast", "leaf1-h1"),
+        (20.0, 1.0, "none", "leaf1-h1"),
+        (1.0, 20.0, "none", "leaf1-h2"),
+    ],
+)
+def test_a_baseline_takes_as_ps_the_worker_whose_slower_used_direction_is_fastest(
+    to_gbps, from_gbps, returning, chosen
+):
+    graph = leaf_spine(1, 1, 3, nic_gbps=10)
+    graph.edges["leaf1-h1", "leaf1"].update(bw_gbps=to_gbps, sender="leaf1-h1", sender_gbps=from_gbps)
+    topology = Topology.of(graph, aggregates={"leaf1": 100}, job=Job(return_path=returning))
+    assert with_parameter_server(topology).ps == chosen
 
 
 @pytest.mark.parametrize("kind", KINDS)
