@@ -1,5 +1,7 @@
 """Several trees, compared with the linear program over all trees."""
 
+import random
+
 import pytest
 
 from iswitch.plan.check import check_plan
@@ -7,7 +9,7 @@ from iswitch.plan.solver.linear_program import LinearProgram
 from iswitch.plan.solver.pricing import PricingProblem
 from iswitch.plan.solver.several_trees import plan_several_trees
 from iswitch.plan.solver.sites import find_sites
-from iswitch.plan.solver.tree import at_full_rate, capacities, loads
+from iswitch.plan.solver.tree import Resource, at_full_rate, capacities, loads
 from iswitch.plan.topology.generators import leaf_spine, seed_example
 from iswitch.plan.topology.graph_file import node_link
 from iswitch.plan.topology.topology import Topology
@@ -29,17 +31,38 @@ def small(request):
 
 
 def test_no_packing_of_all_trees_is_faster(small):
-    room, rows, program = capacities(small), {}, LinearProgram()
-    for tree in all_trees(small):
+    agrees_with_the_packing_of_all_trees(small)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_packing_of_all_trees_over_unlike_rates_is_faster(seed):
+    chance = random.Random(seed)
+    graph = triangle("multicast" if seed % 2 else "none", chance.choice([3, 5, 9]), 9, 3).graph.copy()
+    for a, b in graph.edges:
+        graph.edges[a, b].update(sender=chance.choice([a, b]), sender_gbps=float(chance.choice([1, 2, 4, 7])))
+    agrees_with_the_packing_of_all_trees(Topology(graph))
+
+
+def agrees_with_the_packing_of_all_trees(topology):
+    room, rows, program = capacities(topology) | cable_rates(topology), {}, LinearProgram()
+    for tree in all_trees(topology):
         share = program.add_variable(cost=-1.0)
-        for resource, load in loads(small, tree).items():
+        for resource, load in loads(topology, tree).items():
             if resource in room:
                 rows.setdefault(resource, {})[share] = load
     for resource, terms in rows.items():
         program.add_row(terms, 0, room[resource])
-    plan = plan_several_trees(small)
+    plan = plan_several_trees(topology)
     assert plan.rate_gbps == pytest.approx(-program.solve().objective, rel=1e-6)
     assert plan.gap < 1e-6
+
+
+def cable_rates(topology):
+    return {
+        Resource("link", at, to): cable["sender_gbps"] if cable.get("sender") == at else cable["bw_gbps"]
+        for a, b, cable in topology.graph.edges(data=True)
+        for at, to in ((a, b), (b, a))
+    }
 
 
 def test_the_cheapest_tree_is_the_cheapest(small):
