@@ -171,7 +171,8 @@ WAIVERS = (
         "UNUSEDSIGNAL",
         "Signal is not used: '(level|i__ready)'",
         "a FIFO says how full it is; some users count their reservations themselves, or hold no more than fits",
-        r"shell\.switch\.(aggregator\.\w+|parser\.kinds|queue_\d+\.fifo|waiting_results\.under_way|output_\d+\.results\.fifo)",
+        r"shell\.switch\.(aggregator\.\w+|parser\.kinds|queue_\d+\.fifo|waiting_results\.under_way|"
+        r"output_\d+\.results\.fifo)",
     ),
     Waiver(
         "UNUSEDSIGNAL",

@@ -11,6 +11,7 @@ Amaranth's simulation of the whole switch.
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -228,15 +229,7 @@ def mixed(scene: Scene) -> Iterator[tuple[int, bytes]]:
         yield port, ordinary(to.mac, member.mac, (60, 1514)[k % 2])
 
 
-def ordinary_60(scene: Scene) -> Iterator[tuple[int, bytes]]:
-    return ordinary_frames(scene, 24, 60)
-
-
-def ordinary_1514(scene: Scene) -> Iterator[tuple[int, bytes]]:
-    return ordinary_frames(scene, 6, 1514)
-
-
-def ordinary_frames(scene: Scene, count: int, size: int) -> Iterator[tuple[int, bytes]]:
+def ordinary_frames(scene: Scene, *, count: int, size: int) -> Iterator[tuple[int, bytes]]:
     """Yield `count` frames of so many bytes from each port to the next one."""
     stations = scene.members[: scene.config.ports]
     for _ in range(count):
@@ -248,8 +241,8 @@ LOADS: dict[str, Callable[[Scene], Iterator[tuple[int, bytes]]]] = {
     "full": full,
     "minimum": minimum,
     "mixed": mixed,
-    "ordinary, 60 bytes": ordinary_60,
-    "ordinary, 1514 bytes": ordinary_1514,
+    "ordinary, 60 bytes": partial(ordinary_frames, count=24, size=60),
+    "ordinary, 1514 bytes": partial(ordinary_frames, count=6, size=1514),
 }
 """The frames of each load, with the port to which each goes."""
 

@@ -329,12 +329,16 @@ def main(
             OUT.parent.mkdir(parents=True, exist_ok=True)
             OUT.write_text(json.dumps(results, indent=1) + "\n")
         columns.append(
-            [*(format_seconds(row.seconds if row.solved else None) for row in rows), format_seconds(median_s(rows))]
+            [
+                *(format_seconds(row.seconds if row.solved else None) for row in rows),
+                format_seconds(median_s(rows)),
+                str(statistics.median_high(row.updates for row in rows)),
+            ]
         )
     speeds = "all equally fast" if slowdown == 1 else f"one {slowdown:g} times as slow"
     title = f"virtual seconds to a mean return of {OPTIONS.solved_return:g}, {workers} workers, {speeds}"
     table = Table("seed", *names, title=title)
-    for label, *cells in zip([*map(str, range(1, seeds + 1)), "median"], *columns):
+    for label, *cells in zip([*map(str, range(1, seeds + 1)), "median", "median of updates"], *columns):
         table.add_row(label, *cells)
     console.print(table)
 

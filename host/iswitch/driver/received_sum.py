@@ -3,7 +3,7 @@
 import numpy as np
 
 from iswitch.driver.packing import Payloads
-from iswitch.driver.result_frames import Results
+from iswitch.driver.result_frames import RESENT, Results
 from iswitch.errors import MismatchError
 from iswitch.wire import FLAGS_SHIFT, HEADER, RESULT_HEADER, TAIL, TAIL_BYTES, Format, ResultFlag
 from iswitch.wire.formats import FORMATS
@@ -11,7 +11,6 @@ from iswitch.wire.formats import FORMATS
 __all__ = ["ReceivedSum"]
 
 _FORMAT_MASK = (1 << FLAGS_SHIFT) - 1
-_RESENT = int(ResultFlag.RESENT) << FLAGS_SHIFT
 _PARTIAL = int(ResultFlag.PARTIAL) << FLAGS_SHIFT
 _MEMBERS_CHANGED = int(ResultFlag.MEMBERS_CHANGED) << FLAGS_SHIFT
 
@@ -85,5 +84,5 @@ class ReceivedSum:
                 "which does not fit this worker's array: all workers of a job must call the same collectives, on "
                 "arrays of the same size and dtype, in the same order"
             )
-        self._flags |= results.format_flags & ~_FORMAT_MASK & ~_RESENT
+        self._flags |= results.format_flags & ~_FORMAT_MASK & ~RESENT
         self._header_rows[segments], self._tail_rows[segments] = results.headers, results.tails

@@ -13,11 +13,8 @@ from iswitch.driver.timer import RetransmissionTimer
 from iswitch.driver.transfer import Transfer
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
 from iswitch.driver.window import SendWindow
-from iswitch.wire import FLAGS_SHIFT, ResultFlag
 
 __all__ = ["Receiver"]
-
-_RESENT = int(ResultFlag.RESENT) << FLAGS_SHIFT  # arithmetic on enumerations is slow
 
 
 class Receiver(ABC):
@@ -164,12 +161,12 @@ class Receiver(ABC):
 
     def _record(self, results: Results) -> int:
         """Store new results, record them, and return their number."""
-        resent = results.format_flags & _RESENT
+        resent = results.is_resent
         if resent:
             self.timer.record_loss()
         self.store(results)
         count = len(results.records)
-        timed = bool(resent) or self.transfer_at(results.last) is not None
+        timed = resent or self.transfer_at(results.last) is not None
         retransmitted = self.ledger.record_results(results.positions, timed=timed)
         self.window.record_results(count, retransmitted=retransmitted, resent=count if resent else 0)
         return count

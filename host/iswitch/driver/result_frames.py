@@ -8,9 +8,12 @@ import numpy as np
 
 from iswitch.driver.membership import Membership
 from iswitch.driver.segment_ledger import SegmentLedger
-from iswitch.wire import HEADER, RESULT_HEADER, TAIL_BYTES, Type, version_type
+from iswitch.wire import FLAGS_SHIFT, HEADER, RESULT_HEADER, TAIL_BYTES, ResultFlag, Type, version_type
 
-__all__ = ["Results", "ResultFrames", "datagrams"]
+__all__ = ["RESENT", "ResultFrames", "Results", "datagrams"]
+
+RESENT = int(ResultFlag.RESENT) << FLAGS_SHIFT
+"""The flag in `Results.format_flags` of results that the switch sent again. Arithmetic on enumerations is slow."""
 
 _START = struct.Struct("<IIxBxxxxxxxxI")
 """Of a result's header: version, type, job and epoch; seq; number format and flags; token."""
@@ -35,6 +38,11 @@ class Results(NamedTuple):
     positions: slice | np.ndarray
     records: np.ndarray
     format_flags: int
+
+    @property
+    def is_resent(self) -> bool:
+        """True if the switch has sent them again."""
+        return bool(self.format_flags & RESENT)
 
     @property
     def headers(self) -> np.ndarray:

@@ -19,11 +19,10 @@ from iswitch.driver.update_layout import UpdateLayout
 from iswitch.driver.whole_section import WholeSection
 from iswitch.driver.window import SendWindow
 from iswitch.errors import IswitchError, MismatchError
-from iswitch.wire import FLAGS_SHIFT, ResultFlag, Type, version_type
+from iswitch.wire import Type, version_type
 
 __all__ = ["PIPELINE_DEPTH", "Stream"]
 
-_RESENT = int(ResultFlag.RESENT) << FLAGS_SHIFT
 _GRANT, _REFUSE = version_type(Type.GRANT), version_type(Type.REFUSE)
 _EMPTY_BODY_BYTES = 4
 """Size of the sum of a segment to which no worker has contributed."""
@@ -255,7 +254,7 @@ class Stream(LossRecovery):
         # result was lost, or sent before this member was admitted, so may be the next.
         abandoned = results.bodies.shape[1] == _EMPTY_BODY_BYTES and not results.members.all()
         newest = results.last >= self.ledger.high and self.transfer_at(results.last + 1) is None
-        self._request_next |= abandoned or (newest and bool(results.format_flags & _RESENT))
+        self._request_next |= abandoned or (newest and results.is_resent)
 
     def handle_other(self, header: np.void) -> None:
         m, kind = self.membership, int(header["version_type"])

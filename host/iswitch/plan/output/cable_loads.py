@@ -2,10 +2,11 @@
 
 from typing import NamedTuple
 
+from iswitch.plan.output.words import short
 from iswitch.plan.solver.tree import Plan, Resource, capacities, total_loads
 from iswitch.plan.topology.topology import Topology
 
-__all__ = ["CableLoads", "Direction", "format_loads", "short"]
+__all__ = ["CableLoads", "Direction", "format_loads"]
 
 
 class Direction(NamedTuple):
@@ -53,8 +54,3 @@ def format_loads(signs: str, one: Direction, other: Direction) -> str:
     if one.capacity == other.capacity:
         return f"{signs[0]}{short(one.load)} {signs[1]}{short(other.load)}/{short(one.capacity)}"
     return f"{signs[0]}{short(one.load)}/{short(one.capacity)} {signs[1]}{short(other.load)}/{short(other.capacity)}"
-
-
-def short(value: float) -> str:
-    """Return a number with three digits."""
-    return f"{value:.3g}"

@@ -4,9 +4,9 @@ from collections import defaultdict
 from html import escape
 from itertools import pairwise
 
-from iswitch.plan.output.cable_loads import CableLoads, Direction, format_loads, short
+from iswitch.plan.output.cable_loads import CableLoads, Direction, format_loads
 from iswitch.plan.output.canvas import BOX, COLOURS, EDGE, Canvas
-from iswitch.plan.output.words import format_gbps, join_names
+from iswitch.plan.output.words import format_gbps, join_names, short
 from iswitch.plan.solver.tree import Plan, Resource, capacities, total_loads
 from iswitch.plan.topology.topology import Topology, natural_key
 

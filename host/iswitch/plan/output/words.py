@@ -15,12 +15,18 @@ __all__ = [
     "format_gbps",
     "iteration_seconds",
     "join_names",
+    "short",
 ]
 
 
 def format_gbps(value: float) -> str:
     """Return a rate with at most four decimals and without trailing zeros."""
     return f"{value:.4f}".rstrip("0").rstrip(".") if value < 1e6 else "no bound"
+
+
+def short(value: float) -> str:
+    """Return a number with three digits."""
+    return f"{value:.3g}"
 
 
 def join_names(names: Iterable[str]) -> str:

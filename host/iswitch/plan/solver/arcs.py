@@ -41,6 +41,7 @@ class Arcs:
             for arc in ((a, b), (b, a))
             if topology.free_gbps(*arc)
         )
+        # With multicast, results return over the cables by which the gradients came.
         returns = set(arcs) if topology.job.multicast else {arc[::-1] for arc in arcs}
         self.up: list[Arc] = [
             (at, to) for at, to in arcs if at != self.ps and to not in self.multi_homed and (to, at) in returns
