@@ -368,7 +368,7 @@ MUTANTS = [
     ("Mux(installs, SlotState.COMPLETE, ", "Mux(0, SlotState.COMPLETE, "),
     ("Mux(installs, ~opens & slot.boundary, request.boundary)", "request.boundary"),
     ("Mux(installs, ~opens & slot.requires_all, request.requires_all)", "request.requires_all"),
-    ("Mux(installs, 0, self.now_us)", "self.now_us"),
+    ("Mux(installs, 0, now_us)", "now_us"),
     ("Mux(opens | installs, 0, slot.ranks)", "Mux(opens, 0, slot.ranks)"),
     ("Mux(opens | installs, 0, slot.ranks)", "slot.ranks"),
     ("Mux(rejects & ~installs, 0, request.ranks)", "request.ranks"),
