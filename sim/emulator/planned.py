@@ -8,14 +8,16 @@ from functools import partial
 from typing import Any
 
 from iswitch.config import Config
+from iswitch.wire import Outcome
 from sim.emulator.cluster import Cluster
+from sim.emulator.counters import counters
 from sim.emulator.device import Device, open_device
 from sim.emulator.fabric import Fabric
 from sim.emulator.faults import Rates
 from sim.emulator.link import Link
 from sim.emulator.program import Machine, Program
 
-__all__ = ["CABLE", "boards_of", "config_of", "fabric_of", "plug"]
+__all__ = ["CABLE", "boards_of", "config_of", "fabric_of", "ordinary_frames", "plug"]
 
 CABLE = Rates(delay_us=1)
 """A cable of 200 m of fibre."""
@@ -77,23 +79,37 @@ def fabric_of(
 def plug(
     cluster: Cluster,
     configuration: Mapping[str, Any],
-    work: Callable[[Program, int], Any],
+    work: Callable[[Program, int, int], Any],
     nics_gbps: Mapping[str, float],
     *,
     scale: float = 1.0,
     rates: Rates = CABLE,
-) -> list[Program]:
-    """Add a program for each worker, by rank, at its port in job 0; `work` is called with the rank. Hosts take no time,
-    so only the network is measured. `nics_gbps` are the rates of the workers' cables."""
+) -> list[list[Program]]:
+    """Add the programs of each worker at its port, and return them by rank and job: one program for each tree, since a
+    driver is in one job. A worker's programs share its cable. `work` is called with the program, the rank and the job.
+    Hosts take no time, so only the network is measured. `nics_gbps` are the rates of the workers' cables."""
     programs = []
     for name, worker in sorted(configuration["workers"].items(), key=lambda item: item[1]["rank"]):
-        place, rank = worker["jobs"]["0"]["plugged"], worker["rank"]
         machine = Machine(burst_us=0, datagram_us=0, rate_bps=nics_gbps[name] * 1e9 * scale, rates=rates)
         programs.append(
-            cluster.add((place["number"], place["port"]), partial(_ranked, work, rank), name=name, machine=machine)
+            [
+                cluster.add(
+                    (role["plugged"]["number"], role["plugged"]["port"]),
+                    partial(_work_of, work, worker["rank"], int(job)),
+                    name=f"{name}, job {job}",
+                    machine=machine,
+                )
+                for job, role in worker["jobs"].items()
+            ]
         )
     return programs
 
 
-def _ranked(work: Callable[[Program, int], Any], rank: int, program: Program) -> Any:
-    return work(program, rank)
+def _work_of(work: Callable[[Program, int, int], Any], rank: int, job: int, program: Program) -> Any:
+    return work(program, rank, job)
+
+
+def ordinary_frames(boards: list[Device]) -> int:
+    """Return how many ordinary frames the switches have received. Only these are flooded, so if there is none, a cycle
+    of cables does no harm."""
+    return sum(counters(board).get(Outcome.ORDINARY.name, 0) for board in boards)

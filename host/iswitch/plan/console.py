@@ -164,6 +164,9 @@ def print_configuration(configuration: dict[str, Any], changes: Sequence[str] | 
         command = f"\npython -m sim.emulator {' '.join(emulator['arguments'])}"
         out.print(command, highlight=False, markup=False, soft_wrap=True)
         return
-    out.print("\nthe emulated fabric cannot run this plan:", highlight=False)
-    for reason in emulator["reasons"]:
+    title = "the emulated fabric cannot run this plan"
+    if not emulator["reasons"]:
+        title = "python -m sim.cluster.plan can run this plan, and python -m sim.emulator cannot"
+    out.print(f"\n{title}:", highlight=False)
+    for reason in emulator["reasons"] + emulator["with_hosts"]:
         out.print(f"  {reason}", highlight=False, markup=False, soft_wrap=True)

@@ -1,6 +1,7 @@
 """Plans on compiled switches, in virtual time: measured rates are the predicted ones. An impossible plan is refused."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import networkx as nx
 import pytest
@@ -9,12 +10,17 @@ import sim.cluster.plan
 from examples.ppo import Options
 from iswitch.config import Config
 from iswitch.plan.output.configuration import make_configuration
+from iswitch.plan.output.stripes import Stripes
+from iswitch.plan.schemes import make_plan
 from iswitch.plan.solver.single_tree import plan_single_tree
+from iswitch.plan.topology.files import read_topology
 from iswitch.plan.topology.generators import leaf_spine, seed_example
 from iswitch.plan.topology.topology import Topology
 from sim.cluster.plan import measure, train
-from sim.emulator.planned import boards_of, config_of, fabric_of
+from sim.emulator.device import open_device
+from sim.emulator.planned import boards_of, config_of, fabric_of, ordinary_frames
 
+TWO_SPINES = Path(__file__).parents[3] / "docs/plan_two_spines.yaml"
 SCALE = 0.01
 SEGMENTS = (128, 448)
 
@@ -68,6 +74,38 @@ def test_a_slower_cable_than_planned_is_noticed(monkeypatch: pytest.MonkeyPatch)
     )
     rates = measure(topology, plan_single_tree(topology, levels=None, adjacent=True), scale=SCALE, segments=SEGMENTS)
     assert rates.difference < -0.05
+
+
+def test_several_trees_over_cables_with_a_cycle_have_the_predicted_rate_together() -> None:
+    topology = read_topology(TWO_SPINES)
+    plan = make_plan(topology, "levels", adjacent=True)
+    assert len(plan.trees) == 2 and not nx.is_forest(topology.graph)
+    rates = measure(topology, plan, scale=SCALE, segments=SEGMENTS)
+    assert abs(rates.difference) <= 0.05, rates
+
+
+def test_other_shares_of_the_trees_than_planned_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    topology = read_topology(TWO_SPINES)
+    plan = make_plan(topology, "levels", adjacent=True)
+    monkeypatch.setattr(sim.cluster.plan, "round_to_stripes", lambda *_: Stripes(8, (5, 3), plan.rate_gbps))
+    assert measure(topology, plan, scale=SCALE, segments=SEGMENTS).difference < -0.1
+
+
+def test_an_ordinary_frame_at_a_switch_is_counted() -> None:
+    boards = [
+        open_device(
+            Config(), engine="verilator", seed=number, mac=bytes([2, 0, 0, 0, 0, number]), ip=bytes([10, 0, 0, number])
+        )
+        for number in range(2)
+    ]
+    try:
+        assert ordinary_frames(boards) == 0
+        assert boards[1].send(2, b"\xff" * 6 + b"\x02hosts" + b"\x08\x00" + bytes(46))
+        boards[1].run(1000, 0)
+        assert ordinary_frames(boards) == 1
+    finally:
+        for board in boards:
+            board.close()
 
 
 def test_a_policy_trains_over_the_fabric_of_a_plan() -> None:

@@ -16,10 +16,18 @@ __all__ = ["describe_emulator"]
 def describe_emulator(
     topology: Topology, places: Places, plan: Plan, links: list[dict[str, Any]], scale: float
 ) -> dict[str, Any]:
-    """Return the emulator's arguments, or the reasons why it cannot run the plan."""
-    reasons = _obstacles(topology, places, plan, links)
-    if reasons:
-        return {"arguments": None, "reasons": reasons}
+    """Return the emulator's arguments, and the `reasons` why no emulated fabric can run the plan.
+
+    `with_hosts` has the reasons why a fabric of emulated switches cannot have hosts that send ordinary frames, as those
+    of `python -m sim.emulator` do. There are no arguments if either list has a reason.
+    """
+    reasons, with_hosts = _obstacles(topology, places, plan, links), []
+    used = nx.Graph(link["ends"] for link in links)
+    if used and not nx.is_forest(used):
+        with_hosts.append("cables between switches contain a cycle, and flooded frames would go around it")
+    found = {"arguments": None, "reasons": reasons, "with_hosts": with_hosts}
+    if reasons or with_hosts:
+        return found
     ports = max(map(len, places.ports.values()))
     windows = [power_of_two(topology.job.slots_in_flight(tree.rate_gbps)) for tree in plan.trees]
     members = power_of_two(max(len(places.rank), 2))
@@ -47,13 +55,13 @@ def describe_emulator(
                 "--leaf",
                 f"{places.number[switch]}-{places.number[parent]}:{below}{f':job={job}' if job else ''}",
             ]
-    return {"arguments": arguments, "reasons": []}
+    return found | {"arguments": arguments}
 
 
 def _obstacles(topology: Topology, places: Places, plan: Plan, links: list[dict[str, Any]]) -> list[str]:
     """Return why the emulated fabric cannot run the plan.
 
-    There a switch is the root, members are neighbours of the switch that sums them, and the cables contain no cycle.
+    There a switch is the root, and members are neighbours of the switch that sums them.
     """
     found = []
     for tree in plan.trees:
@@ -72,9 +80,6 @@ def _obstacles(topology: Topology, places: Places, plan: Plan, links: list[dict[
         for hop in sorted(hops)
         if topology.is_unlike(*hop)
     ]
-    used = nx.Graph(link["ends"] for link in links)
-    if used and not nx.is_forest(used):
-        found.append("cables between switches contain a cycle")
     if (ports := max(map(len, places.ports.values()))) > PORTS_MAX:
         found.append(f"a switch has {ports} cables, but an iswitch at most {PORTS_MAX} ports")
     if len(places.rank) > MEMBERS_MAX:

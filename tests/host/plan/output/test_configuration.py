@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from iswitch.config import Config
+from iswitch.plan.console import print_configuration
 from iswitch.plan.output.changes import list_changes, with_next_epoch
 from iswitch.plan.output.configuration import make_configuration
 from iswitch.plan.output.places import format_ranges
@@ -86,7 +87,9 @@ def test_roles_of_the_seed_example():
     assert made["workers"]["W4"]["jobs"]["0"]["sends_to"]["switch"] == "S2"
     assert made["emulator"]["arguments"] is None
     assert made["emulator"]["reasons"][0] == "sums end at the host PS, not at a switch"
-    assert "cables between switches contain a cycle" in made["emulator"]["reasons"]
+    assert made["emulator"]["with_hosts"] == [
+        "cables between switches contain a cycle, and flooded frames would go around it"
+    ]
 
 
 @pytest.mark.parametrize("more", [0.0, 1e-12, 1e-3])
@@ -129,6 +132,16 @@ def test_limits_of_an_iswitch_are_reported():
     assert make_configuration(wide, plan_single_tree(wide, levels=None, adjacent=True))["emulator"]["reasons"] == [
         "a switch has 17 cables, but an iswitch at most 16 ports"
     ]
+
+
+def test_over_a_cycle_of_cables_only_the_fabric_without_ordinary_frames_can_run_the_plan(capsys):
+    graph = leaf_spine(2, 2, 2, nic_gbps=10.0, uplink_gbps=9.0)
+    topology = Topology.of(graph, aggregates={node: 40 for node, kind in graph.nodes(data="kind") if kind == "switch"})
+    made = make_configuration(topology, make_plan(topology, "levels", adjacent=True))
+    assert len(made["links"]) == 4 and not made["emulator"]["reasons"]
+    assert made["emulator"]["arguments"] is None and len(made["emulator"]["with_hosts"]) == 1
+    print_configuration(made, None)
+    assert "python -m sim.cluster.plan can run this plan, and python -m sim.emulator cannot" in capsys.readouterr().out
 
 
 def test_the_emulator_parses_ranges_of_ranks():
