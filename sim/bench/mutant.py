@@ -42,6 +42,7 @@ def mutant(module: ModuleType, original: str, wrong: str) -> ModuleType:
         )
     begin, end = places[0].span()
     made = ModuleType("mutant")
+    made.__package__ = module.__package__
     changed = source[:begin] + wrong.strip() + source[end:]
     exec(compile(changed, f"mutant of {module.__name__}", "exec"), made.__dict__)
     return made

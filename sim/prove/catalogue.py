@@ -1,6 +1,17 @@
 """All proofs, and the table that the documentation shows."""
 
-from sim.prove import arbiter, arithmetic, claims, lowest_missing, queues, ring, skid_buffer, streams, sum_tree
+from sim.prove import (
+    arbiter,
+    arithmetic,
+    claims,
+    crossings,
+    lowest_missing,
+    queues,
+    ring,
+    skid_buffer,
+    streams,
+    sum_tree,
+)
 
 __all__ = ["PROOFS", "table"]
 
@@ -14,6 +25,7 @@ PROOFS = [
     *claims.PROOFS,
     *lowest_missing.PROOFS,
     *sum_tree.PROOFS,
+    *crossings.PROOFS,
 ]
 
 

@@ -1,6 +1,7 @@
 """A component with free inputs, and the properties that hold around it."""
 
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -28,6 +29,10 @@ class Harness:
     ----------
     dut : Component
         The component. It is elaborated here, once.
+    platform : object, optional
+        What the component is elaborated for: its methods replace parts of Amaranth's library.
+    within : callable, optional
+        A transformer that is applied to the elaborated component.
 
     Attributes
     ----------
@@ -36,10 +41,11 @@ class Harness:
     dut : Component
     """
 
-    def __init__(self, dut: Component):
+    def __init__(self, dut: Component, *, platform: Any = None, within: Callable[[Fragment], Fragment] | None = None):
         self.dut, self.m = dut, Module()
         self._ports: list[Signal] = []
-        self.m.submodules.dut, self._locals = elaborated(dut)
+        netlist, self._locals = elaborated(dut, platform)
+        self.m.submodules.dut = within(netlist) if within else netlist
         self._parts = [
             part for part in (known["self"] for known in self._locals.values()) if isinstance(part, Component)
         ]
@@ -113,19 +119,20 @@ class Harness:
         with self.m.If(self._begun):
             self.m.d.comb += Cover(condition, src_loc_at=1)
 
-    def holds(self, item: stream.Interface) -> Value:
+    def holds(self, item: stream.Interface, edge: Any = 1) -> Value:
         """Return whether a stream keeps the rule of `lib.stream`: an item that was offered and not taken is offered
-        again, unchanged."""
+        again, unchanged. `edge`: the cycles in which the stream's clock has an edge."""
         index = len(self._ports)
         valid, payload = Value.cast(item.valid), Value.cast(item.payload)
         waits = Signal(name=f"waits_{index}_{len(payload)}")
         shown = Signal(len(payload), name=f"shown_{index}_{len(payload)}", reset_less=True)
-        self.m.d.sync += [waits.eq(valid & ~item.ready), shown.eq(payload)]
+        with self.m.If(edge):
+            self.m.d.sync += [waits.eq(valid & ~item.ready), shown.eq(payload)]
         return ~waits | (valid & (payload == shown))
 
-    def taken(self, item: stream.Interface) -> Value:
-        """Return whether a stream passes an item in this cycle."""
-        return Value.cast(item.valid) & item.ready
+    def taken(self, item: stream.Interface, edge: Any = 1) -> Value:
+        """Return whether a stream passes an item in this cycle. `edge`: as for `holds`."""
+        return Value.cast(item.valid) & item.ready & edge
 
     def rtlil(self) -> str:
         """Return component and properties as RTLIL, top module `TOP`."""
@@ -140,7 +147,7 @@ def after(h: Harness, cycles: int) -> Value:
     return age == cycles
 
 
-def elaborated(dut: Component) -> tuple[Fragment, dict[int, dict[str, Any]]]:
+def elaborated(dut: Component, platform: Any = None) -> tuple[Fragment, dict[int, dict[str, Any]]]:
     """Return a component's netlist, and the local variables of `elaborate` of each component inside, by its `id`."""
     variables: dict[int, dict[str, Any]] = {}
 
@@ -151,6 +158,6 @@ def elaborated(dut: Component) -> tuple[Fragment, dict[int, dict[str, Any]]]:
     before = sys.getprofile()
     sys.setprofile(keep)
     try:
-        return Fragment.get(dut, None), variables
+        return Fragment.get(dut, platform), variables
     finally:
         sys.setprofile(before)

@@ -38,7 +38,7 @@ class Proof:
     harness : callable
         Returns the component with its properties.
     depth : int
-        Cycles after the reset in which all traces are searched.
+        Cycles after the reset in which all traces are searched for errors and for the states to reach.
     induction : int, optional
         Length of the induction in cycles. With it the law holds in all cycles; otherwise in `depth` cycles only.
     covers_all : bool
@@ -100,8 +100,11 @@ class Proof:
             return Model(Path(name, "model.smt2").read_text(), seconds=self.seconds, reference=self.reference)
 
     def _search(self, model: Model) -> Counterexample | None:
-        """Search from the reset, then, if the law is to hold in all cycles, from any state in which it held before."""
-        found = model.counterexample(self.depth)
-        if found is None and self.induction is not None:
-            return model.step_counterexample(self.induction)
-        return found
+        """Search from the reset, or, if the law is to hold in all cycles, from any state in which it held before. Such
+        an induction needs only the first cycles after the reset; where it fails, a trace from the reset says more."""
+        if self.induction is None:
+            return model.counterexample(self.depth)
+        step = model.step_counterexample(self.induction)
+        if step is None:
+            return model.counterexample(self.induction + 1)
+        return model.counterexample(self.depth) or step
