@@ -51,13 +51,17 @@ class Recovering(Job):
         return True
 
     def handle_ack(self, worker: Worker, reply: Reply) -> None:
-        """As other jobs do. A worker whose place has another one joins with another nonce, wherever there is room."""
+        """As other jobs do. A worker joins with another nonce, wherever there is room, if its place has another one, or
+        if it was a member and its switch does not know it any more. With the old nonce, a leaf that has restarted would
+        be to its parent the member that it was, and go on with empty slots in the epoch that it has forgotten."""
         super().handle_ack(worker, reply)
         if self.phase == "rejoining":  # after a RESET, of which another restart may have left nothing
             self.phase = "renewing"
         if reply.ack is None or reply.ack["action"] != Action.JOIN:
             return
-        if worker.is_out and reply.reason == Reason.MEMBER and self.phase in ("forming", "renewing"):
+        has_been_forgotten = reply.reason == Reason.CHALLENGE and worker.client.is_member and not self.knows(worker)
+        has_no_place = reply.reason == Reason.MEMBER and self.phase in ("forming", "renewing")
+        if worker.is_out and (has_been_forgotten or has_no_place):
             self.draw_secrets_of(worker)
         if self.phase != "renewing":
             return

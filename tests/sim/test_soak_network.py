@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from iswitch.wire import FRAME_BYTES, HEADER, TAIL_BYTES, Outcome, Reason, Type
+from iswitch.wire import ACK, FRAME_BYTES, HEADER, TAIL_BYTES, Action, Outcome, Reason, Type
 from sim.bench.soak_failure import from_text, shortest, to_text
 from sim.bench.soak_long import RECORD, record, replayed, report, table
 from sim.bench.soak_network import Figures, NetworkSoak, SoakError
@@ -47,6 +47,21 @@ def test_a_member_that_hears_of_a_newer_epoch_joins_anew_although_others_know_th
     header["epoch"], header["count"] = job.epoch, Reason.EPOCH
     assert job.takes_notice(worker, Reply(Type.NOTICE, header[0], np.zeros(0), None, None))
     assert job.phase == phase
+
+
+@pytest.mark.parametrize(
+    ("is_member", "is_known", "has_another"), [(True, False, True), (True, True, False), (False, False, False)]
+)
+def test_a_member_that_its_switch_has_forgotten_joins_with_another_nonce(soak, is_member, is_known, has_another):
+    """With the same nonce, a leaf that has restarted takes its old place, and slots stay empty for ever: seed 102."""
+    job = soak.jobs[1]
+    worker, job.phase = job.workers[2], "renewing"
+    job.knows = lambda _: is_known
+    worker.client.is_member, nonce = is_member, worker.client.nonce
+    header, ack = np.zeros(1, HEADER), np.zeros(1, ACK)
+    ack["action"], ack["reason"] = Action.JOIN, Reason.CHALLENGE
+    job.handle_ack(worker, Reply(Type.ACK, header[0], np.zeros(0), None, ack[0]))
+    assert (worker.client.nonce != nonce) == has_another
 
 
 def test_a_tree_with_faults_does_as_its_models_and_the_same_seed_gives_the_same_run():
