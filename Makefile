@@ -86,7 +86,7 @@ test-slow: $(TEST) $(RAY)  ## run the tests that are marked slow, for hours; SHA
 test-all: $(TEST) $(RAY)  ## run all tests; SHARD=1/8; DURATIONS=1 keeps the measured durations in tests/durations.json
 	python -m pytest -n $(JOBS) --dist worksteal --timeout 7200 --tier all --shard $(SHARD) $(if $(DURATIONS),--keep-durations)
 
-prove: $(TEST)  ## prove the laws of gateware components, and that each proof notices its mutants: 4 minutes
+prove: $(TEST)  ## prove the laws of gateware components, and that each proof notices its mutants: 6 minutes
 	python -m sim.prove
 
 fuzz: $(TEST)  ## random payloads, with sanitizers, for the data path of the software switch; MINUTES=10 SEED=1

@@ -1,6 +1,6 @@
 """`python -m sim.cluster.headline`: the iSwitch paper's comparison with parameter server and AllReduce, on our switch.
 
-All systems have the same hosts, cables and times of computing. Servers, rings and trees of workers are models over
+All systems have the same hosts, cables and compute times. Servers, rings and trees of workers are models over
 TCP without loss, slow start or a framework. `python -m sim.bench.cluster_agreement` sets them beside real ones. The
 switch is a model, too; `--rtl` sums the same vectors with the real driver at the
 compiled RTL, and prints the difference.
