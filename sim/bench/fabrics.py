@@ -4,9 +4,10 @@ import random
 
 import networkx as nx
 
+from iswitch.plan.topology.shared_fabric import FabricJob, SharedFabric
 from iswitch.plan.topology.topology import Job, Topology
 
-__all__ = ["random_topology"]
+__all__ = ["random_shared_fabric", "random_topology"]
 
 
 def random_topology(
@@ -57,3 +58,33 @@ def random_topology(
         overhead_bytes=chance.choice([0, 88]),
     )
     return Topology(graph, job)
+
+
+def random_shared_fabric(seed: int, *, jobs: int = 2, switches: int = 3, workers: int = 4) -> SharedFabric:
+    """Return a random fabric with so many jobs, each of which has at least one worker. Some switches have slots; jobs
+    have different weights and settings, and some end at the ps."""
+    chance = random.Random(seed)
+    while True:
+        whole = random_topology(chance, switches=switches, workers=workers, least=True)
+        if len(whole.workers) >= jobs:
+            break
+    for switch in whole.switches:
+        if chance.random() < 0.3:
+            whole.graph.nodes[switch]["slots"] = chance.choice([8, 16, 64])
+    owner = {worker: number for number, worker in enumerate(chance.sample(whole.workers, jobs))}
+    owner |= {worker: chance.randrange(jobs) for worker in whole.workers if worker not in owner}
+    found = []
+    for number in range(jobs):
+        graph = whole.graph.copy()
+        with_ps = bool(whole.ps) and (chance.random() < 0.7 or not whole.aggregators)
+        for host in [node for node, kind in graph.nodes(data="kind") if kind == "host"]:
+            role = "ps" if host == whole.ps and with_ps else "worker" if owner.get(host) == number else "other"
+            graph.nodes[host]["role"] = role
+        settings = {"return_path": chance.choice(["multicast", "unicast", "none"])}
+        settings["uplink_bytes_per_element"] = chance.choice([4, 8])
+        settings["round_trip_us"] = chance.choice([20.0, 50.0])
+        if chance.random() < 0.2:
+            settings["max_slots"] = chance.choice([4, 32])
+        graph.graph.clear()
+        found.append(FabricJob(f"job{number}", float(chance.choice([1, 1, 2, 3])), Topology(graph, Job(**settings))))
+    return SharedFabric(found)

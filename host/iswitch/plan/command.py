@@ -124,9 +124,12 @@ def plan(
     """Plan which switch sums the gradients of which workers, and over which cables, so that the slowest worker is as
     fast as possible.
 
+    If the file has several jobs, each gets one tree (--kind level or tree), at weighted max-min fair rates.
+
     The exit code is 1 if there is no plan.
     """
-    from iswitch.plan.run import PlanRequest, run_plan
+    from iswitch.plan.request import PlanRequest
+    from iswitch.plan.run import run_plan
 
     run_plan(
         PlanRequest(

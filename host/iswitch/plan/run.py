@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,48 +25,24 @@ from iswitch.plan.output.configuration import make_configuration
 from iswitch.plan.output.drawing import draw_svg
 from iswitch.plan.output.words import format_gbps
 from iswitch.plan.progress import showing_progress
+from iswitch.plan.request import PlanRequest
+from iswitch.plan.run_jobs import run_jobs_plan
 from iswitch.plan.schemes import BASELINES_SHARE, KINDS, SchemeResult, make_plan, plan_all_kinds, plan_baselines
 from iswitch.plan.sensitivity import make_upgrade, remove, reserve
 from iswitch.plan.solver.clock import Clock, reporting, stopping_on_interrupt
 from iswitch.plan.solver.tree import Plan, Tree
 from iswitch.plan.topology.errors import error_text
-from iswitch.plan.topology.files import read_topology
+from iswitch.plan.topology.files import read_fabric
 from iswitch.plan.topology.graph_file import node_link, to_json
+from iswitch.plan.topology.shared_fabric import SharedFabric
 from iswitch.plan.topology.topology import Topology, TopologyError
 
-__all__ = ["PlanRequest", "run_plan"]
+__all__ = ["run_plan"]
 
 KEEP_SHARE = 0.3
 """The part of the time for a plan that keeps most of a running one."""
 BEFORE_SHARE = 0.3
 """The part of the time for the plan without changes, which is compared with that with changes."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanRequest:
-    """The options of `iswitch plan`; `command.py` explains them."""
-
-    topology: Path
-    kind: str
-    remove: Sequence[str]
-    upgrade: int
-    upgrade_gbps: float | None
-    reserve: Sequence[str]
-    return_path: str | None
-    max_trees: int | None
-    max_slots: int | None
-    adjacent: bool
-    time_s: float
-    only: bool
-    with_seconds: bool
-    svg: Path | None
-    config: Path | None
-    previous: Path | None
-    keep: Path | None
-    keep_within: float
-    scale: float
-    topology_json: Path | None
-    as_json: bool
 
 
 def run_plan(request: PlanRequest) -> None:
@@ -84,10 +60,12 @@ def run_plan(request: PlanRequest) -> None:
             raise ValueError("--upgrade-gbps is the capacity of the switches of --upgrade K: pass --upgrade, too")
         if request.keep and request.upgrade:
             raise ValueError("--keep changes as few switches as possible: leave --upgrade out")
-        given = read_topology(request.topology)
-        names = ("return_path", "max_trees", "max_slots")
-        if settings := {name: value for name in names if (value := getattr(request, name)) is not None}:
-            given = given.with_job(**settings)
+        given = read_fabric(request.topology)
+        if isinstance(given, SharedFabric):
+            run_jobs_plan(request, given)
+            return
+        if request.settings:
+            given = given.with_job(**request.settings)
         topology, changes = _change(given, request.remove, request.reserve)
         running = read_running_plan(request.keep, topology) if request.keep else ()
         with stopping_on_interrupt(), showing_progress(request.time_s) as progress, reporting(progress):

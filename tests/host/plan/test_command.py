@@ -39,8 +39,8 @@ def fabric(tmp_path):
     return tmp_path / "fabric.yaml"
 
 
-def test_the_docs_show_three_commands():
-    assert len(SHOWN) == 3 and all(arguments.startswith("docs/") for arguments, _ in SHOWN)
+def test_the_docs_show_four_commands():
+    assert len(SHOWN) == 4 and all(arguments.startswith("docs/") for arguments, _ in SHOWN)
 
 
 @pytest.mark.parametrize(("arguments", "shown"), SHOWN, ids=[arguments for arguments, _ in SHOWN])
@@ -51,10 +51,11 @@ def test_the_docs_show_what_is_printed(arguments, shown, monkeypatch):
     assert [line.rstrip() for line in result.stdout.splitlines()] == shown.splitlines()
 
 
-def test_the_file_in_the_docs_is_the_file():
+def test_the_files_in_the_docs_are_the_files():
     text = (DOCS / "plan.md").read_text(encoding="utf-8")
-    (shown,) = re.findall(r"^```yaml\n([^`]*)```$", text, re.MULTILINE)
-    assert (DOCS / "plan_seed.yaml").read_text(encoding="utf-8").endswith(shown)
+    seed, jobs = re.findall(r"^```yaml\n([^`]*)```$", text, re.MULTILINE)
+    assert (DOCS / "plan_seed.yaml").read_text(encoding="utf-8").endswith(seed)
+    assert (DOCS / "plan_jobs.yaml").read_text(encoding="utf-8").endswith(jobs)
 
 
 def test_the_drawing_in_the_docs_is_current(tmp_path):

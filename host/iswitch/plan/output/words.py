@@ -1,6 +1,6 @@
 """A plan in words: what is summed where, the bottlenecks, and their shadow prices."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from iswitch.plan.solver.shadow_prices import bottlenecks
@@ -15,6 +15,7 @@ __all__ = [
     "format_gbps",
     "iteration_seconds",
     "join_names",
+    "join_resources",
     "short",
 ]
 
@@ -48,29 +49,30 @@ def _next_name(name: str) -> str:
     return f"{stem}{int(name[len(stem) :]) + 1}" if name != stem else ""
 
 
-def _join_resources(topology: Topology, resources: Iterable[Resource]) -> str:
+def join_resources(topology: Topology, resources: Iterable[Resource]) -> str:
     """Return resources in words.
 
     The cables of workers are named together, and so are switches that are full for the same reason. A cable that is
     full in both directions has one name.
     """
     given, workers = set(resources), topology.workers
-    own = {end for resource in given for end in (resource.at, resource.to) if end in workers}
+    links_given = [resource for resource in given if resource.kind == "link"]
+    own = {end for resource in links_given for end in (resource.at, resource.to) if end in workers}
     parts = []
     if own:
         owners = "all workers" if len(own) == len(workers) > 1 else join_names(own)
         parts.append(f"the {'cable' if len(own) == 1 else 'cables'} of {owners}")
     links = []
-    for resource in given:
+    for resource in links_given:
         reverse = Resource("link", resource.to, resource.at)
-        if resource.kind != "link" or {resource.at, resource.to} & own:
+        if {resource.at, resource.to} & own:
             continue
         if reverse in given:
             links.append(topology.cable_label(resource.at, resource.to))
         else:
             links.append(resource.describe(topology))
     parts += sorted(set(links), key=natural_key)
-    for kind, name in (("capacity", "sums"), ("slots", "slots"), ("ingress", "input")):
+    for kind, name in (("capacity", "sums"), ("slots", "slots"), ("ingress", "input"), ("max_slots", "max_slots")):
         if places := {resource.at for resource in given if resource.kind == kind}:
             parts.append(f"{name} at {join_names(places)}")
     return ", ".join(parts)
@@ -78,7 +80,7 @@ def _join_resources(topology: Topology, resources: Iterable[Resource]) -> str:
 
 def describe_bottlenecks(topology: Topology, plan: Plan) -> str:
     """Return the bottlenecks of a plan in words."""
-    return _join_resources(topology, bottlenecks(topology, plan.trees))
+    return join_resources(topology, bottlenecks(topology, plan.trees))
 
 
 def describe_shadow_prices(topology: Topology, plan: Plan) -> list[tuple[str, float]]:
@@ -90,7 +92,7 @@ def describe_shadow_prices(topology: Topology, plan: Plan) -> list[tuple[str, fl
     for resource, price in plan.shadow_prices.items():
         found.setdefault(round(price, 6), []).append(resource)
     return [
-        (_join_resources(topology, resources), price)
+        (join_resources(topology, resources), price)
         for price, resources in sorted(found.items(), key=lambda item: -item[0])
     ]
 
@@ -105,9 +107,11 @@ class SumRow(NamedTuple):
     capacity: str
 
 
-def describe_sums(topology: Topology, tree: Tree, trees: tuple[Tree, ...]) -> list[SumRow]:
-    """Return a row for each node that sums in a tree, the root last. Loads are of all `trees` of the plan."""
-    load, available = total_loads(topology, trees), capacities(topology)
+def describe_sums(
+    topology: Topology, tree: Tree, trees: tuple[Tree, ...], load: Mapping[Resource, float] | None = None
+) -> list[SumRow]:
+    """Return a row for each node that sums in a tree, the root last. Loads are of all `trees` of the plan, or given."""
+    load, available = total_loads(topology, trees) if load is None else load, capacities(topology)
     rows = []
     for node in sorted(tree.summing_nodes, key=lambda node: (node == tree.root, natural_key(node))):
         members = [join_names(tree.members(node))] if tree.members(node) else []

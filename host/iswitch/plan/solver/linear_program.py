@@ -110,7 +110,8 @@ class LinearProgram:
             given.col_value = start
             solver.setSolution(given)
         solver.run()
-        if solver.getModelStatus() == highspy.HighsModelStatus.kUnknown:
+        undecided = (highspy.HighsModelStatus.kUnknown, highspy.HighsModelStatus.kSolveError)
+        if solver.getModelStatus() in undecided:  # a solve error: presolve made a solution that breaks a row
             solver.clearSolver()
             solver.setOptionValue("presolve", "off")
             solver.run()
@@ -134,7 +135,7 @@ class LinearProgram:
             )
         if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
             return Solution("infeasible", INFINITY, INFINITY, [], [], seconds)
-        if status == highspy.HighsModelStatus.kUnknown:
+        if status in undecided:
             return Solution("unknown", INFINITY, -INFINITY, [], [], seconds)
         raise RuntimeError(f"HiGHS ended with {solver.modelStatusToString(status)}")
 

@@ -3,6 +3,8 @@
 Is there a tree of a given rate? One with fewer upgrades? One with less traffic?
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from iswitch.plan.solver.arcs import take_path
@@ -71,17 +73,22 @@ class SingleTreeModel(TreeProgram):
             A solution to start from.
         """
         program, rows = self.program, len(self.program.rows)
-        for terms, gbps, used in self.limits:
-            most = float(self.stream_sums[np.searchsorted(self.stream_sums, gbps * t * (1 + EQUAL), side="right") - 1])
-            if used is None:
-                program.add_row(terms, 0, most)
-            else:
-                program.add_row(terms | {used: -most}, -INFINITY, 0)
-                for variable, size in terms.items():
-                    program.add_row({variable: 1.0, used: -min(program.high[variable], most // size)}, -INFINITY, 0)
+        for terms, low, high in self.rows_within(t):
+            program.add_row(terms, low, high)
         found = program.solve(time_s=time_s, start=start)
         del program.rows[rows:]
         return found
+
+    def rows_within(self, t: float) -> Iterator[tuple[dict[int, float], float, float]]:
+        """Yield the rows that a tree of at most this t keeps: terms, and the least and the most of their sum."""
+        for terms, gbps, used in self.limits:
+            most = float(self.stream_sums[np.searchsorted(self.stream_sums, gbps * t * (1 + EQUAL), side="right") - 1])
+            if used is None:
+                yield terms, 0, most
+            else:
+                yield terms | {used: -most}, -INFINITY, 0
+                for variable, size in terms.items():
+                    yield {variable: 1.0, used: -min(self.program.high[variable], most // size)}, -INFINITY, 0
 
     def with_fewest_upgrades(self, t: float, values: list[float], time_s: float) -> list[float]:
         """Return a tree of this t with the fewest upgrades. Trees sought later have no more of them."""

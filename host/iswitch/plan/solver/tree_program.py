@@ -11,7 +11,7 @@ from iswitch.plan.solver.clock import Clock
 from iswitch.plan.solver.linear_program import INFINITY, LinearProgram
 from iswitch.plan.solver.path_table import PathTable
 from iswitch.plan.solver.sites import Site
-from iswitch.plan.solver.tree import Tree
+from iswitch.plan.solver.tree import Resource, Tree
 from iswitch.plan.topology.topology import Topology, TopologyError, natural_key
 
 __all__ = ["Keep", "TreeProgram"]
@@ -66,6 +66,8 @@ class TreeProgram:
     limits : list of (dict of int to float, float, int or None)
         For each resource the sizes of streams by variable, its Gb/s, and the variable of its site if that need not be
         used.
+    limited : list of Resource
+        The resources of `limits`.
     stream_sums : array of float
         All loads that a resource can have, in gradients and partial sums, sorted.
     """
@@ -255,7 +257,7 @@ class TreeProgram:
     def _collect_limits(self) -> None:
         """Collect the limits of resources, and the least t that workers' cables allow."""
         topology, job = self.topology, self.topology.job
-        self.limits: list[tuple[dict[int, float], float, int | None]] = []
+        found: list[tuple[Resource, dict[int, float], float, int | None]] = []
         on: dict[tuple[str, str], dict[int, float]] = defaultdict(lambda: defaultdict(float))
         for flow, size in ((self.gradient_flow, job.gradient_size), (self.partial_flow, job.partial_size)):
             for (_, (at, to)), variable in flow.items():
@@ -264,7 +266,7 @@ class TreeProgram:
                     on[to, at][variable] += job.result_size
         for arc, variable in self.result_flow.items():
             on[arc][variable] += job.result_size
-        self.limits += [(dict(terms), topology.free_gbps(*arc), None) for arc, terms in on.items()]
+        found += [(Resource("link", *arc), dict(terms), topology.free_gbps(*arc), None) for arc, terms in on.items()]
         single = [group for group in self.groups if group.at not in self.arcs.multi_homed]
         if any(not group.nic_gbps for group in single):
             raise TopologyError(
@@ -278,11 +280,14 @@ class TreeProgram:
             self._check()
             into = {self.homes[g, b]: job.gradient_size for g in range(len(self.groups))} | children[b]
             if end.at == topology.ps:
-                self.limits.append((into, topology.graph.nodes[end.at].get("ingress_gbps", INFINITY), None))
+                ingress_gbps = topology.graph.nodes[end.at].get("ingress_gbps", INFINITY)
+                found.append((Resource("ingress", end.at), into, ingress_gbps, None))
                 continue
-            self.limits.append((into, end.capacity_gbps, self.used[b]))
+            found.append((Resource("capacity", end.at), into, end.capacity_gbps, self.used[b]))
             if end.slots is not None:
-                self.limits.append(({self.used[b]: 1.0}, job.slots_gbps(end.slots), None))
+                found.append((Resource("slots", end.at), {self.used[b]: 1.0}, job.slots_gbps(end.slots), None))
             if end.members is not None:
                 self.program.add_row(dict.fromkeys(into, 1.0), 0, end.members)
-        self.limits = [limit for limit in self.limits if limit[0] and limit[1] < INFINITY]
+        found = [limit for limit in found if limit[1] and limit[2] < INFINITY]
+        self.limited = [resource for resource, *_ in found]
+        self.limits = [(terms, gbps, used) for _, terms, gbps, used in found]

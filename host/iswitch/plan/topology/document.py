@@ -10,6 +10,7 @@ from iswitch.plan.topology.records import (
     CableRecord,
     Gbps,
     HostRecord,
+    Number,
     PositiveWhole,
     Record,
     ReservedGbps,
@@ -19,7 +20,7 @@ from iswitch.plan.topology.records import (
     must_be,
 )
 
-__all__ = ["Document", "Host", "Link", "Place", "Rack", "Switch", "Uplink", "part_at"]
+__all__ = ["Document", "Host", "JobEntry", "Link", "Place", "Rack", "Switch", "Uplink", "part_at"]
 
 Place = tuple[str | int, ...]
 """Keys and positions from the top of a document down to a value, as in ``("racks", 0, "name")``."""
@@ -120,10 +121,40 @@ class Link(CableRecord):
     between: Annotated[list[Text], AfterValidator(_check_ends)]
 
 
+def _not_empty(rule: str) -> AfterValidator:
+    """Return the validator of a text or a list that must not be empty."""
+
+    def check(given: Any) -> Any:
+        if not given:
+            raise must_be(rule)
+        return given
+
+    return AfterValidator(check)
+
+
+class JobEntry(JobSettings):
+    """An entry of `jobs`. Settings that it lacks are those of the section `job`.
+
+    workers : hosts, or switches, which stand for all hosts at them; ``leaf*-h1`` is each whose name has this form.
+    weight : a job of weight 2 should be twice as fast as one of weight 1.
+    """
+
+    name: Annotated[Text, _not_empty("text that is not empty")]
+    workers: Annotated[list[Text], _not_empty("a list of at least one host or rack")]
+    ps: Text | None = None
+    weight: Annotated[Number, Field(ge=1e-3, le=1e3)] = 1.0
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of `JobSettings` that the entry has."""
+        return self.model_dump(include=set(JobSettings.model_fields), exclude_unset=True)
+
+
 class Document(Record):
     """The document."""
 
     job: JobSettings = JobSettings()
+    jobs: Annotated[list[JobEntry], _not_empty("a list of at least one job")] | None = None
     racks: list[Rack] = []
     switches: list[Switch] = []
     hosts: list[Host] = []
@@ -132,6 +163,7 @@ class Document(Record):
 
 PARTS: dict[str, tuple[str, type[Record]]] = {
     "job": ("the job", JobSettings),
+    "jobs": ("a job", JobEntry),
     "racks": ("a rack", Rack),
     "uplinks": ("an uplink", Uplink),
     "switches": ("a switch", Switch),

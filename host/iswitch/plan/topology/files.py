@@ -4,10 +4,11 @@ from pathlib import Path
 
 from iswitch.plan.topology.errors import TopologyError
 from iswitch.plan.topology.graph_file import from_graphml, from_json
+from iswitch.plan.topology.shared_fabric import SharedFabric
 from iswitch.plan.topology.topology import Topology
-from iswitch.plan.topology.yaml_file import parse_yaml
+from iswitch.plan.topology.yaml_file import parse_fabric, parse_yaml
 
-__all__ = ["read_text", "read_topology"]
+__all__ = ["read_fabric", "read_text", "read_topology"]
 
 
 def read_text(path: Path) -> str:
@@ -43,3 +44,10 @@ def read_topology(path: Path) -> Topology:
         return from_graphml(path)
     text = read_text(path)
     return from_json(text, path.name) if path.suffix == ".json" else parse_yaml(text, path.name)
+
+
+def read_fabric(path: Path) -> Topology | SharedFabric:
+    """Return the topology of a file, or the shared fabric of a YAML file with `jobs`; else like `read_topology`."""
+    if path.suffix in (".graphml", ".json"):
+        return read_topology(path)
+    return parse_fabric(read_text(path), path.name)

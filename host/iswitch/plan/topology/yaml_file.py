@@ -13,9 +13,11 @@ from iswitch.plan.topology.document import Document, Host, Place, Rack, Uplink, 
 from iswitch.plan.topology.errors import TopologyError
 from iswitch.plan.topology.mistakes import describe_mistake, field_of, suggest_key
 from iswitch.plan.topology.records import Scalar
+from iswitch.plan.topology.shared_fabric import SharedFabric
 from iswitch.plan.topology.topology import Topology
+from iswitch.plan.topology.yaml_jobs import JobsOfFile
 
-__all__ = ["parse_yaml"]
+__all__ = ["parse_fabric", "parse_yaml"]
 
 EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 """1e8 and 1.5e9 are text in YAML 1.1, and numbers here."""
@@ -40,8 +42,19 @@ def parse_yaml(text: str, name: str = "topology") -> Topology:
     Raises
     ------
     TopologyError
-        If the text cannot be planned with. Each mistake is a line of the message that begins with file and line.
+        If the text cannot be planned with, or has several `jobs`. Each mistake is a line of the message that begins
+        with file and line.
     """
+    return _read(text, name).topology()
+
+
+def parse_fabric(text: str, name: str = "topology") -> Topology | SharedFabric:
+    """Return what a YAML text describes: a shared fabric if the text has `jobs`. Otherwise like `parse_yaml`."""
+    graph = _read(text, name)
+    return graph.shared_fabric() if graph.document.jobs else graph.topology()
+
+
+def _read(text: str, name: str) -> "_Graph":
     try:
         document = yaml.compose(text, Loader=yaml.SafeLoader)
     except RecursionError as error:
@@ -52,7 +65,7 @@ def parse_yaml(text: str, name: str = "topology") -> Topology:
         raise TopologyError(f"{where}: not YAML: {getattr(error, 'problem', None) or error}") from error
     if document is None:
         raise TopologyError(f"{name}:1: the file is empty")
-    return _Graph(_Lines(name, document, VALUES_PER_CHARACTER * len(text))).topology()
+    return _Graph(_Lines(name, document, VALUES_PER_CHARACTER * len(text)))
 
 
 class _Lines:
@@ -153,9 +166,27 @@ class _Graph:
     def __init__(self, lines: _Lines):
         self.lines, self.document, self.graph = lines, lines.check(), nx.Graph()
         self.line_of: dict[tuple[str, Any], int] = {}
+        self._build()
 
     def topology(self) -> Topology:
         """Return the topology. Raises TopologyError with the line of what is wrong."""
+        if self.document.jobs:
+            raise self.lines.error(
+                self.lines.key_lines["jobs",], "only `iswitch plan` plans several jobs: write one job as 'job'"
+            )
+        try:
+            return Topology(self.graph)
+        except TopologyError as error:
+            raise self.lines.error(
+                self.line_of.get(error.place or ("", ""), self.lines.lines[()]), str(error)
+            ) from error
+
+    def shared_fabric(self) -> SharedFabric:
+        """Return the fabric with its jobs. Raises TopologyError with the line of what is wrong."""
+        return JobsOfFile(self.graph, self.document.jobs or [], self.lines.lines, self.lines.error).fabric(self.line_of)
+
+    def _build(self) -> None:
+        """Make the graph."""
         document, lines = self.document, self.lines.lines
         self._refuse_too_many()
         self.graph.graph |= document.job.model_dump(exclude_unset=True)
@@ -172,10 +203,6 @@ class _Graph:
         for number, link in enumerate(document.links):
             one, other = link.between
             self._cable(one, other, lines["links", number], link.model_dump(exclude={"between"}, exclude_unset=True))
-        try:
-            return Topology(self.graph)
-        except TopologyError as error:
-            raise self.lines.error(self.line_of.get(error.place or ("", ""), lines[()]), str(error)) from error
 
     def _refuse_too_many(self) -> None:
         """Refuse a file whose numbers stand for more nodes than can be planned with, before they are made."""
