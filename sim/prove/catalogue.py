@@ -6,6 +6,7 @@ from sim.prove import (
     claims,
     crossings,
     lowest_missing,
+    membership,
     queues,
     ring,
     skid_buffer,
@@ -24,6 +25,7 @@ PROOFS = [
     *ring.PROOFS,
     *claims.PROOFS,
     *lowest_missing.PROOFS,
+    *membership.PROOFS,
     *sum_tree.PROOFS,
     *crossings.PROOFS,
 ]

@@ -76,11 +76,13 @@ class Harness:
             if member.flow is In and id(value) not in ours and not isinstance(target, Const):
                 self.m.d.comb += target.eq(self.free(Shape.cast(target.shape()), "__".join(map(str, path))))
 
-    def constant_inputs(self) -> None:
-        """Give each input of the component a value that is arbitrary, but the same in all cycles."""
+    def constant_inputs(self, *driven: Any) -> None:
+        """Give each input of the component, but those that are `driven` elsewhere, a value that is arbitrary, but the
+        same in all cycles."""
+        ours = {id(value) for value in driven}
         for path, member, value in self.dut.signature.flatten(self.dut):
             target = Value.cast(value)
-            if member.flow is In and not isinstance(target, Const):
+            if member.flow is In and id(value) not in ours and not isinstance(target, Const):
                 self.m.d.comb += target.eq(self.constant(Shape.cast(target.shape()), "__".join(map(str, path))))
 
     def inner(self, path: str) -> Any:
