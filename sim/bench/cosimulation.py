@@ -111,13 +111,17 @@ class Pair:
             if waits:
                 for stores in (got, want):
                     stores["result"].sort()
-            if got != want:
+            if got != want and not self._expired(port, got, want):
                 lines = [f"after {self.frames} frames, {what}, port {port}:"]
                 lines += [f"  switch {store} {frame.hex()}" for store, sent in got.items() for frame in sent]
                 lines += [f"  model  {store} {frame.hex()}" for store, sent in want.items() for frame in sent]
                 raise DivergenceError("\n".join(lines))
         if broken := self.board.violations():
             raise DivergenceError(f"after {self.frames} frames the switch broke a handshake: {broken}")
+
+    def _expired(self, port: int, got: dict[str, list[bytes]], want: dict[str, list[bytes]]) -> bool:
+        """Return whether all frames that a port should have sent, and did not, have expired. Here none may expire."""
+        return False
 
     def link(self, port: int, up: bool) -> None:
         """Take a port's cable out for both, or put it in."""

@@ -384,6 +384,7 @@ class NetworkSoak:
             self.note(pair)
         for cable in self.cables.values():
             self.faults.update(cable.counts)
+        self.faults["a sum expires"] = sum(pair.expired for pair in self.pairs)
         figures = Figures(
             sum(pair.cycles + pair.board.cycles for pair in self.pairs),
             self.frames,

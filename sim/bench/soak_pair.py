@@ -3,7 +3,10 @@
 from collections import defaultdict
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from iswitch.config import Config
+from iswitch.wire import FRAME, JobState, PortCounter, Type
 from sim.bench.cosimulation import DivergenceError, Pair
 
 __all__ = ["Cable", "Entry", "Frames", "LoggedPair", "Registers", "Stalls", "Step"]
@@ -63,6 +66,8 @@ class LoggedPair(Pair):
         self.stalls: dict[tuple[int, str], Stalls] = {}
         self.cycles = 0
         """Cycles of earlier boards."""
+        self.expired = 0
+        """Sums that expired before they left."""
 
     def take(self, step: Step) -> list[tuple[int, bytes]]:
         """Carry out a step, and return the frames that left, with their ports.
@@ -130,6 +135,38 @@ class LoggedPair(Pair):
             if self.model.outcomes[decision.outcome] != before + 1:
                 raise DivergenceError(f"after {self.frames} frames: the model has another outcome than {decision}")
         return sent
+
+    def _expired(self, port: int, got: dict[str, list[bytes]], want: dict[str, list[bytes]]) -> bool:
+        """Return whether all that a port has not sent are sums that expired: docs/bridge.md, "Results that wait".
+
+        The model knows no time between a sum and its way out. So a job that ends, begins anew or uses the slot again in
+        the same step has no such sums there. The model's counters become those of a switch that has counted each one,
+        and the next comparison of registers shows whether the switch has.
+        """
+        sums, sent = "result", iter(got.get("result", []))
+        if any(got.get(store) != want.get(store) for store in (got.keys() | want.keys()) - {sums}):
+            return False
+        following, missing = next(sent, None), []
+        for frame in want.get(sums, []):
+            if frame == following:
+                following = next(sent, None)
+            else:
+                missing.append(frame)
+        if following is not None or not all(map(self._is_past, missing)):
+            return False
+        self.model.port_counters[port][PortCounter.TX_FRAMES] -= len(missing)
+        self.model.port_counters[port][PortCounter.TX_EXPIRED_RESULT] += len(missing)
+        self.expired += len(missing)
+        return True
+
+    def _is_past(self, frame: bytes) -> bool:
+        """Return whether the model does not have the slot of a sum any more."""
+        header = np.frombuffer(frame, FRAME, 1)[0]
+        job, seq = self.model.jobs[int(header["job"])], int(header["seq"])
+        if int(header["version_type"]) & 0xF not in (Type.RESULT, Type.UPLINK):
+            return False
+        is_here = job.state == JobState.RUNNING and job.epoch == int(header["epoch"])
+        return not is_here or job.ring.slots[seq % self.config.slots].seq != seq
 
     def restart(self, seed: int) -> None:
         """Take the power away for a moment while the switch is idle. Afterwards it draws other random numbers."""

@@ -8,8 +8,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from iswitch.wire import ACK, FRAME_BYTES, HEADER, TAIL_BYTES, Action, Outcome, Reason, Type
-from sim.bench.soak_failure import from_text, shortest, to_text
+from iswitch.wire import ACK, FRAME, FRAME_BYTES, HEADER, TAIL_BYTES, Action, JobState, Outcome, Reason, Type
+from sim.bench.soak_failure import fails, from_text, shortest, to_text
 from sim.bench.soak_long import RECORD, record, replayed, report, table
 from sim.bench.soak_network import Figures, NetworkSoak, SoakError
 from sim.bench.soak_pair import Cable, Entry, Frames, Registers, Stalls
@@ -141,6 +141,45 @@ def test_an_error_is_noticed(soak, spoil, noticed):
     with pytest.raises(SoakError, match=noticed):
         soak.run(20, is_quiet=True)
         soak.finish(80)
+
+
+def sum_frame(job, *, epoch: int, seq: int, kind: Type = Type.RESULT) -> bytes:
+    header = np.zeros(1, FRAME)
+    header["job"], header["epoch"], header["seq"], header["version_type"] = job.number, epoch, seq, kind
+    return header.tobytes()
+
+
+def test_a_sum_of_an_epoch_that_is_over_may_expire_and_the_switch_must_have_counted_it(soak):
+    soak.run(60, is_quiet=True)
+    pair, job = soak.pairs[0], soak.jobs[5]
+    held = pair.model.jobs[job.number]
+    assert held.state == JobState.RUNNING
+    now = sum_frame(job, epoch=held.epoch, seq=held.ring.slots[0].seq)
+    over = sum_frame(job, epoch=held.epoch - 1, seq=held.ring.slots[0].seq)
+    grant = sum_frame(job, epoch=held.epoch - 1, seq=0, kind=Type.GRANT)
+    for kept, missing in (([], [now]), ([], [grant]), ([now], [over, now]), ([over], [])):
+        expired = pair._expired(2, {"result": kept}, {"result": missing})
+        assert expired == (missing == [over, now])
+    assert not pair._expired(2, {"reply": []}, {"result": [over], "reply": [b""]})
+    assert pair.expired == 1
+    with pytest.raises(SoakError, match="switch 0: after"):
+        soak.check_registers(0)
+
+
+def test_a_frame_does_not_enter_where_no_cable_is(soak):
+    frame = Frames(2, (Entry(1, b"\xff" * 6 + b"\2hosts" + bytes(50)),))
+    no_cable = Cable(1, 1, up=False)
+    entered = []
+
+    class Watching:
+        def take(self, step):
+            entered.append(step)
+
+        def close(self):
+            pass
+
+    assert not fails(Watching, [no_cable, frame, Cable(3, 1, up=True), frame])
+    assert [len(step.entries) for step in entered if isinstance(step, Frames)] == [0, 1]
 
 
 def test_a_failure_is_minimised_to_the_frame_that_shows_it_and_can_be_repeated(soak, tmp_path):
