@@ -186,7 +186,7 @@ PROOFS = [
             ),
         ),
         (
-            "a parent's frame counts only at a leaf, from its port and addresses, a result only with its epoch and token",
+            "a parent's frame counts only at a leaf, from its port and addresses, a result with its epoch and token",
             hw.decide.checks,
             accepts_results_of_the_parent,
             4,
