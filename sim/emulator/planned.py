@@ -30,7 +30,7 @@ def config_of(configuration: Mapping[str, Any], **settings: Any) -> Config:
     plan."""
     if reasons := configuration["emulator"]["reasons"]:
         raise ValueError(f"no fabric of emulated switches can run this plan: {'; '.join(reasons)}")
-    ports = max(len(switch["ports"]) for switch in configuration["switches"].values())
+    ports = 1 + max(int(port) for switch in configuration["switches"].values() for port in switch["ports"])
     members = max(1 << (configuration["world"] - 1).bit_length(), 2)
     return Config(**{"ports": max(ports, LEAST.ports), "members": max(members, LEAST.members), **settings})
 

@@ -26,6 +26,13 @@ def remove(topology: Topology, part: str) -> Topology:
         graph.remove_node(part)
     else:
         graph.remove_edge(*topology.find_cable(part))
+    for switch in set(topology.switches) & set(graph):
+        ports = topology.numbered_ports(switch)
+        kept = ", ".join(f"{near}={port}" for near, port in ports.items() if near in graph[switch])
+        if ports:
+            graph.nodes[switch]["ports"] = kept
+            if not kept:
+                del graph.nodes[switch]["ports"]
     return Topology(graph)
 
 

@@ -28,7 +28,7 @@ def describe_emulator(
     found = {"arguments": None, "reasons": reasons, "with_hosts": with_hosts}
     if reasons or with_hosts:
         return found
-    ports = max(map(len, places.ports.values()))
+    ports = places.number_of_ports()
     windows = [power_of_two(topology.job.slots_in_flight(tree.rate_gbps)) for tree in plan.trees]
     members = power_of_two(max(len(places.rank), 2))
     arguments = [
@@ -80,8 +80,10 @@ def _obstacles(topology: Topology, places: Places, plan: Plan, links: list[dict[
         for hop in sorted(hops)
         if topology.is_unlike(*hop)
     ]
-    if (ports := max(map(len, places.ports.values()))) > PORTS_MAX:
-        found.append(f"a switch has {ports} cables, but an iswitch at most {PORTS_MAX} ports")
+    if (cables := max(map(len, places.ports.values()))) > PORTS_MAX:
+        found.append(f"a switch has {cables} cables, but an iswitch at most {PORTS_MAX} ports")
+    elif (ports := places.number_of_ports()) > PORTS_MAX:
+        found.append(f"a switch has a port {ports - 1}, but an iswitch at most ports 0 to {PORTS_MAX - 1}")
     if len(places.rank) > MEMBERS_MAX:
         found.append(f"there are {len(places.rank)} workers, but a job of iswitches has at most {MEMBERS_MAX}")
     if len(plan.trees) > JOBS_MAX:

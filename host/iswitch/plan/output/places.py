@@ -2,6 +2,7 @@
 
 import ipaddress
 from collections.abc import Iterable
+from itertools import count
 from typing import Any
 
 from iswitch.plan.topology.topology import Topology, natural_key
@@ -10,19 +11,32 @@ __all__ = ["Places", "format_ranges", "power_of_two"]
 
 
 class Places:
-    """Numbers of switches, ports and ranks, and addresses, in the order of names. Ports to hosts come first."""
+    """Numbers of switches, ports and ranks, and addresses, in the order of names. Ports to hosts come first.
+
+    A port that the topology numbers has that number. The others have the numbers that are left.
+    """
 
     def __init__(self, topology: Topology, first_mac: int, first_ip: ipaddress.IPv4Address):
         self.topology = topology
         self.number = {switch: number for number, switch in enumerate(topology.switches)}
-        key = lambda node: (node in self.number, natural_key(node))
-        self.ports = {
-            switch: {near: port for port, near in enumerate(sorted(topology.graph[switch], key=key))}
-            for switch in self.number
-        }
+        self.ports = {switch: self._ports(switch) for switch in self.number}
         self.rank = {worker: rank for rank, worker in enumerate(topology.workers)}
         self.mac = {switch: (first_mac + number).to_bytes(6).hex(":") for switch, number in self.number.items()}
         self.ip = {switch: str(first_ip + number) for switch, number in self.number.items()}
+
+    def _ports(self, switch: str) -> dict[str, int]:
+        """Return the port to each neighbour of a switch, in the order of ports."""
+        given = self.topology.numbered_ports(switch)
+        left = (port for port in count() if port not in given.values())
+        others = sorted(
+            (near for near in self.topology.graph[switch] if near not in given),
+            key=lambda near: (near in self.number, natural_key(near)),
+        )
+        return dict(sorted((given | dict(zip(others, left))).items(), key=lambda item: item[1]))
+
+    def number_of_ports(self) -> int:
+        """Return how many ports a switch must have so that each switch has its ports."""
+        return 1 + max(port for ports in self.ports.values() for port in ports.values())
 
     def address(self, node: str) -> dict[str, Any]:
         """Return how a stream reaches a node: a switch by its number and addresses, a host by its name."""

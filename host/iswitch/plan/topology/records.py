@@ -33,6 +33,7 @@ __all__ = [
     "Whole",
     "as_written",
     "must_be",
+    "numbered_ports",
     "plain_value",
 ]
 
@@ -66,6 +67,8 @@ Number = Annotated[float, BeforeValidator(plain_value), Field(allow_inf_nan=Fals
 Whole = Annotated[int, BeforeValidator(_whole)]
 GBPS_LEAST, GBPS_MOST = 1e-3, 1e6
 """Limits of rates, in Gb/s. Beyond them, the solvers' tolerances are no longer small, and a unit is probably wrong."""
+PORT_MOST = 1023
+"""The highest number of a port; more than a switch has."""
 Gbps = Annotated[Number, Field(ge=GBPS_LEAST, le=GBPS_MOST)]
 PositiveWhole = Annotated[Whole, Field(gt=0)]
 Role = Annotated[Literal["worker", "ps", "other"], BeforeValidator(as_written)]
@@ -101,6 +104,31 @@ class Record(BaseModel):
         return given
 
 
+def numbered_ports(text: str) -> dict[str, int]:
+    """Return the number of the port to each neighbour in a text such as ``spine1=3, spine2=4``.
+
+    Raises
+    ------
+    ValueError
+        If the text has another form, or names a neighbour or a port twice.
+    """
+    parts = [part.partition("=") for part in text.split(",")]
+    found = {neighbour.strip(): int(number) for neighbour, _, number in parts}
+    if "" in found or len(set(found.values())) < len(parts) or not set(found.values()) <= set(range(PORT_MOST + 1)):
+        raise ValueError(f"ports must be such as spine1=3, spine2=4, not {text!r}")
+    return found
+
+
+def _check_ports(text: str) -> str:
+    try:
+        numbered_ports(text)
+    except ValueError:
+        raise must_be(
+            f"text such as spine1=3, spine2=4, with each neighbour and each port from 0 to {PORT_MOST} once"
+        ) from None
+    return text
+
+
 class SwitchRecord(Record):
     """A switch. Fields that are not set limit nothing.
 
@@ -108,12 +136,14 @@ class SwitchRecord(Record):
     capacity_gbps : Gb/s of all streams that it can sum, with headers.
     slots : segments of the job that it can have in flight (the `window` of an iswitch).
     members : members that a job can have at the switch.
+    ports : the numbers of ports, by neighbour: ``spine1=3, spine2=4``. Other neighbours have the other numbers.
     """
 
     aggregates: Flag = False
     capacity_gbps: Gbps | None = None
     slots: PositiveWhole | None = None
     members: PositiveWhole | None = None
+    ports: Annotated[Text, AfterValidator(_check_ports)] | None = None
 
     @model_validator(mode="after")
     def _check_capacity(self) -> "SwitchRecord":

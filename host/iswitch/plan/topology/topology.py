@@ -10,7 +10,7 @@ import networkx as nx
 from iswitch.plan.topology.errors import TopologyError
 from iswitch.plan.topology.job import Job
 from iswitch.plan.topology.mistakes import check_attributes
-from iswitch.plan.topology.records import CableRecord, HostRecord, Record, SwitchRecord
+from iswitch.plan.topology.records import CableRecord, HostRecord, Record, SwitchRecord, numbered_ports
 
 __all__ = ["Group", "Job", "Topology", "TopologyError", "cable_name", "natural_key"]
 
@@ -70,6 +70,7 @@ class Topology:
         self.graph.graph |= self.job.model_dump(exclude_none=True)
         self._check_root()
         self._check_names()
+        self._check_ports()
         self._check_paths()
 
     def _add_node(self, node: Any, given: Mapping[str, Any]) -> None:
@@ -109,6 +110,14 @@ class Topology:
             ends = frozenset((a, b))
             if name is not None and names.setdefault(name, ends) != ends:
                 raise TopologyError(f"names of cables must differ, but two are called {name}", ("edge", ends))
+
+    def _check_ports(self) -> None:
+        for switch in self.switches:
+            for neighbour in self.numbered_ports(switch):
+                if neighbour not in self.graph[switch]:
+                    raise TopologyError(
+                        f"ports of {switch} name {neighbour}, to which it has no cable", ("node", switch)
+                    )
 
     def _check_paths(self) -> None:
         """Refuse a worker without a path to the ps, or to the first worker, through switches only."""
@@ -195,6 +204,10 @@ class Topology:
         """Return the slots of a switch that the job may use; None: any number."""
         known = [most for most in (self.graph.nodes[switch].get("slots"), self.job.max_slots) if most is not None]
         return min(known, default=None)
+
+    def numbered_ports(self, switch: str) -> dict[str, int]:
+        """Return the numbers of a switch's ports that the topology gives, by neighbour."""
+        return numbered_ports(self.graph.nodes[switch].get("ports", "")) if "ports" in self.graph.nodes[switch] else {}
 
     def cable_label(self, a: str, b: str) -> str:
         """Return the name of a cable, or its ends if it has no name."""
