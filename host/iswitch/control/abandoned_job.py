@@ -16,6 +16,10 @@ The switch counts silence also while it hears nobody, as in an outage of its lin
 rely on that count. It sends no such Join until it has heard a member, or has watched all of them in silence for
 `evict_s`. Silence counts only while this worker's own exchange with the switch works without a gap. After a gap, and
 after a time in which this worker itself is stopped, the watch begins again.
+
+The rows of the job and of its members come one after another, and the job may change between them. In an abandoned job
+other workers of the same program take the places of dead members meanwhile. They are alive and wait to be admitted, and
+say nothing about the members: so a row counts for or against a job only if it shows a live member.
 """
 
 import contextlib
@@ -140,8 +144,19 @@ class AbandonedJobWatch:
 
     def _all_dead(self, job: JobView, members: list[int]) -> bool:
         return bool(members and job.evict_us) and all(
-            member in self.members and self.silent_s(member) > job.evict_us / 1e6 + _SLACK_S for member in members
+            self._shows_live(member) and self.silent_s(member) > job.evict_us / 1e6 + _SLACK_S for member in members
         )
+
+    def _shows_live(self, member: int) -> bool:
+        """Return whether the row of a member shows a live one. Since the job's row was read, the member may have left,
+        and its place may have gone to a worker that waits to be admitted."""
+        return member in self.members and self.members[member].standing == MemberState.LIVE
+
+    def _rank_joins(self, job: JobView) -> bool:
+        """Return whether another worker of this one's rank waits to be admitted, and has not been silent for
+        `evict_s`."""
+        view = self.members.get(self.request.wanted)
+        return view is not None and view.standing == MemberState.JOINING and view.silent_s <= job.evict_us / 1e6
 
     def wait_until_free(self, refusal: RefusedError, deadline: float) -> None:
         """Wait until the worker may join again, because the job has ended or the rank is free.
@@ -167,11 +182,12 @@ class AbandonedJobWatch:
             raise refusal
         while (job := self.look()).state != JobState.NONE:
             blocking = self._blocking_members(job, reason)
-            if self._all_dead(job, blocking):
+            if self._all_dead(job, blocking) and not self._rank_joins(job):
                 if job.state != JobState.FORMING or reason != Reason.MEMBER:
                     self._warn(job, blocking)
                 return
-            hopeless = not blocking or not job.evict_us or self._alive.intersection(blocking)
+            alive = any(member in self._alive and self._shows_live(member) for member in blocking)
+            hopeless = not blocking or not job.evict_us or alive
             if hopeless or self.control.transport.now() >= deadline:
                 if self._last_refusal != (job.epoch, reason):  # the refusal may have come from an earlier job
                     self._last_refusal = job.epoch, reason
@@ -224,7 +240,7 @@ class AbandonedJobWatch:
 
     def _any_just_heard(self, job: JobView) -> bool:
         limit_s = (job.evict_us or EVICT_US_MAX) / 2e6
-        return any(member in self.members and self.members[member].silent_s < limit_s for member in job.live)
+        return any(self._shows_live(member) and self.members[member].silent_s < limit_s for member in job.live)
 
     def check(self, rank_taken: bool) -> None:
         """Check that the rank is not that of a live member, and warn if all live members are dead. Looks at the members

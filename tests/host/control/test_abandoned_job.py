@@ -15,15 +15,16 @@ EVICT_S = 1.0
 
 
 class Switch:
-    """A job of two members and the control client that reads it. `alive`: ranks that give a sign of life all the time.
-    `outage`: the time in which the switch's answers take long."""
+    """A job of `world` members and the control client that reads it. `alive`: ranks that give a sign of life all the
+    time. `outage`: the time in which the switch's answers take long. `taken`: at which time another worker takes the
+    place of a member, between the answer with the job and the one with that member."""
 
     address = "10.0.0.9:26963"
 
-    def __init__(self, *, state=JobState.RUNNING, alive=(), evict_s=EVICT_S, outage=(0.0, 0.0)):
+    def __init__(self, *, state=JobState.RUNNING, alive=(), evict_s=EVICT_S, outage=(0.0, 0.0), world=2, taken=None):
         self.clock, self.transport = 100.0, self
         self.state, self.alive, self.evict_s, self.outage = state, set(alive), evict_s, outage
-        self.epoch, self.ended = 7, []
+        self.epoch, self.ended, self.world, self.taken, self.joining = 7, [], world, taken or {}, set()
 
     def now(self):
         return self.clock
@@ -39,14 +40,18 @@ class Switch:
 
     def read_job(self, control, job):
         self.answer()
-        live = [0, 1] if self.state != JobState.NONE else []
-        evict_us = int(self.evict_s * 1e6)
-        return JobView(job, self.state, Format.WINDOW64, 44, self.epoch, 352, 2, 2, live, [], 0, 0, evict_us)
+        members = set(range(self.world)) if self.state != JobState.NONE else set()
+        live, joining = sorted(members - self.joining), sorted(members & self.joining)
+        evict_us, n = int(self.evict_s * 1e6), self.world
+        return JobView(job, self.state, Format.WINDOW64, 44, self.epoch, 352, n, n, live, joining, 0, 0, evict_us)
 
     def read_member(self, control, job, member):
         self.answer()
-        silent_s = 0.0 if member in self.alive else self.clock - 99.0
-        return MemberView(member, MemberState.LIVE, member, f"10.0.0.{member}:4000", "02:00:00:00:00:00", silent_s)
+        if self.clock - 100.0 >= self.taken.get(member, 1e9):
+            self.joining.add(member)
+        standing = MemberState.JOINING if member in self.joining else MemberState.LIVE
+        silent_s = 0.0 if member in self.alive | self.joining else self.clock - 99.0
+        return MemberView(member, standing, member, f"10.0.0.{member}:4000", "02:00:00:00:00:00", silent_s)
 
     def switch_info(self):
         return SimpleNamespace(jobs=4)
@@ -81,6 +86,12 @@ def watch_of(monkeypatch, switch, wanted=NO_MEMBER):
     return watch
 
 
+LONG_S = 3.0
+"""An `evict_s` that is longer than the grace period in which members of a running job may still die."""
+TAKEN = {1: LONG_S - 0.5, 2: LONG_S - 0.2}
+"""Two other workers of the program take the places of dead members while rank 0 looks at them."""
+
+
 def wait(watch, reason=Reason.MEMBER, timeout_s=60.0):
     """Wait twice, as a worker does whose next Join is refused for the same reason."""
     deadline = watch.control.now() + timeout_s
@@ -97,6 +108,39 @@ def test_a_job_whose_members_are_all_silent_for_evict_s_is_ended(monkeypatch):
         wait(watch_of(monkeypatch, switch))
     [when] = switch.ended
     assert EVICT_S <= when < EVICT_S + 0.3
+
+
+def test_workers_that_start_again_do_not_refuse_each_other(monkeypatch):
+    """Each takes a place between two answers to another one, which the job's row has named as that of a live member."""
+    switch = Switch(world=3, evict_s=LONG_S, taken=TAKEN)
+    with pytest.warns(AbandonedJobWarning):
+        wait(watch_of(monkeypatch, switch, wanted=0))
+    assert switch.joining == {1, 2} and LONG_S <= switch.ended[0] < LONG_S + 0.5
+
+
+def test_a_worker_that_starts_again_does_not_show_that_the_job_lives(monkeypatch):
+    switch = Switch(world=3, evict_s=LONG_S, taken={rank: 1.0 + at for rank, at in TAKEN.items()})
+    switch.sleep(1.0)  # so no member has been heard for half of `evict_s`
+    watch = watch_of(monkeypatch, switch, wanted=0)
+    monkeypatch.setattr(watch, "_warn", lambda *_: None)
+    permit = watch.wait_until_known(switch.clock + 60.0)
+    assert not permit.alive and switch.joining == {1, 2} and switch.clock - 101.0 >= LONG_S
+
+    switch.joining.clear()
+    switch.taken = {0: 0.0, 1: 0.0, 2: 0.0}
+    switch.sleep(1.0)
+    assert not watch.is_alive() and switch.joining == {0, 1, 2}
+
+
+def test_a_worker_waits_while_another_one_takes_its_rank_in_an_abandoned_job(monkeypatch):
+    """The switch refuses its Join until the job has ended, so it sends none, and reads as seldom as before."""
+    switch = Switch(world=2, taken={1: 0.5})
+    watch = watch_of(monkeypatch, switch, wanted=1)
+    reads = []
+    monkeypatch.setattr(abandoned_job, "read_job", lambda *arguments: (reads.append(1), switch.read_job(*arguments))[1])
+    with pytest.raises(RefusedError, match="rank 1 is taken"):
+        wait(watch, timeout_s=10.0)
+    assert 110 <= switch.clock < 111 and len(reads) < 100 and not switch.ended
 
 
 @pytest.mark.parametrize("alive", [{0}, {1}, {0, 1}])

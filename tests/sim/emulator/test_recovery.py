@@ -430,6 +430,21 @@ def test_workers_started_again_together_end_the_running_job_that_they_left_behin
     )  # it watches for all of `evict_s`, however long the members have been dead
 
 
+@pytest.mark.parametrize("seed", [2, 9])
+def test_workers_started_again_on_bad_links_do_not_refuse_each_other(seed: int) -> None:
+    """A worker reads the row of the job, and a retransmission later that of a member. Between the two, another worker
+    takes the member's place."""
+
+    def work(program: Program) -> tuple[float, int]:
+        rank = int(program.name[-1])
+        left_behind(program, rank, 1.0 + 0.4 * rank, world=4)
+        return restarted(program)
+
+    with pytest.warns(AbandonedJobWarning):
+        done = run([work] * 4, machine=LOSSY, reverse=True, seed=seed)
+    assert [rank for _, rank in done] == [0, 1, 2, 3] and max(took for took, _ in done) < 8
+
+
 @pytest.mark.parametrize(
     "machine, seed, options",
     [(SOUND, 1, {"format": "fp32"}), (LOSSY, 2, {"format": "fp32"}), (LOSSY, 3, {"evict_s": 2.0})],
