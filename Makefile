@@ -22,6 +22,9 @@ GAME      ?= Breakout
 JOBS      ?= 2
 SHARD     ?= 1/1
 DURATIONS ?=
+# Of `make mutate`
+FILE      ?= hw/decide/claims.py
+COUNT     ?= 60
 # Of `make fuzz` and `make soak`
 MINUTES   ?= 1
 # Of `make sim`: WAVES=1 writes waveforms
@@ -58,7 +61,7 @@ SITE     := .venv/.site-$(SET_UP)
 RAY      := .venv/.ray-$(SET_UP)-$(TORCH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup pins test test-long test-slow test-all prove fuzz soak wireshark lint packages site demo watch demo-apex demo-atari demo-schedule ray emulator sim icarus bench cartpole-time timing bitstream clean
+.PHONY: help setup pins test test-long test-slow test-all prove mutate fuzz soak wireshark lint packages site demo watch demo-apex demo-atari demo-schedule ray emulator sim icarus bench cartpole-time timing bitstream clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r target what; do \
@@ -88,6 +91,9 @@ test-all: $(TEST) $(RAY)  ## run all tests; SHARD=1/8; DURATIONS=1 keeps the mea
 
 prove: $(TEST)  ## prove the laws of gateware components, and that each proof notices its mutants: 6 minutes
 	python -m sim.prove
+
+mutate: $(TEST)  ## put single errors into FILE=hw/decide/claims.py, and count those that its own tests notice; COUNT=60 SEED=1
+	python -m sim.mutation $(FILE) --count $(COUNT) --seed $(SEED)
 
 fuzz: $(TEST)  ## random payloads, with sanitizers, for the data path of the software switch; MINUTES=10 SEED=1
 	python -m sim.fuzz.data_path --minutes $(MINUTES) --seed $(SEED)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-__all__ = ["Imports", "imported", "mermaid", "read"]
+__all__ = ["Imports", "imported", "mermaid", "module_name", "read"]
 
 ROOT = Path(__file__).parents[2]
 TOPS = ("host/iswitch", "hw", "sim", "examples")

@@ -1,0 +1,15 @@
+"""The components whose tests are examined with mutants, and the tests of each."""
+
+__all__ = ["COMPONENTS"]
+
+COMPONENTS = {
+    "hw/numeric/lane.py": ("tests/hw/numeric/test_lane.py", "tests/hw/numeric/test_half.py"),
+    "hw/numeric/window64.py": ("tests/hw/numeric/test_lane.py", "tests/hw/numeric/test_half.py"),
+    "hw/decide/claims.py": ("tests/hw/decide/test_claims.py",),
+    "hw/decide/ring.py": ("tests/hw/decide/test_ring.py", "tests/hw/decide/test_ring_tree.py"),
+    "hw/replay/sampling/sum_tree.py": ("tests/hw/replay/sampling/test_sum_tree.py",),
+    "hw/decide/lowest_missing.py": ("tests/hw/decide/test_lowest_missing.py",),
+    "host/iswitch/driver/ring.py": ("tests/host/driver/test_ring.py", "tests/host/driver/test_exchange.py"),
+    "host/iswitch/driver/stream.py": ("tests/host/driver/test_stream.py", "tests/host/driver/test_claims.py"),
+}
+"""By source file: the files of its own tests. Tests of larger parts, and proofs, do not count."""
