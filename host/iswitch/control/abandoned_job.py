@@ -182,7 +182,8 @@ class AbandonedJobWatch:
             raise refusal
         while (job := self.look()).state != JobState.NONE:
             blocking = self._blocking_members(job, reason)
-            if self._all_dead(job, blocking) and not self._rank_joins(job):
+            rank_joins = reason == Reason.MEMBER and self._rank_joins(job)
+            if self._all_dead(job, blocking) and not rank_joins:
                 if job.state != JobState.FORMING or reason != Reason.MEMBER:
                     self._warn(job, blocking)
                 return

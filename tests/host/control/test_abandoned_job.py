@@ -143,6 +143,14 @@ def test_a_worker_waits_while_another_one_takes_its_rank_in_an_abandoned_job(mon
     assert 110 <= switch.clock < 111 and len(reads) < 100 and not switch.ended
 
 
+def test_a_worker_of_another_program_waits_for_no_rank_of_an_abandoned_job(monkeypatch):
+    """Its Join ends the job, whoever has the rank."""
+    switch = Switch(world=2, taken={1: 0.5})
+    with pytest.warns(AbandonedJobWarning):
+        wait(watch_of(monkeypatch, switch, wanted=1), Reason.KEY)
+    assert EVICT_S <= switch.ended[0] < EVICT_S + 0.3
+
+
 @pytest.mark.parametrize("alive", [{0}, {1}, {0, 1}])
 def test_a_job_with_a_live_member_is_not_ended(monkeypatch, alive):
     switch = Switch(alive=alive)
