@@ -11,14 +11,17 @@ from iswitch.control.registers import RegisterReader
 from iswitch.driver.membership import Membership
 from iswitch.driver.transport import Transport
 from iswitch.errors import ClosedError, CollectiveTimeoutError, NotAMemberError, RefusedError, SwitchUnreachableError
-from iswitch.wire import AckRegister, Action, JobState, MemberState, Reason
+from iswitch.wire import VIEWED_MEMBERS, AckRegister, Action, JobState, MemberState, Reason
 
 __all__ = ["Control", "EntryPermit", "JobRunningError"]
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05
 """Pauses between two Joins of a worker that waits for other workers or to be admitted."""
-_CHALLENGES = 8
-"""The most Joins in a row. A challenge changes when another worker ends, leaves or replaces something."""
+_CHALLENGES = 2 * VIEWED_MEMBERS
+"""The most Joins in a row. A challenge changes when another worker ends, leaves or replaces something: once for each
+other worker of a program that starts again."""
+_UNANSWERED = 8
+"""The most Joins in a row that get no answer while their permit lasts."""
 _CANCEL_TIMEOUT_S = 0.2
 """The longest wait when a Join is taken back."""
 
@@ -220,7 +223,8 @@ class Control(RegisterReader):
             The Join requested an index that no job has, because the job runs and `elastic` is False. The switch refuses
             it: for the key, a setting or, if these are the job's, the index.
         """
-        for tries_left in reversed(range(_CHALLENGES)):
+        unanswered = 0
+        for _ in range(_CHALLENGES):
             _, self._state_before = self._challenges.get(membership.job, (0, JobState.NONE))
             guarded = not self.granted and self._state_before > JobState.FORMING
             permit = before_entry() if before_entry and guarded else None
@@ -232,7 +236,8 @@ class Control(RegisterReader):
                     with_challenge=not self.granted,
                 )
             except SwitchUnreachableError:
-                if permit is None or not tries_left:
+                unanswered += 1
+                if permit is None or unanswered == _UNANSWERED:
                     raise
                 continue
             if answer.reason != Reason.CHALLENGE:

@@ -10,6 +10,7 @@ from iswitch.config import Config
 from iswitch.control.client import Control
 from iswitch.driver.membership import Membership
 from iswitch.errors import NotAMemberError, RefusedError, SwitchUnreachableError
+from iswitch.golden.decide.job import with_next_challenge
 from iswitch.golden.switch import Switch
 from iswitch.wire import NO_MEMBER, Action, ContributionFlag, Format, JobState, MemberState, Mode, Reason, Type
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, parse
@@ -164,6 +165,19 @@ def test_a_member_of_a_forming_job_that_ends_joins_the_next_one(ended):
     wire = Wire(bench.switch, 2, then={ended: begin_anew, ended + 4: lambda: bench.enter(bench.members[1])})
     newcomer, _ = bench.join(wire, elastic=False)
     assert not newcomer and wire.joins[-1] == (MemberState.LIVE, JobState.RUNNING) and bench.job.live.bit_count() == 2
+
+
+def test_a_worker_joins_although_each_of_31_others_changes_the_challenge_first():
+    """In the largest job, all workers start again at one moment, and each takes the place of a dead member."""
+    bench = Bench(0)
+
+    def take_a_place():
+        bench.switch.jobs[0] = with_next_challenge(bench.job)
+
+    bench.enter(bench.members[0])
+    wire = Wire(bench.switch, 2, then=dict.fromkeys(range(31), take_a_place))
+    bench.join(wire, elastic=False)
+    assert wire.joins[-1] == (MemberState.LIVE, JobState.RUNNING) and len(wire.joins) == 33
 
 
 @pytest.mark.parametrize("segments", [0, 3], ids=["synchronous", "asynchronous"])
