@@ -24,6 +24,7 @@ __all__ = [
     "out",
     "print_change",
     "print_configuration",
+    "print_epoch",
     "print_error",
     "print_kept",
     "print_plan",
@@ -150,16 +151,21 @@ def _count(switches: Sequence[str]) -> str:
     return f"{number} ({join_names(switches)})" if switches else "no switch"
 
 
+def print_epoch(configuration: dict[str, Any], changes: Sequence[str]) -> None:
+    """Print the epoch of a configuration, and its changes against an earlier one."""
+    count = f"{len(changes) or 'no'} change{'' if len(changes) == 1 else 's'}"
+    out.print(f"\nepoch {configuration['epoch']}: {count}", style="bold", highlight=False)
+    for change in changes:
+        out.print(f"  {change}", highlight=False, markup=False, soft_wrap=True)
+
+
 def print_configuration(configuration: dict[str, Any], changes: Sequence[str] | None) -> None:
     """Print the command of the emulated fabric, or why it cannot run the plan.
 
     Before that, if the configuration was compared with an earlier one, print its epoch and the `changes`.
     """
     if changes is not None:
-        count = f"{len(changes) or 'no'} change{'' if len(changes) == 1 else 's'}"
-        out.print(f"\nepoch {configuration['epoch']}: {count}", style="bold", highlight=False)
-        for change in changes:
-            out.print(f"  {change}", highlight=False, markup=False, soft_wrap=True)
+        print_epoch(configuration, changes)
     emulator = configuration["emulator"]
     if emulator["arguments"]:
         command = f"\npython -m sim.emulator {' '.join(emulator['arguments'])}"

@@ -3,8 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import typer
 
@@ -20,7 +19,7 @@ from iswitch.plan.console import (
 )
 from iswitch.plan.json_output import plan_to_dict
 from iswitch.plan.keeping import KeptPlan, keep_running, read_running_plan
-from iswitch.plan.output.changes import with_next_epoch
+from iswitch.plan.output.changes import read_configuration, with_next_epoch
 from iswitch.plan.output.configuration import make_configuration
 from iswitch.plan.output.drawing import draw_svg
 from iswitch.plan.output.words import format_gbps
@@ -75,7 +74,7 @@ def run_plan(request: PlanRequest) -> None:
         configuration = make_configuration(topology, plan, scale=request.scale, wired=given)
         differences = None
         if request.previous:
-            configuration, differences = with_next_epoch(_read_configuration(request.previous), configuration)
+            configuration, differences = with_next_epoch(read_configuration(request.previous), configuration)
         files = (
             (request.topology_json, lambda: to_json(topology)),
             (request.svg, lambda: draw_svg(topology, plan)),
@@ -182,13 +181,3 @@ def _check(topology: Topology, plan: Plan, kind: str) -> dict[str, float]:
     if violations:
         raise RuntimeError(f"the plan does not hold: {violations}")
     return loads
-
-
-def _read_configuration(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or not {"epoch", "switches", "workers"} <= found.keys():
-        raise ValueError(f"{path} is not a file that --config has written")
-    return found

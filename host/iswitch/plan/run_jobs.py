@@ -3,7 +3,10 @@
 import json
 
 from iswitch.plan.check_jobs import check_jobs
+from iswitch.plan.console import print_epoch
 from iswitch.plan.jobs_output import jobs_plan_to_dict, print_jobs_plan
+from iswitch.plan.output.changes import read_configuration, with_next_epoch
+from iswitch.plan.output.jobs_configuration import make_jobs_configuration
 from iswitch.plan.progress import showing_progress
 from iswitch.plan.request import PlanRequest
 from iswitch.plan.sensitivity import remove, reserve
@@ -24,7 +27,7 @@ def run_jobs_plan(request: PlanRequest, given: SharedFabric) -> None:
     Raises
     ------
     ValueError
-        If an option is for one job only.
+        If an option is for one job only, or the earlier configuration is not one.
     TopologyError
         If a job has no plan.
     """
@@ -45,10 +48,18 @@ def run_jobs_plan(request: PlanRequest, given: SharedFabric) -> None:
             before = plan_jobs(given, request.kind, time_s=part, adjacent=request.adjacent)
         plan = plan_jobs(fabric, request.kind, time_s=clock.part(1.0).time_s, adjacent=request.adjacent)
     loads = _check(fabric, plan, request.kind)
+    plans = [each.plan for each in plan.jobs]
+    configuration, differences = make_jobs_configuration(fabric.jobs, plans, wired=given), None
+    if request.previous:
+        configuration, differences = with_next_epoch(read_configuration(request.previous), configuration)
+    if request.config:
+        request.config.write_text(json.dumps(configuration, indent=1) + "\n", encoding="utf-8")
     if request.as_json:
-        print(json.dumps(jobs_plan_to_dict(plan, loads), indent=1))
+        print(json.dumps(jobs_plan_to_dict(plan, loads) | {"configuration": configuration}, indent=1))
         return
     print_jobs_plan(request.topology, plan, changes=changes, before=before, with_seconds=request.with_seconds)
+    if differences is not None:
+        print_epoch(configuration, differences)
 
 
 def _refuse_options_of_one_job(request: PlanRequest) -> None:
@@ -60,8 +71,6 @@ def _refuse_options_of_one_job(request: PlanRequest) -> None:
     options = {
         "--upgrade": request.upgrade,
         "--svg": request.svg,
-        "--config": request.config,
-        "--previous": request.previous,
         "--keep": request.keep,
         "--topology": request.topology_json,
     }

@@ -1,6 +1,7 @@
 """`iswitch plan` of a file with several jobs: what it prints, and which options it refuses."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -89,11 +90,10 @@ def test_options_of_the_job_hold_for_all_jobs():
         (["--kind", "levels"], "--kind levels plans several trees of one job"),
         (["--upgrade", "1"], "--upgrade can be used for one job only, and plan_jobs.yaml has several: leave it out"),
         (["--svg", "x.svg"], "--svg can be used for one job only"),
-        (["--config", "x.json"], "--config can be used for one job only"),
-        (["--previous", "x.json"], "--previous can be used for one job only"),
         (["--keep", "x.json"], "--keep can be used for one job only"),
         (["--topology", "x.json"], "--topology can be used for one job only"),
-        (["--config", "x.json", "--svg", "x.svg"], "--svg and --config can be used for one job only"),
+        (["--topology", "x.json", "--svg", "x.svg"], "--svg and --topology can be used for one job only"),
+        (["--previous", "x.json"], "x.json: No such file or directory"),
         (["--lose", "X9"], "there is no cable 'X9'"),
     ],
 )
@@ -101,6 +101,18 @@ def test_what_several_jobs_do_not_have_is_refused(options, why, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     result = call(EXAMPLE, *options)
     assert result.exit_code == 1 and why in result.stderr and list(tmp_path.iterdir()) == []
+
+
+def test_an_earlier_configuration_is_compared(pair):
+    config = pair.with_name("config.json")
+    assert call(pair, "--config", config).exit_code == 0
+    first = json.loads(config.read_text())
+    assert {number: job["name"] for number, job in first["jobs"].items()} == {"0": "a", "1": "b"}
+    assert "epoch 1: no changes" in call(pair, "--previous", config).stdout
+    result = call(pair, "--previous", config, "--lose", "spine1", "--config", config)
+    assert re.search(r"epoch 2: \d+ changes", result.stdout) and json.loads(config.read_text())["epoch"] == 2
+    pair.write_text(pair.read_text() + "# no job is in this file\n")
+    assert "is not a file that --config has written" in call(pair, "--previous", pair).stderr
 
 
 def test_a_plan_that_does_not_hold_is_not_printed(monkeypatch):

@@ -1,12 +1,25 @@
 """What changes from one configuration to the next."""
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from iswitch.plan.output.places import format_ranges
 from iswitch.plan.topology.topology import natural_key
 
-__all__ = ["list_changes", "with_next_epoch"]
+__all__ = ["list_changes", "read_configuration", "with_next_epoch"]
+
+
+def read_configuration(path: Path) -> dict[str, Any]:
+    """Return an earlier configuration. Raises ValueError if the file is not one."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not {"epoch", "switches", "workers"} <= found.keys():
+        raise ValueError(f"{path} is not a file that --config has written")
+    return found
 
 
 def _flatten(value: Any, at: str = "") -> dict[str, Any]:

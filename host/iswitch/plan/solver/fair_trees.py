@@ -30,9 +30,11 @@ STEP, SLACK = 1e-6, 1e-7
 """By which part a level must grow to count as larger, and below which two levels are equal."""
 WIDE = 1e-2
 """Relative distance between a level and its bound above which levels between them are tried."""
-ROUNDS_MAX = 8
+ROUNDS_MAX = 12
 """Most changes of all jobs' trees."""
-ALTERNATE_SHARE, QUESTION_SHARE, TIDY_S = 0.3, 0.5, 2.0
+GROWTHS = (1.0, 1.2)
+"""A job leaves to the others what they have, or what they would have with so much higher rates; one after the other."""
+ALTERNATE_SHARE, QUESTION_SHARE, TIDY_S = 0.5, 0.5, 2.0
 """The part of the time for `alternate`; that of the time that is left, for one question; seconds to tidy the trees."""
 LEAST_GBPS = 1e-3
 """What a resource keeps that other jobs fill: a topology has no slower one."""
@@ -96,25 +98,27 @@ def alternate(
     """Change one job's tree at a time, as long as that makes the plan fairer. Parameters: see `find_fair_trees`."""
     known = [list(trees) for trees in alone]
     best = _best_of(jobs, combine(jobs, [trees[0] for trees in known]), known)
-    for _ in range(ROUNDS_MAX if len(jobs) > 1 else 0):
-        before = best
+    in_vain = 0
+    for turn in range(ROUNDS_MAX if len(jobs) > 1 else 0):
+        before, growth = best, GROWTHS[turn % len(GROWTHS)]
         for number, job in enumerate(jobs):
             taken: dict[Resource, float] = {}
             for other, tree in zip(jobs, best.trees):
                 if other is not job:
                     for resource, part in parts_of_resources(other, tree).items():
-                        taken[resource] = taken.get(resource, 0.0) + part * tree.rate_gbps
+                        taken[resource] = taken.get(resource, 0.0) + part * tree.rate_gbps * growth
             if not clock.left:
                 return best
             part = clock.part(1 / len(jobs)).time_s
             try:
                 left = _leave(job.topology, taken)
-                plan = plan_single_tree(left, levels=levels, time_s=part, adjacent=adjacent)
+                plan = plan_single_tree(left, levels=levels, time_s=part, adjacent=adjacent, start=[best.trees[number]])
             except TopologyError:
                 continue
             known[number].append(plan.trees[0])
             best = _best_of(jobs, best, known)
-        if not best.is_fairer(before, STEP):
+        in_vain = 0 if best.is_fairer(before, STEP) else in_vain + 1
+        if in_vain == len(GROWTHS):
             break
     return best
 
