@@ -20,6 +20,8 @@ ASKS_AGAIN = 0.2
 """The chance that all members ask whether they are, instead of those that do not know."""
 AGAIN = (Reason.JOB, Reason.EPOCH)
 """What a NOTICE says to a member whose switch has restarted, or whose job has begun anew."""
+UNKNOWN_MEMBER = (Reason.JOB, Reason.MEMBER, Reason.TOKEN)
+"""With which a switch refuses a RESET of a worker that it does not know, because it has restarted."""
 
 
 class Recovering(Job):
@@ -54,10 +56,16 @@ class Recovering(Job):
         """As other jobs do. A worker joins with another nonce, wherever there is room, if its place has another one, or
         if it was a member and its switch does not know it any more. With the old nonce, a leaf that has restarted would
         be to its parent the member that it was, and go on with empty slots in the epoch that it has forgotten."""
+        assert reply.ack is not None
+        resets = reply.ack["action"] == Action.RESET and self.control and self.control[0] is worker
+        if resets and reply.reason in UNKNOWN_MEMBER and not self.knows(worker):  # as a NOTICE would say
+            self.renew()
+            self.draw_secrets_of(worker)
+            return
         super().handle_ack(worker, reply)
         if self.phase == "rejoining":  # after a RESET, of which another restart may have left nothing
             self.phase = "renewing"
-        if reply.ack is None or reply.ack["action"] != Action.JOIN:
+        if reply.ack["action"] != Action.JOIN:
             return
         has_been_forgotten = reply.reason == Reason.CHALLENGE and worker.client.is_member and not self.knows(worker)
         has_no_place = reply.reason == Reason.MEMBER and self.phase in ("forming", "renewing")

@@ -4,12 +4,14 @@ import json
 import random
 import time
 from collections import Counter
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
 from iswitch.wire import ACK, FRAME, FRAME_BYTES, HEADER, TAIL_BYTES, Action, JobState, Outcome, Reason, Type
 from sim.bench.soak_failure import fails, from_text, shortest, to_text
+from sim.bench.soak_job import BrokenPromiseError
 from sim.bench.soak_long import RECORD, record, replayed, report, table
 from sim.bench.soak_network import Figures, NetworkSoak, SoakError
 from sim.bench.soak_pair import Cable, Entry, Frames, Registers, Stalls
@@ -62,6 +64,20 @@ def test_a_member_that_its_switch_has_forgotten_joins_with_another_nonce(soak, i
     ack["action"], ack["reason"] = Action.JOIN, Reason.CHALLENGE
     job.handle_ack(worker, Reply(Type.ACK, header[0], np.zeros(0), None, ack[0]))
     assert (worker.client.nonce != nonce) == has_another
+
+
+@pytest.mark.parametrize("reason", [Reason.JOB, Reason.MEMBER, Reason.TOKEN])
+def test_only_a_switch_that_has_forgotten_a_member_may_refuse_its_reset(soak, reason):
+    job = soak.jobs[1]
+    worker = job.workers[0]
+    header, ack = np.zeros(1, HEADER), np.zeros(1, ACK)
+    ack["action"], ack["reason"] = Action.RESET, reason
+    for is_known in (True, False):
+        job.knows = lambda _, is_known=is_known: is_known
+        job.phase, job.control, nonce = "running", (worker, b""), worker.client.nonce
+        with pytest.raises(BrokenPromiseError, match="a RESET is refused") if is_known else nullcontext():
+            job.handle_ack(worker, Reply(Type.ACK, header[0], np.zeros(0), None, ack[0]))
+    assert job.phase == "renewing" and job.control is None and worker.client.nonce != nonce
 
 
 def test_a_tree_with_faults_does_as_its_models_and_the_same_seed_gives_the_same_run():
