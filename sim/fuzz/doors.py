@@ -32,7 +32,7 @@ from iswitch.plan.allreduce.files.json_file import from_json as schedule_from_js
 from iswitch.plan.allreduce.files.msccl import AlgorithmError
 from iswitch.plan.allreduce.files.msccl import parse as parse_msccl
 from iswitch.plan.topology.errors import TopologyError
-from iswitch.plan.topology.files import read_topology
+from iswitch.plan.topology.files import read_fabric, read_topology
 from iswitch.plan.topology.graph_file import to_graphml, to_json
 from iswitch.plan.topology.yaml_file import parse_yaml
 from iswitch.replay.messages import parse as parse_replay_message
@@ -295,7 +295,7 @@ DOORS: dict[str, Door] = {
     "capture": Door(capture, (CaptureError,), captures),
     "replay_message": Door(replay_message, (), lambda: [p for _, p, _ in every_message() if p[0] & 15 >= Type.ANSWER]),
     "parameters": Door(parameters, (), published),
-    "topology_yaml": Door(in_file(read_topology, "t.yaml"), (TopologyError,), topologies("yaml")),
+    "topology_yaml": Door(in_file(read_fabric, "t.yaml"), (TopologyError,), topologies("yaml")),
     "topology_json": Door(in_file(read_topology, "t.json"), (TopologyError,), topologies("json")),
     "topology_graphml": Door(in_file(read_topology, "t.graphml"), (TopologyError,), topologies("graphml")),
     "schedule": Door(

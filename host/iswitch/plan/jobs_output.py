@@ -84,9 +84,10 @@ def print_jobs_plan(
     """
     topology = plan.jobs[0].job.topology
     workers = sum(len(each.job.topology.workers) for each in plan.jobs)
-    count = f"{len(plan.jobs)} job{'s' * (len(plan.jobs) > 1)}"
+    counted = lambda count, noun: f"{count} {noun}{'s' * (count != 1)}"
     out.print(
-        f"{path.name}: {count} with {workers} workers, {len(topology.switches)} switches, "
+        f"{path.name}: {counted(len(plan.jobs), 'job')}, {counted(workers, 'worker')}, "
+        f"{len(topology.switches)} switch{'es' * (len(topology.switches) != 1)}, "
         f"{len(topology.aggregators)} of them aggregate",
         highlight=False,
         soft_wrap=True,

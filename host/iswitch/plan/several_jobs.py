@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from iswitch.plan.schemes import make_plan
-from iswitch.plan.solver.clock import Clock
+from iswitch.plan.solver.clock import Clock, stop_requested
 from iswitch.plan.solver.fair_trees import find_fair_trees
 from iswitch.plan.solver.tree import Plan, Resource, Tree
 from iswitch.plan.topology.shared_fabric import FabricJob, SharedFabric
@@ -115,6 +115,8 @@ def plan_jobs(fabric: SharedFabric, kind: str, *, time_s: float = 60.0, adjacent
             part = planning.part(1 / (len(jobs) - number)).time_s
             alone.append(make_plan(job.topology, kind, time_s=part, adjacent=adjacent))
         except TopologyError as error:
+            if stop_requested():
+                raise TopologyError(f"stopped before job {job.name} had a plan: let the search run longer") from error
             raise TopologyError(f"job {job.name}: {error}", error.place) from error
         if not alone[-1].rate_gbps:
             raise TopologyError(f"job {job.name}: its plan has the rate 0: free bandwidth of cables")

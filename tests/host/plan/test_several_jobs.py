@@ -6,6 +6,7 @@ from itertools import pairwise, product
 import networkx as nx
 import pytest
 
+from iswitch.plan import several_jobs
 from iswitch.plan.check_jobs import check_jobs
 from iswitch.plan.jobs_output import jobs_plan_to_dict
 from iswitch.plan.schemes import make_plan
@@ -390,6 +391,20 @@ def test_a_large_fabric_is_planned_without_the_integer_program():
 def test_kind_wrong(kind):
     with pytest.raises(ValueError, match=f"kind must be one of level, tree for several jobs, not '{kind}'"):
         plan_jobs(line_fabric(("a", 1, 1, 1)), kind)
+
+
+def test_a_stop_before_every_job_has_a_plan_is_said(monkeypatch):
+    fabric = line_fabric(("a", 1, 1, 1), ("b", 1, 1, 1))
+
+    def planned(topology, kind, **options):
+        raise TopologyError("no tree was found within 1e-09 s: raise --seconds")
+
+    monkeypatch.setattr(several_jobs, "make_plan", planned)
+    with pytest.raises(TopologyError, match=r"^job a: no tree was found"):
+        plan_jobs(fabric, "tree")
+    monkeypatch.setattr(several_jobs, "stop_requested", lambda: True)
+    with pytest.raises(TopologyError, match=r"^stopped before job a had a plan: let the search run longer"):
+        plan_jobs(fabric, "tree")
 
 
 def test_a_job_without_a_plan_is_named():

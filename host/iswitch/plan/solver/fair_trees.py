@@ -11,7 +11,7 @@ rates are the fairest ones (`fair_rates`). What is left is the choice of the tre
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import permutations
+from itertools import combinations
 from math import sqrt
 
 import networkx as nx
@@ -236,22 +236,32 @@ class _Search:
                     status, found = self._ask(best, held, middle, ceiling)
                     if status == "infeasible" and not held:
                         self.bound = min(self.bound, middle)
-            if self.fairer:
-                return best
+            if self.fairer or not self.clock.left:
+                break
+        self.is_complete = self.is_complete and bool(self.clock.left)
         return best
 
     def _holdings(self, best: Combination) -> Iterator[dict[int, float]]:
-        """Yield the jobs that could have the levels that are proved, with these levels."""
-        proved = sorted(best.levels)[: self.number]
-        seen = set()
-        for chosen in permutations(range(len(self.jobs)), self.number):
-            held = dict(zip(chosen, proved))
-            for job, level in held.items():  # equal levels are interchangeable
-                held[job] = next(each for each in proved if level - each <= SLACK * level)
-            key = frozenset(held.items())
-            if key not in seen and all(level <= self.most[job] for job, level in held.items()):
-                seen.add(key)
-                yield held
+        """Yield the jobs that could have the levels that are proved, with these levels, until the time ends."""
+        groups: list[tuple[float, int]] = []
+        for level in sorted(best.levels)[: self.number]:
+            if groups and level - groups[-1][0] <= SLACK * level:
+                groups[-1] = (groups[-1][0], groups[-1][1] + 1)  # equal levels are interchangeable
+            else:
+                groups.append((level, 1))
+        yield from self._hold(groups, {})
+
+    def _hold(self, groups: Sequence[tuple[float, int]], held: dict[int, float]) -> Iterator[dict[int, float]]:
+        """Yield `held` with each choice of jobs for the levels of the groups, which have so many jobs each."""
+        if not groups or not self.clock.left:
+            yield held
+            return
+        (level, count), *others = groups
+        able = [job for job, most in enumerate(self.most) if job not in held and level <= most]
+        for chosen in combinations(able, count):
+            yield from self._hold(others, held | dict.fromkeys(chosen, level))
+            if not self.clock.left:
+                return
 
     def _ask(
         self, best: Combination, held: dict[int, float], level: float, ceiling: float

@@ -63,6 +63,8 @@ def from_json(text: str, name: str = "the text") -> Topology:
         If the text is not one. Its message begins with `name`, that of the file.
     """
     graph = parse_graph(text, name)
+    if "jobs" in graph.graph:
+        raise TopologyError(f"{name}: only YAML can have several jobs: write the fabric as YAML, or leave 'jobs' out")
     try:
         return Topology(graph)
     except TopologyError as error:

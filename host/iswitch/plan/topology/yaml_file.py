@@ -62,7 +62,9 @@ def _read(text: str, name: str) -> "_Graph":
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{name}:{mark.line + 1}" if mark else name
-        raise TopologyError(f"{where}: not YAML: {getattr(error, 'problem', None) or error}") from error
+        problem = getattr(error, "problem", None) or str(error)
+        remedy = "; a name that begins with '*' must be in quotes" if "undefined alias" in problem else ""
+        raise TopologyError(f"{where}: not YAML: {problem}{remedy}") from error
     if document is None:
         raise TopologyError(f"{name}:1: the file is empty")
     return _Graph(_Lines(name, document, VALUES_PER_CHARACTER * len(text)))

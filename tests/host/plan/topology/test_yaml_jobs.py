@@ -3,6 +3,7 @@
 import pytest
 
 from iswitch.plan.topology.files import read_fabric, read_topology
+from iswitch.plan.topology.graph_file import from_json
 from iswitch.plan.topology.shared_fabric import FabricJob, SharedFabric
 from iswitch.plan.topology.topology import Topology, TopologyError
 from iswitch.plan.topology.yaml_file import parse_fabric, parse_yaml
@@ -70,6 +71,7 @@ def test_workers_are_hosts_racks_and_patterns(given, workers):
     ("old", "new", "line", "why"),
     [
         ("leaf2-h1]", "leaf2-h9]", 13, "there is no host or rack leaf2-h9; is leaf2-h2 meant?"),
+        ("leaf2-h1]", "*-h1]", 13, "found undefined alias '-h1'; a name that begins with '*' must be in quotes"),
         ("leaf2-h1]", "'rack*']", 13, "no host or rack is called rack*"),
         ("leaf2-h1]", "server]", 13, "server is no worker, since its role is ps: leave it out"),
         ("leaf2-h1]", "actor]", 13, "actor is no worker, since its role is other: leave it out"),
@@ -138,6 +140,12 @@ def test_programs_for_one_job_refuse_a_file_with_jobs(tmp_path):
     with pytest.raises(TopologyError, match="only `iswitch plan` plans several jobs"):
         read_topology(tmp_path / "fabric.yaml")
     assert [job.name for job in read_fabric(tmp_path / "fabric.yaml").jobs] == ["one", "two"]
+
+
+def test_json_has_one_job():
+    text = '{"graph": {"jobs": []}, "nodes": [{"id": "s", "kind": "switch"}], "edges": []}'
+    with pytest.raises(TopologyError, match=r"fabric\.json: only YAML can have several jobs"):
+        from_json(text, "fabric.json")
 
 
 def test_jobs_may_share_a_ps():
