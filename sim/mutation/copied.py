@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from sim.bench.imports import imported, module_name
+from sim.bench.imports import module_name
 
 __all__ = ["ROOT", "Copy", "Verdict", "copied"]
 
@@ -116,29 +116,13 @@ def run_tests(component: str, tests: Iterable[str], durations: dict[str, float])
     return judge
 
 
-def dependents(component: str, modules: Iterable[str], root: Path = ROOT) -> set[str]:
-    """Return the component's module, and those of `modules` that import it, or that import a module that does."""
-    imports = {}
+def load(modules: Iterable[str], but: str) -> None:
+    """Import modules, but neither the one of that name nor those that import it, in whatever way."""
+    sys.modules[but] = None  # type: ignore[assignment]  # its import fails, and with it the import of what needs it
     for name in modules:
-        parts = name.split(".")
-        files = [
-            file
-            for top in (root, root / "host")
-            for file in (top.joinpath(*parts).with_suffix(".py"), top.joinpath(*parts, "__init__.py"))
-            if file.is_file()
-        ]
-        if files:
-            imports[name] = set(imported(files[0].read_text(encoding="utf-8")))
-    found = {module_name(Path(component))}
-    while True:
-        more = {
-            name
-            for name, targets in imports.items()
-            if name not in found and any(target in found or target.rpartition(".")[0] in found for target in targets)
-        }
-        if not more:
-            return found
-        found |= more
+        with suppress(Exception):
+            __import__(name)
+    del sys.modules[but]
 
 
 def forked(work, limit_s: float) -> tuple[int, float, Any]:
@@ -202,11 +186,8 @@ def serve(component: str, tests: list[str]) -> None:
         if not durations and answer is not None:
             durations = answer["durations"] or {"": 0.0}
             limit_s = 4 * processor_s + SPARE_S
-            kept_out = dependents(component, answer["modules"], Path.cwd())
-            for name in answer["modules"]:
-                if name not in kept_out and not name.startswith(("test_", "tests", "conftest", "__")):
-                    with suppress(Exception):
-                        __import__(name)
+            found = [name for name in answer["modules"] if not name.startswith(("test_", "tests", "conftest", "__"))]
+            load(found, but=module_name(Path(component)))
         answers.write(json.dumps([*verdict, round(processor_s, 2), len(durations)]) + "\n")
         answers.flush()
 

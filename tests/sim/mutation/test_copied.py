@@ -1,9 +1,10 @@
 """What the tests say of a source text is heard, and nothing is changed in the checkout."""
 
 import os
+import sys
 import time
 
-from sim.mutation.copied import ROOT, copied, dependents, forked
+from sim.mutation.copied import ROOT, copied, forked, load
 
 COMPONENT = "hw/decide/lowest_missing.py"
 TESTS = ["tests/hw/decide/test_lowest_missing.py"]
@@ -54,11 +55,28 @@ def test_a_process_says_what_its_work_returns():
     assert forked(lambda: {"a": [1, "é"]}, 10)[2] == {"a": [1, "é"]}
 
 
-def test_what_depends_on_a_component_is_loaded_anew():
-    depending = {"hw.decide.ring", "hw.decide.core", "hw.switch"}
-    others = {"hw.stream.fifo", "iswitch.wire", "iswitch.wire.formats", "hw.numeric.lane", "numpy", "hw"}
-    assert dependents(COMPONENT, depending | others) == depending | {"hw.decide.lowest_missing"}
-    assert dependents("host/iswitch/wire/formats.py", {"hw.numeric.lane", "hw.stream.fifo"}) == {
-        "iswitch.wire.formats",
-        "hw.numeric.lane",
-    }
+def test_what_depends_on_a_component_is_not_loaded(tmp_path, monkeypatch):
+    """Nor what depends on it by a lazy import of its package."""
+    package = tmp_path / "lazy"
+    package.mkdir()
+    (package / "__init__.py").write_text("def __getattr__(name):\n    import lazy.part\n    return lazy.part\n")
+    (package / "part.py").write_text("")
+    (package / "user.py").write_text("from lazy import anything\n")
+    (package / "other.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        load(["lazy.user", "lazy.part", "lazy.other", "lazy"], but="lazy.part")
+        assert {name for name in sys.modules if name.startswith("lazy")} == {"lazy", "lazy.other"}
+    finally:
+        for name in [name for name in sys.modules if name.startswith("lazy")]:
+            del sys.modules[name]
+
+
+def test_a_mutant_of_the_driver_is_noticed():
+    component = "host/iswitch/driver/window.py"
+    source = (ROOT / component).read_text()
+    with copied(component, ["tests/host/driver/test_window.py"]) as copy:
+        sound, wrong = (
+            copy.judge(text) for text in (source, source.replace("_NARROW, _LEAST = 8, 2", "_NARROW, _LEAST = 8, 1"))
+        )
+    assert (sound.outcome, wrong.outcome) == ("passed", "failed")
