@@ -47,9 +47,9 @@ def check_jobs(
         check.add_job(entry, networks[entry["name"]], levels)
     check.compare_with_capacities()
     check.compare_rates()
-    level = min(entry["rate_gbps"] / entry["weight"] for entry in plan["jobs"])
-    if level > plan["bound"] * (1 + SLACK):
-        check.violations.append(f"every job has a rate/weight of {level:.6g}, above the bound {plan['bound']:.6g}")
+    least = min(entry["rate_gbps"] / entry["weight"] for entry in plan["jobs"])
+    if least > plan["bound"] * (1 + SLACK):
+        check.violations.append(f"every job has a rate/weight of {least:.6g}, above the bound {plan['bound']:.6g}")
     return dict(sorted(check.loads.items())), check.violations
 
 
@@ -60,7 +60,7 @@ class _Check:
         self.loads: dict[str, float] = defaultdict(float)
         self.users: dict[str, list[str]] = defaultdict(list)
         self.capacities: dict[str, float] = {}
-        self.levels: dict[str, float] = {}
+        self.normalised: dict[str, float] = {}
         self.own_limit: set[str] = set()
         self.workers: dict[str, str] = {}
         self.violations: list[str] = []
@@ -74,7 +74,7 @@ class _Check:
             self.violations.append(f"job {name} must have one tree, not {len(entry['trees'])}")
         if not entry["weight"] > 0:
             self.violations.append(f"weight of job {name} must be above 0, not {entry['weight']}")
-        self.levels[name] = entry["rate_gbps"] / entry["weight"]
+        self.normalised[name] = entry["rate_gbps"] / entry["weight"]
         for node in network["nodes"]:
             if node.get("role") == "worker" and self.workers.setdefault(node["id"], name) != name:
                 self.violations.append(f"{node['id']} is a worker of job {self.workers[node['id']]} and of job {name}")
@@ -112,13 +112,13 @@ class _Check:
 
     def compare_rates(self) -> None:
         """Report every job that could be faster, unless it slows down only jobs of a larger rate/weight."""
-        for job, level in self.levels.items():
+        for job, rate in self.normalised.items():
             limits = [
                 name
                 for name, users in self.users.items()
                 if job in users
                 and self.loads[name] >= self.capacities.get(name, float("inf")) * (1 - SLACK)
-                and level >= max(self.levels[user] for user in users) * (1 - SLACK)
+                and rate >= max(self.normalised[user] for user in users) * (1 - SLACK)
             ]
             if not limits and job not in self.own_limit:
-                self.violations.append(f"the rates are not fair: job {job} could have more than {level:.6g} x weight")
+                self.violations.append(f"the rates are not fair: job {job} could have more than {rate:.6g} x weight")

@@ -27,9 +27,9 @@ def jobs_plan_to_dict(plan: JobsPlan, loads: Mapping[str, float] | None = None) 
     """
     return {
         "scheme": plan.scheme,
-        "rate_per_weight": plan.level,
+        "rate_per_weight": plan.least_gbps,
         "bound": plan.bound,
-        "levels_proved": plan.proved,
+        "rates_proved": plan.proved,
         "proved": plan.is_proved,
         "seconds": plan.seconds,
         "jobs": [_job_to_dict(plan, each) for each in plan.jobs],
@@ -43,7 +43,7 @@ def _job_to_dict(plan: JobsPlan, each: JobPlan) -> dict[str, Any]:
     return each.plan.to_dict() | {
         "name": job.name,
         "weight": job.weight,
-        "rate_per_weight": each.level,
+        "rate_per_weight": each.normalised_gbps,
         "workers": job.topology.workers,
         "ps": job.topology.ps,
         "settings": job.topology.job.model_dump(exclude_none=True),
@@ -105,7 +105,7 @@ def print_jobs_plan(
             f"{each.job.weight:g}",
             *([format_gbps(before.jobs[number].tree.rate_gbps)] if before else []),
             format_gbps(each.tree.rate_gbps),
-            format_gbps(each.level),
+            format_gbps(each.normalised_gbps),
             format_gbps(each.alone.rate_gbps),
             _describe_limits(plan, each),
         )
@@ -126,7 +126,7 @@ def _proof(plan: JobsPlan) -> str:
             f"proved for the smallest {plan.proved} of {len(plan.jobs)} values of Gb/s / weight; "
             "more --seconds may raise the others"
         )
-    least, most = format_gbps(plan.level), format_gbps(plan.bound)
+    least, most = format_gbps(plan.least_gbps), format_gbps(plan.bound)
     return f"each job has at least {least} Gb/s x weight; no trees give every job more than {most}"
 
 

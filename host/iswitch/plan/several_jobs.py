@@ -39,8 +39,8 @@ class JobPlan(NamedTuple):
     alone: Plan
 
     @property
-    def level(self) -> float:
-        """The rate divided by the weight."""
+    def normalised_gbps(self) -> float:
+        """The normalised rate: the rate divided by the weight."""
         return self.tree.rate_gbps / self.job.weight
 
     @property
@@ -60,9 +60,9 @@ class JobsPlan:
     jobs : tuple of JobPlan
         The plans of the jobs, in the order of the fabric.
     proved : int
-        How many of the sorted levels (rate/weight) are proved to be the largest possible ones.
+        How many of the sorted normalised rates (rate/weight) are proved to be the largest possible ones.
     bound : float
-        No plan gives every job a larger rate/weight.
+        No plan gives every job a larger normalised rate.
     seconds : float
         Time to find and prove the plan.
     """
@@ -74,9 +74,9 @@ class JobsPlan:
     seconds: float
 
     @property
-    def level(self) -> float:
-        """The smallest rate/weight."""
-        return min(job.level for job in self.jobs)
+    def least_gbps(self) -> float:
+        """The smallest normalised rate."""
+        return min(job.normalised_gbps for job in self.jobs)
 
     @property
     def is_proved(self) -> bool:

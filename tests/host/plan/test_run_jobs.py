@@ -27,7 +27,7 @@ def test_json_has_each_job_and_holds():
     fabric = read_fabric(EXAMPLE)
     loads, violations = check_jobs({job.name: node_link(job.topology) for job in fabric.jobs}, plan)
     assert violations == [] and loads == plan["loads"]
-    assert plan["proved"] and plan["levels_proved"] == 3
+    assert plan["proved"] and plan["rates_proved"] == 3
     assert [(job["name"], job["weight"], len(job["workers"])) for job in plan["jobs"]] == [
         ("vision", 2.0, 8),
         ("speech", 1.0, 3),

@@ -108,8 +108,8 @@ def fairest(fabric, levels):
     return max(sorted(fill(each, weights)) for each in product(*(parts_of_trees(job, levels) for job in fabric.jobs)))
 
 
-def levels_of(plan):
-    return sorted(job.level for job in plan.jobs)
+def normalised_of(plan):
+    return sorted(job.normalised_gbps for job in plan.jobs)
 
 
 def rates_of(plan):
@@ -119,8 +119,8 @@ def rates_of(plan):
 def agrees_with_all_combinations(fabric, planned=plan_jobs):
     for kind, levels in (("level", 1), ("tree", None)):
         plan = planned(fabric, kind)
-        assert levels_of(plan) == pytest.approx([float(level) for level in fairest(fabric, levels)], rel=1e-5)
-        assert plan.is_proved and plan.bound == pytest.approx(plan.level)
+        assert normalised_of(plan) == pytest.approx([float(level) for level in fairest(fabric, levels)], rel=1e-5)
+        assert plan.is_proved and plan.bound == pytest.approx(plan.least_gbps)
         networks = {job.name: node_link(job.topology) for job in fabric.jobs}
         assert check_jobs(networks, jobs_plan_to_dict(plan), levels=levels)[1] == []
 
@@ -179,11 +179,11 @@ def test_jobs_take_different_spines():
 @pytest.mark.parametrize(
     ("module", "original", "wrong"),
     [
-        (fair_rates, "rates[job] = weights[job] * level", "rates[job] = level"),
+        (fair_rates, "rates[job] = weights[job] * filled", "rates[job] = filled"),
         (fair_rates, "left = 1 - sum(", "left = 1 - 0 * sum("),
         (joint_program, "if len(users) > 1]", "if len(users) > 2]"),
         (fair_trees, "proved += 1", "proved = len(jobs)"),
-        (fair_trees, "held.get(number, level) * job.weight for", "level * job.weight for"),
+        (fair_trees, "held.get(number, rate) * job.weight for", "rate * job.weight for"),
         (fair_trees, "for held in self._holdings(best):", "for held in list(self._holdings(best))[:1]:"),
     ],
     ids=["no weights", "stopped jobs take nothing", "nothing shared", "first level only", "all grow", "one holding"],
@@ -219,14 +219,14 @@ def test_the_program_alone_finds_the_fairest_trees(monkeypatch):
 
 
 def bounds_hold(program=joint_program):
-    """Assert that no smallest level exceeds the bound of the relaxation, and that this is not infinite."""
+    """Assert that no smallest normalised rate exceeds the bound of the relaxation, and that this is not infinite."""
     for fabric in (two_spines(), *(plannable(seed) for seed in range(8))):
         if fabric:
             joint = program.JointProgram(fabric.by_name, levels=1, adjacent=False, clock=Clock(10.0))
-            assert fairest(fabric, 1)[0] * (1 - 1e-9) <= joint.bound_of_level(10.0) < float("inf")
+            assert fairest(fabric, 1)[0] * (1 - 1e-9) <= joint.bound_of_least(10.0) < float("inf")
 
 
-def test_no_smallest_level_exceeds_the_relaxation():
+def test_no_smallest_rate_exceeds_the_relaxation():
     bounds_hold()
 
 
@@ -263,7 +263,7 @@ def test_twice_the_weight_on_a_shared_bottleneck_is_twice_the_rate():
     """Each job puts one partial sum, or its results, on each direction of the cable."""
     plan = plan_jobs(line_fabric(("a", 2, 2, 2), ("b", 1, 2, 2), ("c", 1, 1, 0)), "tree")
     assert rates_of(plan) == pytest.approx({"a": 20 / 3, "b": 10 / 3, "c": 100})
-    assert plan.is_proved and plan.level == pytest.approx(10 / 3)
+    assert plan.is_proved and plan.least_gbps == pytest.approx(10 / 3)
 
 
 def test_what_a_job_cannot_use_goes_to_the_others():
@@ -320,11 +320,11 @@ def test_the_order_of_jobs_changes_nothing():
         assert {job.job.name: job.tree for job in plan.jobs} == {job.job.name: job.tree for job in reverse.jobs}
 
 
-def test_no_job_is_faster_than_alone_and_more_jobs_leave_no_larger_smallest_level():
+def test_no_job_is_faster_than_alone_and_more_jobs_leave_no_larger_smallest_rate():
     for fabric in some_fabrics(4, jobs=3):
         plan, fewer = plan_jobs(fabric, "tree"), plan_jobs(SharedFabric(fabric.jobs[:2]), "tree")
         assert all(job.tree.rate_gbps <= job.alone.rate_gbps * (1 + 1e-6) for job in plan.jobs)
-        assert plan.level <= fewer.level * (1 + 1e-6)
+        assert plan.least_gbps <= fewer.least_gbps * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -382,7 +382,7 @@ def test_a_large_fabric_is_planned_without_the_integer_program():
     plan = plan_jobs(fabric, "tree", time_s=4.0)
     networks = {job.name: node_link(job.topology) for job in fabric.jobs}
     assert check_jobs(networks, jobs_plan_to_dict(plan))[1] == []
-    assert plan.level <= plan.bound
+    assert plan.least_gbps <= plan.bound
     rates = rates_of(plan)
     assert rates["a"] == pytest.approx(2 * rates["b"], rel=1e-6)
 

@@ -28,19 +28,19 @@ class Combination(NamedTuple):
     ----------
     trees : tuple of Tree
         The tree of each job, at its fair rate.
-    levels : tuple of float
-        For each job its rate divided by its weight.
+    normalised : tuple of float
+        For each job its normalised rate: the rate divided by the weight.
     limits : tuple of tuple of Resource
         For each job the full resources because of which it cannot be faster.
     """
 
     trees: tuple[Tree, ...]
-    levels: tuple[float, ...]
+    normalised: tuple[float, ...]
     limits: tuple[tuple[Resource, ...], ...]
 
     def is_fairer(self, other: "Combination", slack: float) -> bool:
-        """Return True if the sorted levels are lexicographically larger, by more than a relative difference."""
-        for mine, theirs in zip(sorted(self.levels), sorted(other.levels)):
+        """Return True if the sorted normalised rates are lexicographically larger, by more than a relative `slack`."""
+        for mine, theirs in zip(sorted(self.normalised), sorted(other.normalised)):
             if abs(mine - theirs) > slack * max(mine, theirs):
                 return mine > theirs
         return False
@@ -98,12 +98,12 @@ def fair_rates(
             if growth:
                 left = 1 - sum(rates[job] * parts[job][resource] for job in jobs if job not in growing)
                 reach[resource] = max(left, 0) / growth
-        level = min(reach.values())
-        full = [resource for resource, most in reach.items() if most <= level * (1 + EQUAL)]
+        filled = min(reach.values())
+        full = [resource for resource, most in reach.items() if most <= filled * (1 + EQUAL)]
         for resource in sorted(full):
             for job in users[resource]:
                 if job in growing:
-                    rates[job] = weights[job] * level
+                    rates[job] = weights[job] * filled
                     limits[job].append(resource)
         growing -= {job for resource in full for job in users[resource]}
     return rates, limits

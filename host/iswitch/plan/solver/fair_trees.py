@@ -1,13 +1,13 @@
 """A tree for each of several jobs, so that the weighted max-min fair rates are as fair as possible.
 
-The level of a job is its rate divided by its weight. Of two plans, that is fairer whose sorted levels are
-lexicographically larger: first the smallest level counts, then the second smallest, and so on. For given trees the fair
-rates are the fairest ones (`fair_rates`). What is left is the choice of the trees. It has two parts:
+The normalised rate of a job is its rate divided by its weight. Of two plans, that is fairer whose sorted normalised
+rates are lexicographically larger: first the smallest one counts, then the second smallest, and so on. For given trees
+the fair rates are the fairest ones (`fair_rates`). What is left is the choice of the trees. It has two parts:
 
 - `alternate` changes one job's tree at a time: the fastest tree on what the others leave. It proves nothing.
-- `prove` asks an integer program (`joint_program`). Are there trees at which all jobs exceed the smallest level? If
-  not, the smallest level is proved. For the next one it asks, for each set of jobs that could have the levels that are
-  proved, whether all others can exceed the next level. Each positive answer is a fairer plan.
+- `prove` asks an integer program (`joint_program`). Are there trees at which all jobs exceed the smallest normalised
+  rate? If not, that one is proved. For the next one it asks, for each set of jobs that could have the rates that are
+  proved, whether all others can exceed the next rate. Each positive answer is a fairer plan.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,9 +27,9 @@ from iswitch.plan.topology.topology import Topology, TopologyError
 __all__ = ["FairTrees", "alternate", "find_fair_trees", "prove"]
 
 STEP, SLACK = 1e-6, 1e-7
-"""By which part a level must grow to count as larger, and below which two levels are equal."""
+"""By which part a rate must grow to count as larger, and below which two rates are equal."""
 WIDE = 1e-2
-"""Relative distance between a level and its bound above which levels between them are tried."""
+"""Relative distance between a rate and its bound above which rates between them are tried."""
 ROUNDS_MAX = 12
 """Most changes of all jobs' trees."""
 GROWTHS = (1.0, 1.2)
@@ -48,14 +48,14 @@ class FairTrees:
     combination : Combination
         The trees, in the order of the jobs.
     proved : int
-        How many of the sorted levels are proved to be the largest possible ones.
+        How many of the sorted normalised rates are proved to be the largest possible ones.
     bound : float
-        No plan gives every job a larger level.
+        No plan gives every job a larger normalised rate.
     """
 
     def __init__(self, combination: Combination, proved: int, bound: float):
         self.combination, self.proved = combination, proved
-        self.bound = max(bound, min(combination.levels))
+        self.bound = max(bound, min(combination.normalised))
 
 
 def find_fair_trees(
@@ -87,7 +87,7 @@ def find_fair_trees(
     best = alternate(jobs, alone, levels=levels, adjacent=adjacent, clock=clock.part(ALTERNATE_SHARE))
     bound = min(most / job.weight for job, most in zip(jobs, most_gbps))
     if max(len(job.topology.aggregators) for job in jobs) > SITES_MAX:
-        proved = int(min(best.levels) >= bound * (1 - STEP))
+        proved = int(min(best.normalised) >= bound * (1 - STEP))
         return FairTrees(best, proved, bound)
     return prove(jobs, best, most_gbps, levels=levels, adjacent=adjacent, clock=clock)
 
@@ -166,7 +166,7 @@ def prove(
     adjacent: bool,
     clock: Clock,
 ) -> FairTrees:
-    """Search for fairer trees by an integer program, and prove as many levels as possible.
+    """Search for fairer trees by an integer program, and prove as many normalised rates as possible.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def prove(
         program = JointProgram(jobs, levels=levels, adjacent=adjacent, clock=clock)
     except OutOfTime:
         return FairTrees(best, 0, min(most))
-    bound = min(*most, program.bound_of_level(clock.left)) if clock.left else min(most)
+    bound = min(*most, program.bound_of_least(clock.left)) if clock.left else min(most)
     start, proved = best, 0
     while proved < len(jobs) and clock.left:
         search = _Search(jobs, program, most, proved, bound, clock)
@@ -193,7 +193,7 @@ def prove(
             break
         proved += 1
     if proved:
-        bound = min(best.levels)
+        bound = min(best.normalised)
     if best is not start and clock.left:
         rates = [tree.rate_gbps * (1 - STEP / 10) for tree in best.trees]
         _, trees = program.trees_at(rates, min(clock.left, TIDY_S), tidy=True)
@@ -203,7 +203,7 @@ def prove(
 
 
 class _Search:
-    """The questions about one of the sorted levels."""
+    """The questions about one of the sorted normalised rates."""
 
     def __init__(
         self,
@@ -224,13 +224,13 @@ class _Search:
             ceiling = min(most for job, most in enumerate(self.most) if job not in held)
             if not held:
                 ceiling = min(ceiling, self.bound)
-            floor = sorted(best.levels)[self.number]
+            floor = sorted(best.normalised)[self.number]
             status, found = self._ask(best, held, floor * (1 + STEP), ceiling)
             if status == "unknown":
                 self.is_complete = False
             while found:
                 best, self.fairer = found, True
-                floor, found = sorted(best.levels)[self.number], None
+                floor, found = sorted(best.normalised)[self.number], None
                 middle = sqrt(floor * ceiling)
                 if floor * (1 + WIDE) < ceiling and self.clock.left:
                     status, found = self._ask(best, held, middle, ceiling)
@@ -242,37 +242,37 @@ class _Search:
         return best
 
     def _holdings(self, best: Combination) -> Iterator[dict[int, float]]:
-        """Yield the jobs that could have the levels that are proved, with these levels, until the time ends."""
+        """Yield the jobs that could have the rates that are proved, with these rates, until the time ends."""
         groups: list[tuple[float, int]] = []
-        for level in sorted(best.levels)[: self.number]:
-            if groups and level - groups[-1][0] <= SLACK * level:
-                groups[-1] = (groups[-1][0], groups[-1][1] + 1)  # equal levels are interchangeable
+        for rate in sorted(best.normalised)[: self.number]:
+            if groups and rate - groups[-1][0] <= SLACK * rate:
+                groups[-1] = (groups[-1][0], groups[-1][1] + 1)  # equal rates are interchangeable
             else:
-                groups.append((level, 1))
+                groups.append((rate, 1))
         yield from self._hold(groups, {})
 
     def _hold(self, groups: Sequence[tuple[float, int]], held: dict[int, float]) -> Iterator[dict[int, float]]:
-        """Yield `held` with each choice of jobs for the levels of the groups, which have so many jobs each."""
+        """Yield `held` with each choice of jobs for the rates of the groups, which have so many jobs each."""
         if not groups or not self.clock.left:
             yield held
             return
-        (level, count), *others = groups
-        able = [job for job, most in enumerate(self.most) if job not in held and level <= most]
+        (rate, count), *others = groups
+        able = [job for job, most in enumerate(self.most) if job not in held and rate <= most]
         for chosen in combinations(able, count):
-            yield from self._hold(others, held | dict.fromkeys(chosen, level))
+            yield from self._hold(others, held | dict.fromkeys(chosen, rate))
             if not self.clock.left:
                 return
 
     def _ask(
-        self, best: Combination, held: dict[int, float], level: float, ceiling: float
+        self, best: Combination, held: dict[int, float], rate: float, ceiling: float
     ) -> tuple[str, Combination | None]:
-        """Return a fairer combination in which the held jobs have their levels and all others this level; or else
+        """Return a fairer combination in which the held jobs have their rates and all others this one; or else
         ``"infeasible"`` if there is none, or ``"unknown"``."""
-        if level > ceiling:
+        if rate > ceiling:
             return "infeasible", None
         if not self.clock.left:
             return "unknown", None
-        rates = [held.get(number, level) * job.weight for number, job in enumerate(self.jobs)]
+        rates = [held.get(number, rate) * job.weight for number, job in enumerate(self.jobs)]
         status, trees = self.program.trees_at(rates, max(self.clock.left * QUESTION_SHARE, 0.01))
         if status == "infeasible":
             return "infeasible", None

@@ -62,7 +62,7 @@ class JointProgram:
         program.rows += [(_shift(terms, first), low, high) for terms, low, high in other.rows]
         return first
 
-    def bound_of_level(self, time_s: float) -> float:
+    def bound_of_least(self, time_s: float) -> float:
         """Return a rate/weight that no plan gives to every job, by the linear relaxation; infinite if the time ends."""
         program, rows = self.program, len(self.program.rows)
         least = max(job.weight * model.t_min for job, model in zip(self.jobs, self._models))

@@ -69,10 +69,10 @@ def test_rates_are_those_of_linear_programs_and_limits_are_bottlenecks():
 @pytest.mark.parametrize(
     ("original", "wrong"),
     [
-        ("rates[job] = weights[job] * level", "rates[job] = level"),
+        ("rates[job] = weights[job] * filled", "rates[job] = filled"),
         ("left = 1 - sum(", "left = 1 - 0 * sum("),
-        ("level = min(reach.values())", "level = max(reach.values())"),
-        ("if most <= level * (1 + EQUAL)", "if most <= level * 1.2"),
+        ("filled = min(reach.values())", "filled = max(reach.values())"),
+        ("if most <= filled * (1 + EQUAL)", "if most <= filled * 1.2"),
         ("limits[job].append(resource)", "limits[job] = [*users][:1]"),
     ],
     ids=["no weights", "stopped jobs take nothing", "largest first", "full too early", "wrong limit"],
@@ -86,7 +86,7 @@ def test_one_job_has_the_rate_of_its_tree():
     topology = seed_example()
     plan = plan_single_tree(topology)
     made = combine([FabricJob("a", 4.0, topology)], plan.trees)
-    assert made.trees[0].rate_gbps == pytest.approx(plan.rate_gbps) and made.levels == pytest.approx((0.75,))
+    assert made.trees[0].rate_gbps == pytest.approx(plan.rate_gbps) and made.normalised == pytest.approx((0.75,))
     assert Resource("link", "S1", "S3") in made.limits[0]
 
 

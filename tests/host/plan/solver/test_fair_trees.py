@@ -84,9 +84,9 @@ def test_nothing_is_proved_if_the_time_ends_before_the_last_question():
     [
         ("self.is_complete = self.is_complete and bool(self.clock.left)", "pass"),
         ("for chosen in combinations(able, count):", "for chosen in list(combinations(able, count))[:1]:"),
-        ("groups[-1] = (groups[-1][0], groups[-1][1] + 1)", "groups.append((level, 1))"),
-        ("if job not in held and level <= most", "if job not in held"),
-        ("if level > ceiling:", "if level > 2 * ceiling:"),
+        ("groups[-1] = (groups[-1][0], groups[-1][1] + 1)", "groups.append((rate, 1))"),
+        ("if job not in held and rate <= most", "if job not in held"),
+        ("if rate > ceiling:", "if rate > 2 * ceiling:"),
     ],
     ids=["time", "one choice", "equal levels", "too much for a job", "above the ceiling"],
 )
@@ -123,6 +123,6 @@ def test_many_jobs_end_in_time():
     alone = [plan_single_tree(job.topology, levels=None).trees for job in jobs]
     clock = Clock(3.0)
     found = fair_trees.find_fair_trees(jobs, alone, [12.0] * 12, levels=None, adjacent=False, clock=clock)
-    assert found.combination.levels == pytest.approx([1.0] * 12)
+    assert found.combination.normalised == pytest.approx([1.0] * 12)
     assert found.bound == pytest.approx(1.0) or not found.proved
     assert clock.seconds < 10
