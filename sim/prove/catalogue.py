@@ -5,6 +5,7 @@ from sim.prove import (
     arithmetic,
     claims,
     crossings,
+    join,
     lowest_missing,
     membership,
     queues,
@@ -26,6 +27,7 @@ PROOFS = [
     *claims.PROOFS,
     *lowest_missing.PROOFS,
     *membership.PROOFS,
+    *join.PROOFS,
     *sum_tree.PROOFS,
     *crossings.PROOFS,
 ]
