@@ -21,6 +21,7 @@ from iswitch.plan.solver.tree import Plan
 from iswitch.plan.topology.topology import Topology
 
 __all__ = [
+    "PROVED",
     "out",
     "print_change",
     "print_configuration",

@@ -7,10 +7,10 @@ from typing import Any
 
 from rich.table import Table
 
-from iswitch.plan.console import out
+from iswitch.plan.console import PROVED, out
 from iswitch.plan.output.words import describe_sums, format_gbps, iteration_seconds, join_names, join_resources
 from iswitch.plan.several_jobs import JobPlan, JobsPlan
-from iswitch.plan.solver.tree import Resource, total_loads
+from iswitch.plan.solver.tree import Plan, Resource, total_loads
 
 __all__ = ["jobs_plan_to_dict", "print_jobs_plan"]
 
@@ -106,7 +106,7 @@ def print_jobs_plan(
             *([format_gbps(before.jobs[number].tree.rate_gbps)] if before else []),
             format_gbps(each.tree.rate_gbps),
             format_gbps(each.normalised_gbps),
-            format_gbps(each.alone.rate_gbps),
+            _describe_alone(each.alone),
             _describe_limits(plan, each),
         )
     out.print(table)
@@ -128,6 +128,12 @@ def _proof(plan: JobsPlan) -> str:
         )
     least, most = format_gbps(plan.least_gbps), format_gbps(plan.bound)
     return f"each job has at least {least} Gb/s x weight; no trees give every job more than {most}"
+
+
+def _describe_alone(alone: Plan) -> str:
+    """Return the rate of a job alone, and its bound if the rate is not proved."""
+    rate = format_gbps(alone.rate_gbps)
+    return rate if alone.gap < PROVED else f"{rate} (at most {format_gbps(alone.bound_gbps)})"
 
 
 def _describe_limits(plan: JobsPlan, each: JobPlan) -> str:

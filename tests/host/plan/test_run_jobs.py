@@ -2,12 +2,13 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from iswitch.plan import run_jobs
+from iswitch.plan import run_jobs, several_jobs
 from iswitch.plan.check_jobs import check_jobs
 from iswitch.plan.topology.files import read_fabric
 from iswitch.plan.topology.graph_file import node_link
@@ -129,6 +130,14 @@ def test_a_plan_that_does_not_hold_is_not_printed(monkeypatch):
     result = call(EXAMPLE)
     assert isinstance(result.exception, RuntimeError) and "together the jobs take" in str(result.exception)
     assert result.stdout == ""
+
+
+def test_a_rate_alone_that_is_not_proved_has_its_bound(pair, monkeypatch):
+    make_plan = several_jobs.make_plan
+    unproved = lambda *arguments, **options: replace(make_plan(*arguments, **options), bound_gbps=9.5)
+    monkeypatch.setattr(several_jobs, "make_plan", unproved)
+    result = call(pair)
+    assert result.stdout.count(" 8 (at most 9.5) ") == 2
 
 
 def test_the_end_of_the_time_is_said():
