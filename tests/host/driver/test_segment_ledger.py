@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 
@@ -108,6 +110,35 @@ def test_probes_are_the_lowest_segment_and_the_last():
     assert ledger.probes(overtaken(ledger, 10), 10, 9.0, timer).tolist() == [1, *range(2, 10)]
 
 
+def test_a_lossy_network_is_probed_by_the_last_eight():
+    ledger, timer = sent(14), RetransmissionTimer()
+    timer.add_delay(0.01)
+    timer.record_loss()
+    hold(ledger, 0)
+    assert ledger.probes(overtaken(ledger, 14), 14, 9.0, timer).tolist() == [1, *range(6, 14)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_results_of_segments_that_were_requested_more_than_once_are_counted(seed):
+    """Requests and results of random segments, one by one and in runs, against a count for each."""
+    chance = np.random.default_rng(seed)
+    for _ in range(40):
+        ledger, requests = SegmentLedger(24), [0] * 24
+        for _ in range(chance.integers(1, 4)):
+            some = np.flatnonzero(chance.integers(0, 2, 24))
+            ledger.record_requests(some, 1.0)
+            for position in some.tolist():
+                requests[position] += 1
+        ends = [0, *sorted(set(chance.integers(1, 24, 4).tolist())), 24]
+        for first, end in itertools.pairwise(ends):
+            positions = slice(first, end) if chance.integers(2) else np.arange(first, end)
+            repeated = sum(count > 1 for count in requests[first:end])
+            once = [position for position in range(first, end) if requests[position] == 1]
+            ledger.timed = None
+            assert ledger.record_results(positions, timed=True) == repeated
+            assert ledger.timed == (once[-1] if once else None)
+
+
 def test_positions_beyond_the_reach_are_not_new():
     ledger = SegmentLedger(4)
     hold(ledger, 1)
@@ -130,3 +161,6 @@ def test_the_record_has_no_end(reach):
         low = next(k for k in range(1100) if k not in held)
         assert (ledger.low, ledger.high) == (low, max(held) + 1)
         assert ledger.lacked(low, low + reach).tolist() == [k for k in range(low, low + reach) if k not in held]
+        assert [ledger.lacks(k) for k in range(low, low + reach + 2)] == [
+            k not in held for k in range(low, low + reach + 2)
+        ]
