@@ -9,6 +9,7 @@ COMPONENTS = {
     "hw/decide/ring.py": ("tests/hw/decide/test_ring.py", "tests/hw/decide/test_ring_tree.py"),
     "hw/replay/sampling/sum_tree.py": ("tests/hw/replay/sampling/test_sum_tree.py",),
     "hw/decide/lowest_missing.py": ("tests/hw/decide/test_lowest_missing.py",),
+    "host/iswitch/driver/segment_ledger.py": ("tests/host/driver/test_segment_ledger.py",),
     "host/iswitch/driver/window.py": ("tests/host/driver/test_window.py",),
     "host/iswitch/driver/ring.py": ("tests/host/driver/test_ring.py", "tests/host/driver/test_exchange.py"),
     "host/iswitch/driver/stream.py": ("tests/host/driver/test_stream.py", "tests/host/driver/test_claims.py"),
