@@ -89,7 +89,8 @@ class EntrySearch(wiring.Component):
         m.d.comb += exists.eq(job_exists(self.request, job))
         m.d.sync += [
             challenge_matches.eq(self.request.challenge == job.challenge),
-            abandoned.eq(exists & ((job.live & ~self.stale) == 0)),
+            # An entry that is cleared was live when the Join came.
+            abandoned.eq(Mux(cleared, abandoned, exists & ((job.live & ~self.stale) == 0))),
             admits_later.eq(~self.in_tree & exists & (job.state != JobState.FORMING)),
             previous.eq(index),
         ]

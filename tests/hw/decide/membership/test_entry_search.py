@@ -264,6 +264,23 @@ def test_an_entry_that_holds_the_wanted_rank_is_cleared_if_it_yields(stale):
     assert bench.outcome.strobes["replaces"][-1]
 
 
+def test_a_switch_that_comes_back_with_other_ranks_has_its_place_though_no_other_member_is_live():
+    """Its old entry, the last live one, is cleared on the way. That is no job of silent members."""
+    bench, client = with_job(live=0b0001, ranks=0b0011, tree=1, state=JobState.RUNNING), sharing_key(2)
+    bench.seat(0, client, ranks=0b0011, sends_uplinks=1, nonce=client.nonce ^ 1)
+    client.ranks = 0b0110
+    assert bench.find(client, in_tree=1) == (Reason.DONE, 1, 0)
+    assert bench.outcome.follow_up == FollowUp.NONE and bench.outcome.strobes["replaces"][-1]
+
+
+@pytest.mark.mutant
+def test_a_mutant_that_counts_a_cleared_entry_as_a_silent_one_is_killed(monkeypatch):
+    wrong = mutant(hw.decide.membership.entry_search, "abandoned.eq(Mux(cleared, abandoned,", "abandoned.eq(Mux(0, 0,")
+    monkeypatch.setitem(globals(), "EntrySearch", wrong.EntrySearch)
+    with pytest.raises(AssertionError):
+        test_a_switch_that_comes_back_with_other_ranks_has_its_place_though_no_other_member_is_live()
+
+
 @pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
