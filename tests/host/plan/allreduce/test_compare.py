@@ -116,6 +116,24 @@ def test_resumed_episodes_are_shorter_than_as_many_new_ones():
     )
 
 
+def test_preferences_shorten_where_servers_have_one_port_or_more(monkeypatch):
+    """On a network of the selection. A server with one port needs as many rounds for each phase whatever the policy
+    does, so only phases that overlap save rounds."""
+    graph = build_random_network("sparse graphs of servers", 2001)
+    arrays = NetworkArrays(Network(graph))
+    preferring = learned_schedule(packaged_policy(), arrays, k=4, seed=0)
+    verify(graph, preferring)
+    monkeypatch.setattr("iswitch.plan.allreduce.learning.learned.PREFERENCE_SCALES", (0.0,) * 4)
+    assert preferring.length < learned_schedule(packaged_policy(), arrays, k=4, seed=0).length
+
+
+def test_episodes_have_no_preferences_if_all_servers_have_as_many_ports(monkeypatch):
+    arrays = NetworkArrays(Network(build_topology("DCell(2,1)")))
+    rounds = learned_schedule(packaged_policy(), arrays, k=8, seed=0).rounds
+    monkeypatch.setattr("iswitch.plan.allreduce.learning.learned.PREFERENCE_SCALES", (1000.0,) * 4)
+    assert learned_schedule(packaged_policy(), arrays, k=8, seed=0).rounds == rounds
+
+
 @pytest.mark.parametrize("k", [1, 2, 5, 16])
 def test_learned_runs_as_many_episodes_as_it_is_asked_for(k, monkeypatch):
     begun = []

@@ -154,6 +154,7 @@ def rollout(
     rng: np.random.Generator,
     *,
     temperature: float | Floats = 1.0,
+    tree_bias: Floats | None = None,
     trajectory: Trajectory | None = None,
 ) -> Ints:
     """Complete the broadcasts of all environments by a policy.
@@ -168,6 +169,8 @@ def rollout(
         Source of the noise.
     temperature : float or array of float, shape (env,)
         Temperature of sampling, of all environments or of each; 0: always the best.
+    tree_bias : array of float, shape (env, tree), optional
+        Added to the scores of all workloads of a tree in every round, so that some trees advance before others.
     trajectory : list, optional
         Receives a record of every round, for training.
 
@@ -187,7 +190,11 @@ def rollout(
         flow_features = flow_features.reshape(-1, flow_features.shape[-1])
         placements: list[Placements] | None = None if trajectory is None else []
         selected = growth.selected.copy()
-        fill_round(growth, policy.evaluate("lower", flow_features), rng, temperatures, placements)
+        score = policy.evaluate("lower", flow_features)
+        if tree_bias is not None:
+            score = score.copy()
+            score.reshape(*growth.ready.shape, -1)[..., 0] += tree_bias[:, None, :]
+        fill_round(growth, score, rng, temperatures, placements)
         idle = growth.end_round()
         if trajectory is not None and placements is not None:
             trajectory.append(RoundRecord(tree_features, selected, active, flow_features, placements, idle))

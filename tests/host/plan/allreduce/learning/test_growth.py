@@ -151,6 +151,18 @@ def test_episodes_depend_on_their_seed_only():
     assert found[0] == found[1] != found[2]
 
 
+@pytest.mark.parametrize("name", SMALL)
+def test_the_most_preferred_tree_that_can_be_continued_comes_first(name):
+    """Every environment has an order of its own, in which the trees are taken, workload by workload."""
+    growth, rng, trajectory = TreeGrowth(arrays(name), 3), np.random.default_rng(6), []
+    order = np.array([rng.permutation(growth.size) for _ in range(3)])
+    rollout(RarestFirst(), growth, rng, tree_bias=(10_000 * order).astype(np.float32), trajectory=trajectory)
+    for placements in (each for record in trajectory for each in record.placements):
+        preference = order[placements.envs[placements.segment], placements.row % growth.size]
+        for position, choice in enumerate(placements.choice):
+            assert preference[choice] == preference[placements.segment == position].max()
+
+
 def test_the_best_schedule_is_the_shortest_episode():
     network = arrays("BCube(3,1)")
     assert (
