@@ -164,3 +164,5 @@ def test_the_record_has_no_end(reach):
         assert [ledger.lacks(k) for k in range(low, low + reach + 2)] == [
             k not in held for k in range(low, low + reach + 2)
         ]
+        around = range(low - 2, low + reach + 2)
+        assert ledger.new(np.array(around)).tolist() == [low <= k < low + reach and k not in held for k in around]
