@@ -89,7 +89,7 @@ test-slow: $(TEST) $(RAY)  ## run the tests that are marked slow, for hours; SHA
 test-all: $(TEST) $(RAY)  ## run all tests; SHARD=1/8; DURATIONS=1 keeps the measured durations in tests/durations.json
 	python -m pytest -n $(JOBS) --dist worksteal --timeout 7200 --tier all --shard $(SHARD) $(if $(DURATIONS),--keep-durations)
 
-prove: $(TEST)  ## prove the laws of gateware components, and that each proof notices its mutants: 6 minutes
+prove: $(TEST)  ## prove the laws of gateware components, and that each proof notices its mutants: 11 minutes
 	python -m sim.prove
 
 mutate: $(TEST)  ## put single errors into FILE=hw/decide/claims.py, and count those that its own tests notice; COUNT=60 SEED=1
