@@ -14,13 +14,12 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from sim.bench.retransmission import CLIENTS, RATE_BPS, SIZES, in_virtual_time
+from sim.bench.retransmission import CLIENTS, RATE_BPS, REPETITIONS, SIZES, in_virtual_time
 from sim.emulator.defaults import EMULATED
 
 __all__ = ["app", "mean_times_s"]
 
 LOSSES = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
-REPETITIONS = {"1.4 KB": 200, "40 KB": 20, "400 KB": 4}
 LABELS = {"driver": "the driver", "outside": "RFC 6298, 20 ms to 1 s", "fixed": "20 ms, no back-off"}
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

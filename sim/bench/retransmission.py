@@ -29,7 +29,7 @@ from sim.emulator.fabric import Fabric
 from sim.emulator.faults import Rates
 from sim.emulator.program import Machine, Program
 
-__all__ = ["CLIENTS", "RATE_BPS", "SIZES", "Sums", "in_real_time", "in_virtual_time"]
+__all__ = ["CLIENTS", "RATE_BPS", "REPETITIONS", "SIZES", "Sums", "in_real_time", "in_virtual_time"]
 
 WORLD = 4
 SIZES = {"1.4 KB": 352, "40 KB": 10_000, "400 KB": 100_000}
