@@ -40,10 +40,6 @@ them; wider ones of carry chains. The smallest board's switch is smaller with 17
 ABC = "&scorr;&sweep;&dc2;&dch,-f,-r;&if,{W},{D},-a;&mfs;&st;&dch,-f,-r;&if,{W},{D},-a;&mfs"
 """ABC's script: that of Yosys' `abc9`, with mapping for area, twice."""
 
-PLACER = "static"
-"""nextpnr's placer. On the fullest board its wires are a fifth shorter than those of the default, `heap`, which the
-router needs."""
-
 LOGIC_SHARE = 0.5
 """Share of a clock's period that the mapper may use; routing takes the rest. It refers to Yosys' delays, with 0.3 ns
 for each route."""
@@ -128,14 +124,15 @@ def bitstream(
     required: dict[str, Clock],
     sources: list[str],
     progress: Callable[[str], None],
+    placer: str,
     apart: tuple[str, ...] = (),
     seeds: tuple[int, ...] = SEEDS,
 ) -> dict[str, Any]:
     """Make `<name>.bit` and `<name>.svf`, if one of the seeds meets the timing, and return the report of the best seed;
     `late` are the seeds given up.
 
-    `required` has the clocks by name. `apart`: see `synthesise`. Raises RuntimeError if a tool fails, or finds a clock
-    without a constraint, or if no seed is routed within SECONDS.
+    `required` has the clocks by name. `placer` is nextpnr's. `apart`: see `synthesise`. Raises RuntimeError if a tool
+    fails, or finds a clock without a constraint, or if no seed is routed within SECONDS.
     """
     begun = time.monotonic()
     for old in (f"{name}.bit", f"{name}.svf"):
@@ -170,7 +167,7 @@ def bitstream(
                     "--seed",
                     str(seed),
                     "--placer",
-                    PLACER,
+                    placer,
                 ],
                 folder,
                 seconds=SECONDS,

@@ -35,7 +35,9 @@ class Wiring:
     """The used resources of a board. `clock`: an oscillator of `mhz`. `leds`: where the shell's LEDs appear, by number,
     as (resource, number, part of it). `straps`: switches that change the lowest bits of the addresses. `restart`: a
     button that resets the core, if the board has one. Delays: those that the PHY does not add to its transmit clock
-    (tx), and to the received data against their clock (rx)."""
+    (tx), and to the received data against their clock (rx). `placer`: nextpnr's. The wires of `static` are shorter than
+    those of `heap` by a tenth or more, which the fullest board needs. But its logic is so dense that nextpnr had
+    not routed the Versa's after 16 minutes of processor time."""
 
     platform: type[Platform]
     clock: str
@@ -45,12 +47,18 @@ class Wiring:
     restart: str = ""
     tx_delay_ns: float = 0.0
     rx_delay_ns: float = 0.0
+    placer: str = "heap"
 
 
 WIRINGS = {
     # The only LED shows accepted contributions. The sockets have LEDs for the links.
     "colorlight_5a_75b": Wiring(
-        platform=Colorlight_5A75B_R70Platform, clock="clk25", mhz=25.0, leds={2: ("led", 0, "")}, rx_delay_ns=2.0
+        platform=Colorlight_5A75B_R70Platform,
+        clock="clk25",
+        mhz=25.0,
+        leds={2: ("led", 0, "")},
+        rx_delay_ns=2.0,
+        placer="static",
     ),
     "versa_ecp5": Wiring(
         platform=VersaECP5Platform,
@@ -199,4 +207,5 @@ def make(
             apart=ports,
             sources=[f"{MAC}.v"],
             progress=status.update,
+            placer=WIRINGS[board.name].placer,
         )

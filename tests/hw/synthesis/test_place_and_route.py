@@ -105,6 +105,7 @@ def make(folder):
         sources=["mac.v"],
         apart=("port_0",),
         progress=lambda what: None,
+        placer="heap",
         seeds=(1, 2, 3),
     )
 
@@ -123,6 +124,7 @@ def test_seeds_are_tried_until_timing_is_met(monkeypatch, tmp_path):
         "--timing-allow-fail" not in arguments and "--lpf-allow-unconstrained" not in arguments
         for _, arguments in calls
     )
+    assert all(arguments[arguments.index("--placer") + 1] == "heap" for name, arguments in calls if name[:4] == "next")
 
 
 def test_without_a_seed_that_meets_timing_there_is_no_bitstream_and_the_best_is_reported(monkeypatch, tmp_path):
