@@ -178,4 +178,5 @@ def test_a_program_that_ends_with_an_error_does_not_wait_for_a_pending_collectiv
         )
         assert "a bug of the program" in done.stderr
         with other.result(timeout=30) as worker, pytest.warns(match="lacks rank 0"):
-            assert worker.allreduce(np.ones(40, np.float32)).absent == (0,)
+            absent = [worker.allreduce(np.ones(40, np.float32)).absent for _ in range(2)]
+        assert absent[1] == (0,)  # what rank 0 sent before its end may be in the first sum

@@ -27,12 +27,12 @@ from sim.frames.client import SWITCH_IP, SWITCH_MAC
 
 SMALL = Config(ports=4, window=4, elements=16, members=8)
 PROGRAM = """
-import signal, sys, time
+import os, signal, sys, time
 import numpy as np
 from iswitch import AsyncWorker, Worker
 
 def stop(*_):
-    print("mine", flush=True)
+    os.write(1, b"mine\\n")  # not print: the signal may come while print still writes
     sys.exit(7)
 
 {before}

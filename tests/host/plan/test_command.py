@@ -22,6 +22,8 @@ SHOWN = re.findall(
     r"^```\n\$ iswitch plan (.*)\n([^`]*)```$", (DOCS / "plan.md").read_text(encoding="utf-8"), re.MULTILINE
 )
 
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
 FABRIC = """\
 racks: [{name: rack, count: 2, hosts: 2, nic_gbps: 10,
          aggregates: true, capacity_gbps: 40, uplinks: [{to: core, bw_gbps: 40}]}]
@@ -30,7 +32,7 @@ switches: [{name: core, aggregates: true, capacity_gbps: 100}]
 
 
 def call(*arguments):
-    return CliRunner().invoke(app, ["plan", *map(str, arguments)], env={"COLUMNS": "140"})
+    return CliRunner().invoke(app, ["plan", *map(str, arguments)])
 
 
 @pytest.fixture

@@ -17,8 +17,11 @@ from iswitch.tools.cli import app
 EXAMPLE = Path(__file__).parents[3] / "docs" / "plan_jobs.yaml"
 
 
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
+
 def call(*arguments):
-    return CliRunner().invoke(app, ["plan", *map(str, arguments)], env={"COLUMNS": "140"})
+    return CliRunner().invoke(app, ["plan", *map(str, arguments)])
 
 
 def test_json_has_each_job_and_holds():
