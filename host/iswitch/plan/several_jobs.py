@@ -1,14 +1,16 @@
 """Plan several jobs over one fabric, at weighted max-min fair rates."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from iswitch.plan.schemes import make_plan
 from iswitch.plan.solver.clock import Clock, stop_requested
 from iswitch.plan.solver.fair_trees import find_fair_trees
+from iswitch.plan.solver.simple_trees import make_simple_trees, make_stars
+from iswitch.plan.solver.sites import find_sites
 from iswitch.plan.solver.tree import Plan, Resource, Tree
 from iswitch.plan.topology.shared_fabric import FabricJob, SharedFabric
-from iswitch.plan.topology.topology import TopologyError
+from iswitch.plan.topology.topology import Topology, TopologyError
 
 __all__ = ["JOBS_KINDS", "JobPlan", "JobsPlan", "plan_jobs"]
 
@@ -16,6 +18,8 @@ JOBS_KINDS = ("level", "tree")
 """Kinds of plans for several jobs: one tree for each."""
 ALONE_SHARE = 0.4
 """The part of the time for the plans of each job alone."""
+SIMPLE_MAX = 8
+"""Most simple trees of each job from which the search starts, beside its plan alone: the fastest ones."""
 
 
 class JobPlan(NamedTuple):
@@ -109,7 +113,9 @@ def plan_jobs(fabric: SharedFabric, kind: str, *, time_s: float = 60.0, adjacent
         raise ValueError(f"kind must be one of {', '.join(JOBS_KINDS)} for several jobs, not {kind!r}")
     clock, jobs = Clock(time_s), fabric.by_name
     planning = clock.part(ALONE_SHARE)
+    levels = 1 if kind == "level" else None
     alone: list[Plan] = []
+    known: list[list[Tree]] = []
     for number, job in enumerate(jobs):
         try:
             part = planning.part(1 / (len(jobs) - number)).time_s
@@ -118,15 +124,14 @@ def plan_jobs(fabric: SharedFabric, kind: str, *, time_s: float = 60.0, adjacent
             if stop_requested():
                 raise TopologyError(f"stopped before job {job.name} had a plan: let the search run longer") from error
             raise TopologyError(f"job {job.name}: {error}", error.place) from error
+        simple = _simple_trees(job.topology, levels, adjacent, planning)
+        if simple and simple[0].rate_gbps > alone[-1].rate_gbps:
+            alone[-1] = replace(alone[-1], trees=(simple[0],))
+        known.append([*alone[-1].trees, *simple])
         if not alone[-1].rate_gbps:
             raise TopologyError(f"job {job.name}: its plan has the rate 0: free bandwidth of cables")
     found = find_fair_trees(
-        jobs,
-        [plan.trees for plan in alone],
-        [plan.bound_gbps for plan in alone],
-        levels=1 if kind == "level" else None,
-        adjacent=adjacent,
-        clock=clock.part(1.0),
+        jobs, known, [plan.bound_gbps for plan in alone], levels=levels, adjacent=adjacent, clock=clock.part(1.0)
     )
     trees, _, limits = found.combination
     plans = {each[0].name: JobPlan(*each) for each in zip(jobs, trees, limits, alone)}
@@ -137,3 +142,14 @@ def plan_jobs(fabric: SharedFabric, kind: str, *, time_s: float = 60.0, adjacent
         bound=found.bound,
         seconds=clock.seconds,
     )
+
+
+def _simple_trees(topology: Topology, levels: int | None, adjacent: bool, clock: Clock) -> list[Tree]:
+    """Return trees that need no search, the fastest first: each switch as the place of all sums, and racks that sum
+    their own workers."""
+    sites = find_sites(topology)
+    trees = make_stars(topology, sites, adjacent, clock) + make_simple_trees(
+        topology, sites, levels, adjacent, SIMPLE_MAX
+    )
+    fastest = sorted((tree for tree in trees if tree.rate_gbps), key=lambda tree: -tree.rate_gbps)
+    return fastest[:SIMPLE_MAX]

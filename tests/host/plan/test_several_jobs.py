@@ -13,9 +13,13 @@ from iswitch.plan.schemes import make_plan
 from iswitch.plan.several_jobs import plan_jobs
 from iswitch.plan.solver import fair_rates, fair_trees, joint_program
 from iswitch.plan.solver.clock import Clock
+from iswitch.plan.solver.simple_trees import make_stars
+from iswitch.plan.solver.sites import find_sites
+from iswitch.plan.solver.tree import Plan
 from iswitch.plan.topology.graph_file import node_link
 from iswitch.plan.topology.shared_fabric import FabricJob, SharedFabric
 from iswitch.plan.topology.topology import Job, Topology, TopologyError
+from iswitch.plan.topology.yaml_file import parse_fabric
 from sim.bench.fabrics import random_shared_fabric
 from sim.bench.mutant import mutant
 
@@ -387,10 +391,31 @@ def test_a_large_fabric_is_planned_without_the_integer_program():
     assert rates["a"] == pytest.approx(2 * rates["b"], rel=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["levels", "trees", "best"])
-def test_kind_wrong(kind):
-    with pytest.raises(ValueError, match=f"kind must be one of level, tree for several jobs, not '{kind}'"):
-        plan_jobs(line_fabric(("a", 1, 1, 1)), kind)
+def refuse(*_, **__):
+    raise TopologyError("nothing is searched")
+
+
+def slow_plan(topology, kind, **_):
+    """Return the plan in which a rack sums all workers."""
+    tree = make_stars(topology, find_sites(topology), False, Clock(60))[-1]
+    return Plan(scheme=kind, trees=(tree,), bound_gbps=10 / 1.125)
+
+
+@pytest.mark.parametrize(("racks", "jobs"), [(32, 2), (40, 4)])
+def test_without_any_search_jobs_are_as_fast_as_if_each_spine_summed_half_of_them(racks, jobs, monkeypatch):
+    """A spine sums 1.125 r of each worker, and an uplink carries that of half of the jobs."""
+    text = (
+        f"racks: [{{name: leaf, count: {racks}, hosts: {jobs}, nic_gbps: 10, aggregates: true, capacity_gbps: 200,"
+        ' uplinks: [{to: "spine*", bw_gbps: 40}]}]\n'
+        "switches: [{name: spine, count: 2, aggregates: true, capacity_gbps: 400}]\n"
+        f"jobs: [{', '.join(f'{{name: j{k}, workers: [leaf*-h{k}]}}' for k in range(1, jobs + 1))}]\n"
+    )
+    monkeypatch.setattr(fair_trees, "plan_single_tree", refuse)
+    monkeypatch.setattr(several_jobs, "make_plan", slow_plan)
+    plan = plan_jobs(parse_fabric(text), "tree")
+    least = min(10, 400 / (racks * jobs / 2), 40 / (jobs / 2)) / 1.125
+    assert plan.least_gbps >= least * (1 - 1e-6)
+    assert all(job.alone.rate_gbps >= job.tree.rate_gbps * (1 - 1e-9) for job in plan.jobs)
 
 
 def test_a_stop_before_every_job_has_a_plan_is_said(monkeypatch):

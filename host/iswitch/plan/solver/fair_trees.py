@@ -97,7 +97,7 @@ def alternate(
 ) -> Combination:
     """Change one job's tree at a time, as long as that makes the plan fairer. Parameters: see `find_fair_trees`."""
     known = [list(trees) for trees in alone]
-    best = _best_of(jobs, combine(jobs, [trees[0] for trees in known]), known)
+    best = _best_of(jobs, combine(jobs, [trees[0] for trees in known]), known, clock)
     in_vain = 0
     for turn in range(ROUNDS_MAX if len(jobs) > 1 else 0):
         before, growth = best, GROWTHS[turn % len(GROWTHS)]
@@ -116,19 +116,23 @@ def alternate(
             except TopologyError:
                 continue
             known[number].append(plan.trees[0])
-            best = _best_of(jobs, best, known)
+            best = _best_of(jobs, best, known, clock)
         in_vain = 0 if best.is_fairer(before, STEP) else in_vain + 1
         if in_vain == len(GROWTHS):
             break
     return best
 
 
-def _best_of(jobs: Sequence[FabricJob], best: Combination, known: Sequence[Sequence[Tree]]) -> Combination:
-    """Return the fairest combination that changes of one tree to a known one lead to."""
+def _best_of(
+    jobs: Sequence[FabricJob], best: Combination, known: Sequence[Sequence[Tree]], clock: Clock
+) -> Combination:
+    """Return the fairest combination that changes of one tree to a known one lead to in time."""
     while True:
         before = best
         for number, trees in enumerate(known):
             for tree in trees:
+                if not clock.left:
+                    return best
                 other = combine(jobs, [*best.trees[:number], tree, *best.trees[number + 1 :]])
                 if other.is_fairer(best, STEP):
                     best = other

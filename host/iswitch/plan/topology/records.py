@@ -113,6 +113,8 @@ def numbered_ports(text: str) -> dict[str, int]:
         If the text has another form, or names a neighbour or a port twice.
     """
     parts = [part.partition("=") for part in text.split(",")]
+    if not all(number.strip().isascii() and number.strip().isdigit() for _, _, number in parts):
+        raise ValueError(f"ports must be such as spine1=3, spine2=4, not {text!r}")
     found = {neighbour.strip(): int(number) for neighbour, _, number in parts}
     if "" in found or len(set(found.values())) < len(parts) or not set(found.values()) <= set(range(PORT_MOST + 1)):
         raise ValueError(f"ports must be such as spine1=3, spine2=4, not {text!r}")

@@ -1,8 +1,8 @@
 """The jobs of a YAML file: which hosts are workers of which job, and the fabric as each job uses it."""
 
 import difflib
+import re
 from collections.abc import Callable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 import networkx as nx
@@ -129,7 +129,8 @@ class JobsOfFile:
             raise self.error(line, f"{given} is no worker, since its role is {role}: leave it out")
         named = [node for node in self.graph if node == given]
         if "*" in given:
-            named = [node for node in self.graph if fnmatchcase(node, given)]
+            pattern = re.compile(".*".join(map(re.escape, given.split("*"))), re.DOTALL)
+            named = [node for node in self.graph if pattern.fullmatch(node)]
         if not named:
             what = "no host or rack is called" if "*" in given else "there is no host or rack"
             raise self.error(line, f"{what} {given}{self._near(given, self.graph)}")

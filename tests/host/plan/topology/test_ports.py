@@ -91,6 +91,9 @@ RULE = (
         "3",
         '"spine1=1,"',
         '"spine1=1=2"',
+        '"spine1=1_0"',
+        '"spine1=+3"',
+        '"spine1=\u0663"',
     ],
 )
 def test_ports_in_another_form_are_refused_with_their_line(ports):

@@ -45,6 +45,14 @@ def test_each_job_has_its_workers_its_ps_its_weight_and_its_settings():
     assert dict(one.topology.graph.nodes["leaf2-h2"]) == {"kind": "host", "role": "other"}
 
 
+def test_only_a_star_stands_for_other_characters():
+    text = (
+        "racks: [{name: leaf, hosts: ['h[1]a', 'h?b', h1a, h2b], nic_gbps: 10, aggregates: true, capacity_gbps: 9}]\n"
+    )
+    fabric = parse_fabric(text + "jobs: [{name: a, workers: ['h[1]*', 'h?*']}]")
+    assert fabric.jobs[0].topology.workers == ["h?b", "h[1]a"]
+
+
 @pytest.mark.parametrize(
     ("given", "workers"),
     [
