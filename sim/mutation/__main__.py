@@ -8,7 +8,7 @@ from pathlib import Path
 from sim.mutation.components import COMPONENTS
 from sim.mutation.copied import ROOT, copied
 from sim.mutation.operators import Mutant, mutants, sample
-from sim.mutation.results import RESULTS, Result, Survivor, digest, read, table, write
+from sim.mutation.results import RESULTS, Result, Survivor, changed, digest, read, table, write
 
 __all__ = ["main"]
 
@@ -39,7 +39,7 @@ def main() -> int:
     options = parser.parse_args()
     results = read(options.out)
     if options.table:
-        print(table(results))
+        print(table(results, changed(results)))
         return 0
     if options.component is None:
         parser.error("which FILE? --help lists the files")

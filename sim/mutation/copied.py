@@ -118,11 +118,12 @@ def run_tests(component: str, tests: Iterable[str], durations: dict[str, float])
 
 def load(modules: Iterable[str], but: str) -> None:
     """Import modules, but neither the one of that name nor those that import it, in whatever way."""
-    sys.modules[but] = None  # type: ignore[assignment]  # its import fails, and with it the import of what needs it
+    loaded: dict[str, Any] = sys.modules
+    loaded[but] = None  # its import fails, and with it the import of what needs it
     for name in modules:
         with suppress(Exception):
             __import__(name)
-    del sys.modules[but]
+    del loaded[but]
 
 
 def forked(work, limit_s: float) -> tuple[int, float, Any]:
@@ -141,7 +142,7 @@ def forked(work, limit_s: float) -> tuple[int, float, Any]:
             os._exit(0)
     os.close(writer)
     with suppress(OSError):
-        os.setpgid(process, process)  # both sides, so that the group is there whoever comes first
+        os.setpgid(process, process)  # in both processes, since either one may be the first
     ends = time.monotonic() + WAITING * limit_s
     while True:
         ended, status, used = os.wait4(process, os.WNOHANG)

@@ -3,13 +3,13 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from sim.mutation.copied import ROOT
 
-__all__ = ["RESULTS", "Result", "Survivor", "digest", "read", "table", "write"]
+__all__ = ["RESULTS", "Result", "Survivor", "changed", "digest", "read", "table", "write"]
 
 RESULTS = ROOT / "docs" / "mutation.json"
 
@@ -82,6 +82,15 @@ def digest(source: str) -> str:
     return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
+def changed(results: Mapping[str, Result], root: Path = ROOT) -> set[str]:
+    """Return the components whose source is another one than that of their results."""
+    return {
+        component
+        for component, result in results.items()
+        if digest((root / component).read_text(encoding="utf-8")) != result.source
+    }
+
+
 def read(path: Path = RESULTS) -> dict[str, Result]:
     """Return the results that a file keeps, by component; none if there is no such file."""
     if not path.exists():
@@ -106,14 +115,16 @@ def cell(text: str) -> str:
     return f"`{text}`".replace("|", "\\|") if text else "left out"
 
 
-def table(results: Mapping[str, Result]) -> str:
-    """Return the results as two Markdown tables: the numbers of each file, and the survivors with their reasons."""
+def table(results: Mapping[str, Result], changed: Collection[str] = ()) -> str:
+    """Return the results as two Markdown tables: the numbers of each file, and the survivors with their reasons. Rows
+    of files that are `changed` say that they are of an earlier source."""
     rows = []
     for component, result in results.items():
         counts = Counter(result.outcomes.values())
         score = 100 * result.noticed / max(result.built - result.equivalent, 1)
+        name = f"`{component}`" + ", an earlier source" * (component in changed)
         rows.append(
-            f"| `{component}` | {result.places} | {len(result.outcomes)} | {counts['refused']} | {counts['failed']} "
+            f"| {name} | {result.places} | {len(result.outcomes)} | {counts['refused']} | {counts['failed']} "
             f"| {counts['raised'] + counts['timed out']} | {result.equivalent} "
             f"| {len(result.survivors) - result.equivalent} | {score:.0f} % |"
         )

@@ -1,4 +1,4 @@
-"""Membership: whose frames count, who may command a job, and who is a member of it."""
+"""Membership: which frames count as a member's, which hosts may command a job, and which are its members."""
 
 from typing import Any
 

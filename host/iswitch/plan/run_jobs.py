@@ -1,6 +1,7 @@
 """Plan several jobs and print the plan: the work of `iswitch plan` for a file with `jobs`."""
 
 import json
+from functools import partial
 
 from iswitch.plan.check_jobs import check_jobs
 from iswitch.plan.console import print_epoch
@@ -36,10 +37,10 @@ def run_jobs_plan(request: PlanRequest, given: SharedFabric) -> None:
         given = given.change(lambda topology: topology.with_job(**request.settings))
     fabric, changes = given, list[str]()
     for name in request.remove:
-        fabric = fabric.change(lambda topology, name=name: remove(topology, name))  # type: ignore[misc]
+        fabric = fabric.change(partial(remove, part=name))
         changes.append(f"without {name}")
     for name in request.reserve:
-        fabric = fabric.change(lambda topology, name=name: reserve(topology, name))  # type: ignore[misc]
+        fabric = fabric.change(partial(reserve, reservation=name))
         changes.append(f"with {name.replace('=', ' less ')} Gb/s")
     clock, before = Clock(request.time_s), None
     with stopping_on_interrupt(), showing_progress(request.time_s) as progress, reporting(progress):

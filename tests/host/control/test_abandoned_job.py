@@ -144,7 +144,7 @@ def test_a_worker_waits_while_another_one_takes_its_rank_in_an_abandoned_job(mon
 
 
 def test_a_worker_of_another_program_waits_for_no_rank_of_an_abandoned_job(monkeypatch):
-    """Its Join ends the job, whoever has the rank."""
+    """Its Join ends the job, whichever worker has the rank."""
     switch = Switch(world=2, taken={1: 0.5})
     with pytest.warns(AbandonedJobWarning):
         wait(watch_of(monkeypatch, switch, wanted=1), Reason.KEY)

@@ -38,11 +38,16 @@ def test_the_time_of_computing_gives_the_share():
 
 def test_the_readme_shows_the_ratios_that_the_command_prints(tmp_path, monkeypatch, capsys):
     readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
-    [row] = re.findall(r"DQN, A2C, PPO, DDPG train (.*) times as fast as with a parameter server, (.*) times", readme)
+    figures = "([^|]*?) times as fast as with a"
+    [row] = re.findall(
+        f"DQN, A2C, PPO, DDPG train {figures} parameter server, {figures} ring, {figures} server in shards", readme
+    )
     monkeypatch.setattr(headline, "OUT", tmp_path / "headline.json")
     monkeypatch.setattr(headline, "WORLDS", (4,))
     headline.main()
     printed, kept = capsys.readouterr().out, json.loads((tmp_path / "headline.json").read_text())
     ratios = [[f"{kept[f'cluster.{name}.sync_over_{other}']:.2f}" for name in ALGORITHMS] for other in ("ps", "ring")]
     assert all(f"cluster.{name}.sync_over_ps {ratio}" in printed for name, ratio in zip(ALGORITHMS, ratios[0]))
-    assert row == (", ".join(ratios[0]), f"{min(ratios[1])} to {max(ratios[1])}")
+    shards = re.findall(r"sharded server .* ([\d.]+) +│$", printed, re.MULTILINE)
+    assert len(shards) == len(ALGORITHMS)
+    assert row == (", ".join(ratios[0]), *(f"{min(each)} to {max(each)}" for each in (ratios[1], shards)))

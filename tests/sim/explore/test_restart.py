@@ -8,8 +8,8 @@ from sim.explore.restart_scenario import RestartScenario
 from sim.explore.search import Violation
 
 BAD_LINK = RestartScenario((0, 1, 2), world=3, slow=(2,), met_members=True)
-STRANGER = RestartScenario((0,), alive=0b11, outage=True)
-OTHER_PROGRAM = STRANGER.replace(other_program=True)
+EXTRA_WORKER = RestartScenario((0,), alive=0b11, outage=True)
+OTHER_PROGRAM = EXTRA_WORKER.replace(other_program=True)
 ONE_LIVES = RestartScenario((1, 0), alive=0b01, outage=True)
 FREE_INDEX = RestartScenario((1,), alive=0b01, left=0b10, outage=True)
 
@@ -19,8 +19,8 @@ RIGHT = {
     "three of which one has a bad link": (22967, BAD_LINK),
     "three anywhere, of which one has a bad link": (14071, BAD_LINK.replace(wanted=(NO_MEMBER,) * 3)),
     "two, and another one of a rank": (18971, RestartScenario((0, 1, 1))),
-    "a worker comes to members that live": (91, STRANGER),
-    "a worker comes anywhere to members that live": (91, STRANGER.replace(wanted=(NO_MEMBER,))),
+    "a worker comes to members that live": (91, EXTRA_WORKER),
+    "a worker comes anywhere to members that live": (91, EXTRA_WORKER.replace(wanted=(NO_MEMBER,))),
     "a worker of another program comes to members that live": (91, OTHER_PROGRAM),
     "two of another program come": (104, RestartScenario((0, 1), other_program=True)),
     "both start again, but one member lives": (865, ONE_LIVES),
@@ -35,7 +35,7 @@ def test_a_program_starts_again_and_no_job_that_lives_is_touched(name):
 
 
 def every_row(standing):
-    """An earlier rule: a row shows a live member, whoever has the place now."""
+    """An earlier rule: a row shows a live member, although another worker may have its place."""
     return standing != MemberState.NONE
 
 
@@ -49,7 +49,7 @@ def no_row(standing):
     [
         (BAD_LINK, {"shows_live_member": every_row}, "a worker of a program that starts again is refused"),
         (RIGHT["two"][1], {"shows_live_member": no_row}, "workers wait forever"),
-        (STRANGER, {"watches": False}, "a member that lives loses its place"),
+        (EXTRA_WORKER, {"watches": False}, "a member that lives loses its place"),
         (OTHER_PROGRAM, {"permits_end": False}, "a member that lives loses its place"),
         (FREE_INDEX, {"probes": False}, "a worker enters a job that lives"),
     ],

@@ -1,6 +1,7 @@
 """What the tests say of a source text is heard, and nothing is changed in the checkout."""
 
 import os
+import signal
 import sys
 import time
 
@@ -35,10 +36,9 @@ def test_each_kind_of_error_has_its_outcome_and_the_checkout_stays():
 
 
 def test_a_process_without_end_is_ended():
-    begin = time.monotonic()
+    """A signal ends it: by itself it would wait for 600 s, and then end without one."""
     status, _, answer = forked(lambda: time.sleep(600), 0.05)
-    assert os.WIFSIGNALED(status) and answer is None
-    assert time.monotonic() - begin < 60
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL and answer is None
 
 
 def test_a_process_that_computes_without_end_is_ended():
@@ -46,9 +46,8 @@ def test_a_process_that_computes_without_end_is_ended():
         while True:
             pass
 
-    status, processor_s, answer = forked(work, 0.5)
-    assert os.WIFSIGNALED(status) and answer is None
-    assert processor_s < 3
+    status, _, answer = forked(work, 0.5)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL) and answer is None
 
 
 def test_a_process_says_what_its_work_returns():

@@ -112,13 +112,14 @@ def numbered_ports(text: str) -> dict[str, int]:
     ValueError
         If the text has another form, or names a neighbour or a port twice.
     """
-    parts = [part.partition("=") for part in text.split(",")]
-    if not all(number.strip().isascii() and number.strip().isdigit() for _, _, number in parts):
-        raise ValueError(f"ports must be such as spine1=3, spine2=4, not {text!r}")
-    found = {neighbour.strip(): int(number) for neighbour, _, number in parts}
-    if "" in found or len(set(found.values())) < len(parts) or not set(found.values()) <= set(range(PORT_MOST + 1)):
-        raise ValueError(f"ports must be such as spine1=3, spine2=4, not {text!r}")
-    return found
+    parts = [
+        (neighbour.strip(), port.strip()) for neighbour, _, port in (one.partition("=") for one in text.split(","))
+    ]
+    if all(neighbour and port.isascii() and port.isdigit() and int(port) <= PORT_MOST for neighbour, port in parts):
+        found = {neighbour: int(port) for neighbour, port in parts}
+        if len(found) == len(set(found.values())) == len(parts):
+            return found
+    raise ValueError(f"ports must be such as spine1=3, spine2=4, not {text!r}")
 
 
 def _check_ports(text: str) -> str:

@@ -207,7 +207,8 @@ class Topology:
 
     def numbered_ports(self, switch: str) -> dict[str, int]:
         """Return the numbers of a switch's ports that the topology gives, by neighbour."""
-        return numbered_ports(self.graph.nodes[switch].get("ports", "")) if "ports" in self.graph.nodes[switch] else {}
+        text = self.graph.nodes[switch].get("ports")
+        return numbered_ports(text) if text else {}
 
     def cable_label(self, a: str, b: str) -> str:
         """Return the name of a cable, or its ends if it has no name."""
