@@ -97,7 +97,11 @@ class Pair:
         self.board = Board(self.config, engine=self.engine, **self.settings, watch=True, trace=True, design=self.design)
         for job, parent in self.parents.items():
             self.board.parent(job, port=parent.port, mac=parent.mac, ip=parent.ip, ranks=parent.ranks)
-        self.model = TreeSwitch(self.config, **self.settings, parents=self.parents)
+        self.model = self.new_model()
+
+    def new_model(self) -> TreeSwitch:
+        """Return a model that knows nothing."""
+        return TreeSwitch(self.config, **self.settings, parents=self.parents)
 
     @property
     def jobs(self) -> Jobs:
@@ -173,7 +177,7 @@ class Pair:
     def reset(self) -> None:
         """Reset the switch, and start a new model with empty tables."""
         self.board.reset()
-        self.model = TreeSwitch(self.config, **self.settings, parents=self.parents)
+        self.model = self.new_model()
 
     def counters_agree(self) -> None:
         """Compare every register of both, with jobs, members and slots. READ itself is counted, so the comparison goes

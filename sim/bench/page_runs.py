@@ -123,6 +123,8 @@ TESTED = {
     "sim.bench.replay_client_work": "tests/sim/bench/test_replay_client_work.py"
     "::test_work_is_measured_with_the_part_in_c_and_without_and_the_part_is_in_use_again",
     "sim.bench.run_cocotb": "tests/sim/bench/test_cocotb.py::test_emitted_verilog_is_the_model",
+    "sim.fuzz.bursts": "tests/sim/fuzz/test_bursts.py"
+    "::test_new_histories_have_the_outcomes_and_frames_of_the_software_switch",
     "sim.fuzz.data_path": "tests/sim/fuzz/test_data_path.py"
     "::test_a_campaign_finds_nothing_and_depends_on_its_seed_alone",
     "sim.fuzz.parsers": "tests/sim/fuzz/test_doors.py"

@@ -9,7 +9,7 @@ from sim.bench.traffic import Traffic
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, parse, udp_frame
 from sim.fuzz.steps import CONFIG, WORKERS, Senders, form, formed, sent_by
 
-__all__ = ["OPERATOR_KEY", "Compared", "run_beside_model"]
+__all__ = ["OPERATOR_KEY", "Compared", "end_job", "require_good_round", "run_beside_model"]
 
 OPERATOR_KEY = 0x0FE7A
 """With it, a job ends whatever key it has."""
@@ -68,14 +68,20 @@ def run_beside_model(pair: Compared, start: int, steps: np.ndarray) -> int:
     return len(present)
 
 
-def require_good_round(traffic: Traffic, job: int) -> None:
-    """End a job, form it anew, and raise AssertionError unless its members get the right sum."""
+def end_job(traffic: Traffic, job: int) -> None:
+    """End a job by the operator's key. Its clients start again with other nonces."""
     members = traffic.clients[WORKERS * job : WORKERS * (job + 1)]
     for _ in range(2):  # the answer to the first one has the challenge
         traffic.send(members[0], members[0].by_key(Action.END, 0, None, operator_key=OPERATOR_KEY))
     for client in members:
         client.forget(client.nonce + 0x1000)
+
+
+def require_good_round(traffic: Traffic, job: int) -> None:
+    """End a job, form it anew, and raise AssertionError unless its members get the right sum."""
+    end_job(traffic, job)
     form(traffic, job, {})
+    members = traffic.clients[WORKERS * job : WORKERS * (job + 1)]
     assert all(client.is_member for client in members), f"job {job} could not form after the sequence"
     elements = [np.arange(CONFIG.elements, dtype=np.uint32) * 977 + 0x10001 * client.member for client in members]
     sent: list[bytes] = []

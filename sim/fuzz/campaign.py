@@ -27,11 +27,11 @@ MODEL_SHARE = 0.4
 
 
 class Violated(Exception):
-    """A sequence violates a law. Its text is the sequence."""
+    """A sequence violates a law, or one at the end of others. Its text is the sequences."""
 
-    def __init__(self, law: str, start: int, steps: np.ndarray) -> None:
+    def __init__(self, law: str, start: int, *sequences: np.ndarray) -> None:
         super().__init__(law)
-        self.text = to_text(start, steps)
+        self.text = "".join(to_text(start, steps) for steps in sequences)
 
 
 class Figures(NamedTuple):

@@ -55,14 +55,8 @@ class RtlFigures(NamedTuple):
     outcomes: dict[str, int]
 
 
-class Watched(Pair):
-    """A pair that notes which outcomes follow each other."""
-
-    def watch(self) -> None:
-        """Begin a new sequence."""
-        self.reset()
-        self.successions: set[tuple[int, int]] = set()
-        self._last, self._counts = -1, list(self.model.outcomes)
+class PatientPair(Pair):
+    """A pair that lets any time pass."""
 
     def wait(self, us: int) -> None:
         """Let time pass. The switch looks at the silence of one job in each tick, before it wraps after 2^30 us. So a
@@ -72,6 +66,16 @@ class Watched(Pair):
             super().wait(LONGEST_US)
             self.board.run(LOOK_CYCLES, self.now_us)
         super().wait(us)
+
+
+class Watched(PatientPair):
+    """A pair that notes which outcomes follow each other."""
+
+    def watch(self) -> None:
+        """Begin a new sequence."""
+        self.reset()
+        self.successions: set[tuple[int, int]] = set()
+        self._last, self._counts = -1, list(self.model.outcomes)
 
     def exchange(self, port: int, frame: bytes, error: bool = False) -> list[bytes]:
         sent = super().exchange(port, frame, error)

@@ -89,12 +89,15 @@ def form(traffic: Traffic, job: int, settings: dict[str, int]) -> None:
 
 
 class Senders(NamedTuple):
-    """What is right for each sender: arrays, a sender each."""
+    """What is right for each sender: arrays, a sender each. `number` and `vector` are those of its last command and
+    its last claim."""
 
     header: np.ndarray
     body: np.ndarray
     first_seq: np.ndarray
     source: np.ndarray
+    number: np.ndarray
+    vector: np.ndarray
 
     @classmethod
     def of(cls, clients: Sequence[Client]) -> "Senders":
@@ -108,7 +111,8 @@ class Senders(NamedTuple):
             body["job_token"][k], first_seq[k] = client.proposed_job_token, client.first_seq % 2**32
             ip = int.from_bytes(client.ip, "big")
             source[k] = ip, client.udp_port, client.port % CONFIG.ports, tuple(client.mac)
-        return cls(header, body, first_seq, source)
+        number, vector = np.zeros((2, len(clients)), np.uint32)
+        return cls(header, body, first_seq, source, number, vector)
 
 
 class Sent(NamedTuple):
@@ -136,7 +140,9 @@ def sent_by(senders: Senders, steps: np.ndarray) -> Sent:
         header[name] ^= senders.header[name][who]
     kind = header["version_type"] & 0xF
     first = senders.first_seq[who]
-    header["seq"] += np.where((kind == Type.CONTROL) | (kind == Type.CLAIM), np.uint32(0), first)
+    header["seq"] += np.select(
+        [kind == Type.CONTROL, kind == Type.CLAIM], [senders.number[who], senders.vector[who]], first
+    )
     header["members"] += np.where(kind == Type.CLAIM, first, np.uint32(0))
     body = payloads[..., HEADER.itemsize :]
     pattern = steps["pattern"].astype(np.uint32)[..., None]

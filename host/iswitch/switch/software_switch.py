@@ -38,6 +38,8 @@ class SoftwareSwitch(TreeSwitch):
     ----------
     by_data_path : int
         Messages that the data path has handled.
+    shared_jobs : SharedJobs
+        The jobs, with the arrays in which the data path has them.
     data_path : callable
         `handle_payload` of native/datapath.h; a check may put another build of it here.
 
@@ -72,8 +74,8 @@ class SoftwareSwitch(TreeSwitch):
             slots=config.slots,
             elements=config.elements,
             types=sum(1 << kind for kind in self.accepted_types()),
-            job=self._shared.rows.ctypes.data,
-            slot=self._shared.slots.ctypes.data,
+            job=self.shared_jobs.rows.ctypes.data,
+            slot=self.shared_jobs.slots.ctypes.data,
             sums=self._shared_sums.sums.ctypes.data,
             poison=self._shared_sums.poison.ctypes.data,
             kept=self._shared_sums.kept.ctypes.data,
@@ -88,11 +90,11 @@ class SoftwareSwitch(TreeSwitch):
         self.data_path = library().handle_payload
 
     def new_jobs(self, empty: Job) -> Jobs:
-        self._shared = SharedJobs(self.config, empty)
-        return self._shared
+        self.shared_jobs = SharedJobs(self.config, empty)
+        return self.shared_jobs
 
     def new_sums(self) -> StoredSums:
-        self._shared_sums = SharedSums(self.config, self._shared.slots)
+        self._shared_sums = SharedSums(self.config, self.shared_jobs.slots)
         return self._shared_sums
 
     def new_counters(self) -> Counters:
@@ -109,17 +111,21 @@ class SoftwareSwitch(TreeSwitch):
         if not 0 <= number < self.config.jobs:
             raise ValueError(f"set_parent number must be 0 to {self.config.jobs - 1}, not {number!r}")
         self.parents[number] = parent
-        self._shared.set_leaf(number)
+        self.shared_jobs.set_leaf(number)
 
     def handle(self, message: Message, payload: bytes, now_us: int) -> tuple[Outcome, list[Datagram]]:
         """Return the outcome of a message, and what it sends: by the data path if the message is a usual one."""
-        to = message.source
-        source = SOURCE_PACKER.pack(to.ip, to.udp_port, to.port, to.mac)
-        outcome = self.data_path(byref(self.native_state), source, payload, len(payload), now_us % 2**32)
-        if outcome >= 0:
-            self.by_data_path += 1
-            return Outcome(outcome), self._collect(to)
-        return super().handle(message, payload, now_us)
+        return self.handle_usual(message.source, payload, now_us) or super().handle(message, payload, now_us)
+
+    def handle_usual(self, source: Source, payload: bytes, now_us: int) -> tuple[Outcome, list[Datagram]] | None:
+        """Return the outcome of a UDP payload that the data path handles, and what it sends; None if the data path
+        leaves the payload to the golden switch."""
+        packed = SOURCE_PACKER.pack(source.ip, source.udp_port, source.port, source.mac)
+        outcome = self.data_path(byref(self.native_state), packed, payload, len(payload), now_us % 2**32)
+        if outcome < 0:
+            return None
+        self.by_data_path += 1
+        return Outcome(outcome), self._collect(source)
 
     def receive_payload(self, source: Source, payload: bytes, now_us: int) -> list[Datagram]:
         """Handle a UDP payload that the data path has left to the golden switch, and return what is sent."""
@@ -138,4 +144,4 @@ class SoftwareSwitch(TreeSwitch):
         payload = self._payloads[offset : offset + length].tobytes()
         if not receivers:
             return [Datagram(sender, payload)]
-        return self.send_to_members(self._shared.peek(job), receivers, payload)
+        return self.send_to_members(self.shared_jobs.peek(job), receivers, payload)
