@@ -22,7 +22,7 @@ from sim.fuzz.campaign import Violated, kept_corpus
 from sim.fuzz.mutate import mutated, seeds
 from sim.fuzz.steps import STARTS, from_text
 
-__all__ = ["RtlCampaign", "RtlFigures"]
+__all__ = ["CORRECT", "PatientPair", "RtlCampaign", "RtlFigures"]
 
 FAILED = ROOT / "build" / "fuzz" / "failed_rtl.txt"
 
@@ -65,6 +65,7 @@ class PatientPair(Pair):
             us -= LONGEST_US
             super().wait(LONGEST_US)
             self.board.run(LOOK_CYCLES, self.now_us)
+            self.model.keep_silences(self.now_us)
         super().wait(us)
 
 

@@ -11,13 +11,16 @@ from iswitch.golden.counters import Counters
 from iswitch.golden.decide import random
 from iswitch.golden.decide.checks import is_from_member
 from iswitch.golden.decide.command import remove_member
-from iswitch.golden.decide.job import NO_JOB, Job, Jobs, admit_at_boundary, is_silent
+from iswitch.golden.decide.job import NO_JOB, Job, Jobs, admit_at_boundary, is_silent, keep_silences
 from iswitch.golden.decide.slot import Contributors, Ring, Slot, Work
 from iswitch.golden.egress import compose
 from iswitch.golden.interface.message import Datagram, Message, SwitchAddress
 from iswitch.wire import NOTICE_INTERVAL_US, Operation, Reason, ResultFlag, Stat
 
 __all__ = ["JobTable", "TimesByPort"]
+
+SILENCES_KEPT_US = 2**28
+"""How much time passes until the silences of all members are looked at."""
 
 
 class TimesByPort(Protocol):
@@ -52,6 +55,7 @@ class JobTable:
         self.outcomes, self.stats, self.ages = self.counts.outcomes, self.counts.stats, self.counts.ages
         self.port_counters = self.counts.ports
         self.noticed_us: TimesByPort = {}
+        self._silences_kept_us = 0
 
     def new_jobs(self, empty: Job) -> Jobs:
         """Return the jobs, none of which exists."""
@@ -64,6 +68,14 @@ class JobTable:
     def new_counters(self) -> Counters:
         """Return counters."""
         return Counters(self.config)
+
+    def keep_silences(self, now_us: int) -> None:
+        """Let no silence of a member be forgotten when the clock wraps. Call it at least every 2^31 us; it looks at the
+        members every 2^28 us."""
+        if (now_us - self._silences_kept_us) % 2**32 >= SILENCES_KEPT_US:
+            self._silences_kept_us = now_us
+            for number, job in enumerate(self.jobs):
+                self.jobs[number] = keep_silences(job, now_us)
 
     def job(self, number: int) -> Job:
         """Return a job; NO_JOB if the switch has no such number."""

@@ -91,6 +91,7 @@ class Switch(ControlPlane):
         """
         self.macs.advance(now_us)
         self.flood_limit.advance(now_us)
+        self.keep_silences(now_us)
         rejected = PortCounter.RX_OVERFLOW if overflow else self.rejected_by_port(frame, error)
         if rejected is not None:
             self.port_counters[port][rejected] += 1

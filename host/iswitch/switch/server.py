@@ -81,7 +81,9 @@ class SwitchServer:
 
     def step(self, timeout_ms: int = LOOK_MS) -> None:
         """Serve until a message was given to the golden switch, or for this time."""
-        if self._library.server_run(self._server, timeout_ms) != ServerEvent.PAYLOAD:
+        event = self._library.server_run(self._server, timeout_ms)
+        self.switch.keep_silences(self._library.server_now_us())
+        if event != ServerEvent.PAYLOAD:
             return
         address = self._library.server_payload(self._server, self._source, byref(self._length))
         payload = ctypes.string_at(address, self._length.value)

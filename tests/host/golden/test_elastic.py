@@ -158,6 +158,22 @@ def test_slow_members_are_not_evicted():
     assert bench.switch.counters()["stat.EVICTED"] == 0
 
 
+@pytest.mark.parametrize("pause_us", [2**29, 2**30, 2**31])
+def test_a_silence_is_not_forgotten_when_the_clock_of_32_bits_wraps(pause_us):
+    """The others are heard now and then, until 2^32 us and a little have passed since the dead member's last frame."""
+    bench = Bench()
+    one, two, dead = bench.clients
+    bench.add(one, one.first_seq)
+    bench.send(dead, dead.receipt(one.first_seq))
+    for now_us in [*range(0, 2**32, pause_us), 2**32 + SILENCE_TICK_US]:
+        bench.now_us = now_us % 2**32
+        bench.send(two, two.receipt(one.first_seq))
+    bench.send(one, one.receipt(one.first_seq))
+    bench.add(one, one.first_seq)
+    assert bench.switch.counters()["stat.EVICTED"] == 1
+    assert bench.switch.jobs[0].live == 0b011
+
+
 def test_a_member_that_is_not_awaited_is_not_evicted():
     bench = Bench()
     for client in bench.clients:

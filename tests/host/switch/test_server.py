@@ -182,3 +182,13 @@ def test_workers_go_on_after_the_switch_was_killed_and_started_again():
         for state in together(switch.addresses, 2, body, elastic=True, evict_s=1.0):
             np.testing.assert_array_equal(state, np.full(3000, 3.0 * steps))
     assert {rank for rank, _ in errors} == {0, 1} and len(errors) <= 4
+
+
+def test_silences_are_kept_while_nothing_arrives(monkeypatch):
+    """Nothing else would look at the clock until it has wrapped."""
+    looked_us = []
+    with new_server() as server:
+        monkeypatch.setattr(server.switch, "keep_silences", looked_us.append)
+        for _ in range(2):
+            server.step(timeout_ms=20)
+    assert len(looked_us) == 2 and 20_000 <= (looked_us[1] - looked_us[0]) % 2**32 < 2**28

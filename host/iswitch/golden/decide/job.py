@@ -26,6 +26,7 @@ __all__ = [
     "is_abandoned",
     "is_silent",
     "is_stale",
+    "keep_silences",
     "live_ranks",
     "new_claims",
     "record_activity",
@@ -144,6 +145,16 @@ def silence(job: Job, member: int, now_us: int) -> int:
     """
     elapsed = silence_tick(now_us) - job.last_heard[member]
     return min(elapsed if elapsed >= 0 else elapsed + silence_tick(2**32), SILENCE_TICKS_MAX)
+
+
+def keep_silences(job: Job, now_us: int) -> Job:
+    """Return a job in which each member that has been silent for `SILENCE_TICKS_MAX` still is when the clock wraps."""
+    longest = (silence_tick(now_us) - SILENCE_TICKS_MAX) % silence_tick(2**32)
+    heard = tuple(
+        longest if silence(job, member, now_us) == SILENCE_TICKS_MAX else tick
+        for member, tick in enumerate(job.last_heard)
+    )
+    return job if heard == job.last_heard else job._replace(last_heard=heard)
 
 
 def record_activity(job: Job, member: int, now_us: int) -> Job:
