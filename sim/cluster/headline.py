@@ -33,6 +33,8 @@ from sim.cluster.rtl_sum import rtl_sum_s
 __all__ = ["ALGORITHMS", "Algorithm", "compute_s", "figures", "setting_of"]
 
 OUT = Path(__file__).parents[2] / "build" / "headline.json"
+MOST_WORKERS = 32
+"""The most members of a job."""
 RACK = 3
 WORLDS = (4, 6, 9, 12)
 
@@ -80,6 +82,11 @@ def ratio_compute_s(setting: Setting, ratio: float) -> float:
     return 0.0
 
 
+def asynchronous_ratio(setting: Setting) -> float:
+    """Return how many times as fast as the asynchronous server the asynchronous switch is, for as many gradients."""
+    return asynchronous_server(setting) / asynchronous_switch(setting)
+
+
 def compute_s(name: str, costs: Costs) -> float:
     """Return the time of computing of an algorithm."""
     algorithm = ALGORITHMS[name]
@@ -100,8 +107,7 @@ def figures(costs: Costs | None = None) -> Iterator[tuple[str, float, str]]:
         ours_s = switch(setting).total_s
         yield f"cluster.{name}.sync_over_ps", parameter_server(setting).total_s / ours_s, "x, model"
         yield f"cluster.{name}.sync_over_ring", ring(setting).total_s / ours_s, "x, model"
-        ratio = asynchronous_server(setting) / asynchronous_switch(setting)
-        yield f"cluster.{name}.async_over_ps", ratio, "x for as many gradients, model"
+        yield f"cluster.{name}.async_over_ps", asynchronous_ratio(setting), "x for as many gradients, model"
 
 
 def draw(costs: Costs, path: Path) -> None:
@@ -164,7 +170,9 @@ def main(
         )
         console.print(
             f"asynchronous, as many gradients: server {1e3 * server_s:.3f} ms, overlapped {1e3 * overlapped_s:.3f} ms, "
-            f"iswitch {1e3 * ours_s:.3f} ms: {server_s / ours_s:.2f} and {overlapped_s / ours_s:.2f} times"
+            f"iswitch {1e3 * ours_s:.3f} ms: {server_s / ours_s:.2f} and {overlapped_s / ours_s:.2f} times; "
+            f"without computing {asynchronous_ratio(replace(setting, compute_s=0)):.2f} times; with {MOST_WORKERS} workers "
+            f"{asynchronous_ratio(replace(setting, workers=MOST_WORKERS)):.2f} times"
         )
         if rtl:
             model_s = switch(replace(setting, compute_s=0)).communication_s
