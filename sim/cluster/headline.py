@@ -171,8 +171,8 @@ def main(
         console.print(
             f"asynchronous, as many gradients: server {1e3 * server_s:.3f} ms, overlapped {1e3 * overlapped_s:.3f} ms, "
             f"iswitch {1e3 * ours_s:.3f} ms: {server_s / ours_s:.2f} and {overlapped_s / ours_s:.2f} times; "
-            f"without computing {asynchronous_ratio(replace(setting, compute_s=0)):.2f} times; with {MOST_WORKERS} workers "
-            f"{asynchronous_ratio(replace(setting, workers=MOST_WORKERS)):.2f} times"
+            f"without computing {asynchronous_ratio(replace(setting, compute_s=0)):.2f} times; "
+            f"with {MOST_WORKERS} workers {asynchronous_ratio(replace(setting, workers=MOST_WORKERS)):.2f} times"
         )
         if rtl:
             model_s = switch(replace(setting, compute_s=0)).communication_s
