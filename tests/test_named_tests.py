@@ -1,4 +1,4 @@
-"""The tests that docs/security.md names exist."""
+"""The tests that docs/security.md and docs/ethernet.md name exist."""
 
 import ast
 import re
@@ -20,12 +20,13 @@ def missing(page: str) -> list[str]:
     return [f"{path}::{name}" for path, name in NAMED.findall(page) if name not in functions.get(path, ())]
 
 
-def test_every_test_of_the_security_page_exists():
-    page = (ROOT / "docs/security.md").read_text(encoding="utf-8")
-    assert len(NAMED.findall(page)) >= 18
-    assert missing(page) == []
+@pytest.mark.parametrize("page", ["security", "ethernet"])
+def test_every_test_that_a_page_names_exists(page):
+    text = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
+    assert len(NAMED.findall(text)) >= 18
+    assert missing(text) == []
 
 
-@pytest.mark.parametrize("name", ["tests/test_security_page.py::test_of_yesterday", "tests/no_such_file.py::test_a"])
+@pytest.mark.parametrize("name", ["tests/test_named_tests.py::test_of_yesterday", "tests/no_such_file.py::test_a"])
 def test_a_test_that_does_not_exist_is_noticed(name):
     assert missing(f"| an attack | a law | `{name}` |") == [name]
