@@ -4,8 +4,9 @@ import os
 import signal
 import sys
 import time
+from types import SimpleNamespace
 
-from sim.mutation.copied import ROOT, copied, forked, load
+from sim.mutation.copied import ROOT, Judge, copied, forked, load
 
 COMPONENT = "hw/decide/lowest_missing.py"
 TESTS = ["tests/hw/decide/test_lowest_missing.py"]
@@ -33,6 +34,14 @@ def test_each_kind_of_error_has_its_outcome_and_the_checkout_stays():
     assert [verdict.outcome for verdict in said] == ["passed", "failed", "refused", "refused", "passed"]
     assert said[1].test.startswith(TESTS[0] + "::") and said[1].message.startswith("AssertionError")
     assert "nothing" in said[2].message
+
+
+def test_tests_that_notice_mutants_come_first_and_then_the_quickest():
+    """A test may seem quick because an earlier one has made what both need."""
+    seconds = {"slow": 9.0, "often": 4.0, "once": 3.0, "quick": 0.1, "quicker": 0.0}
+    session = SimpleNamespace(items=[SimpleNamespace(nodeid=name) for name in seconds])
+    Judge(COMPONENT, seconds, {"often": 2, "once": 1}).pytest_collection_finish(session)
+    assert [item.nodeid for item in session.items] == ["often", "once", "quicker", "quick", "slow"]
 
 
 def test_a_process_without_end_is_ended():
