@@ -15,6 +15,7 @@ from iswitch.golden.decide import claims as model
 from iswitch.golden.decide.slot import Ring
 from iswitch.wire import Outcome, Type
 from sim.bench.mutant import mutant
+from sim.bench.on_demand import OnDemand
 from sim.bench.stream import Bench, pack, unpack
 
 CONFIG = Config(ports=2, bus_bits=64, members=5, jobs=2, window=4, elements=64, queue_bytes=4096, staleness=3)
@@ -109,14 +110,14 @@ def inputs(one):
 @cache
 def cases(count=4000):
     rng = random.Random(1)
-    return [
+    return OnDemand(
         (
             one,
             list(inputs(one).items()),
             model.claim(one.claims, one.ring, member=one.member, k=one.k, weights=one.weights),
         )
         for one in (case(rng) for _ in range(count))
-    ]
+    )
 
 
 def kept(bits, staleness):

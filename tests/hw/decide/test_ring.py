@@ -1,5 +1,6 @@
 """The ring's logic against the golden model, state by random state; every plausible mutant is killed."""
 
+import itertools
 import random
 from functools import cache
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from iswitch.golden.decide import ring as model
 from iswitch.golden.decide.slot import Ring, Slot, Work
 from iswitch.wire import Operation, Outcome, SlotState
 from sim.bench.mutant import mutant
+from sim.bench.on_demand import OnDemand
 from sim.bench.stream import Bench, pack
 
 CONFIG = Config(ports=2, bus_bits=64, members=5, jobs=2, window=4, elements=64, queue_bytes=4096, uplinks=False)
@@ -248,9 +250,9 @@ def inputs(one):
 def cases(count=4000):
     """Cases, what goes in, and what the model says."""
     rng = random.Random(1)
-    some = [case(rng) for _ in range(count)]
-    some += [overdue for one in some if (overdue := just_overdue(one)) is not None]
-    return [(one, list(inputs(one).items()), one.step()) for one in some]
+    some = OnDemand(case(rng) for _ in range(count))
+    overdue = (late for one in some if (late := just_overdue(one)) is not None)
+    return OnDemand((one, list(inputs(one).items()), one.step()) for one in itertools.chain(some, overdue))
 
 
 def just_overdue(one):
@@ -263,11 +265,15 @@ def just_overdue(one):
 
 
 @cache
-def followers(count=1500):
-    """Cases behind a frame of any member whose writes the rows do not show, what goes in, and what the model says of
-    the rows that do."""
-    rng, some = random.Random(2), []
-    for one, *_ in cases()[:count]:
+def followers():
+    return OnDemand(follower_cases())
+
+
+def follower_cases(count=1500):
+    """Yield cases behind a frame of any member whose writes the rows do not show, what goes in, and what the model says
+    of the rows that do."""
+    rng = random.Random(2)
+    for one, *_ in itertools.islice(cases(), count):
         member, advances, slot = rng.randrange(CONFIG.members), rng.random() < 0.5, one.ring.slots[one.index]
         if rng.random() < 0.3:
             # This member alone may lack the slot's result.
@@ -280,8 +286,7 @@ def followers(count=1500):
         acknowledged[member] = stale_ack if advances else acknowledged[member]
         heard[member] = rng.choice([one.now_us >> 14, rng.randrange(1 << 16)]) % 2**16
         rows = inputs(one._replace(heard=tuple(heard), ring=one.ring._replace(acknowledged=tuple(acknowledged))))
-        some.append((one, [*rows.items(), ("before", pack(FrameBefore(CONFIG), before))], one.step()))
-    return some
+        yield one, [*rows.items(), ("before", pack(FrameBefore(CONFIG), before))], one.step()
 
 
 def told(got, slot):
@@ -318,8 +323,8 @@ def check(ring, some):
             ctx.set(Value.cast(getattr(dut, name)), value)
 
     async def bench(ctx):
-        show(ctx, some[0][1])
-        for (one, _, step), (_, next_given, _) in zip(some, [*some[1:], some[0]], strict=True):
+        show(ctx, next(iter(some))[1])
+        for (one, _, step), (_, next_given, _) in itertools.pairwise(itertools.chain(some, itertools.islice(some, 1))):
             await ctx.tick().repeat(2)
             accepts, advances = ctx.get(dut.accepts), ctx.get(dut.advances)
             await ctx.tick()

@@ -17,6 +17,7 @@ from iswitch.golden.decide.slot import Contributors, Ring, Slot, Step
 from iswitch.golden.interface.serial import ahead
 from iswitch.wire import Operation, Outcome, SlotState
 from sim.bench.mutant import mutant
+from sim.bench.on_demand import OnDemand
 from sim.bench.stream import Bench, pack
 
 CONFIG = Config(ports=2, bus_bits=64, members=5, jobs=2, window=4, elements=64, queue_bytes=4096)
@@ -247,10 +248,10 @@ def repeat(rng):
 @cache
 def cases(count=2500):
     rng = random.Random(1)
-    return [
+    return OnDemand(
         (one, list(inputs(one).items()), one.step())
         for one in (repeat(rng) if k % 10 == 0 else case(rng) for k in range(count))
-    ]
+    )
 
 
 def near(ring):
