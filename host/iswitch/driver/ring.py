@@ -68,7 +68,7 @@ class Ring(LossRecovery):
         """Segments of all completed collectives."""
         self.progress = Progress()
         """What this member has applied. It stays the same when the ring restarts."""
-        self.collective = Collective(0, 0, 0)
+        self.collective: Collective
         """The present collective, or the last one."""
         self.restart(membership)
 

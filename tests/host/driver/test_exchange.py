@@ -23,6 +23,7 @@ from iswitch.driver.notices import MembershipRejectedError
 from iswitch.driver.ring import Ring
 from iswitch.driver.timer import RetransmissionTimer
 from iswitch.driver.udp import UdpTransport
+from iswitch.driver.window import SendWindow
 from iswitch.errors import MismatchError
 from iswitch.native.loader import SOURCES, best_level, build, load
 from iswitch.native.records import ExchangeEvent
@@ -242,7 +243,9 @@ def test_sums_are_right_whatever_the_network_does(compiled, seed):
 
 @in_both
 @pytest.mark.usefixtures("without_time_outs")
-def test_a_lost_result_is_requested_as_soon_as_later_ones_show_it(compiled):
+@pytest.mark.parametrize("lost", [3, 58])
+def test_a_lost_result_is_requested_as_soon_as_later_ones_show_it(compiled, lost):
+    """Three later ones, or the last one."""
     events, run = [], Exchange.run
 
     def recorded(*arguments, **parameters):
@@ -250,11 +253,11 @@ def test_a_lost_result_is_requested_as_soon_as_later_ones_show_it(compiled):
         events.append(event)
         return event, results
 
-    with Peer(all_but_one(3)) as peer, ring_to(peer, compiled) as ring, pytest.MonkeyPatch.context() as patch:
+    with Peer(all_but_one(lost)) as peer, ring_to(peer, compiled) as ring, pytest.MonkeyPatch.context() as patch:
         patch.setattr(Exchange, "run", recorded)
         sums, _ = reduce(ring, ELEMENTS * 60)
         assert ExchangeEvent.TIMEOUT not in events
-        again = [k for k, position in enumerate(peer.positions) if position == 3]
+        again = [k for k, position in enumerate(peer.positions) if position == lost]
         assert sums.retransmissions == 1 and len(again) == 2
         flags = int(peer.headers[again[1]]["format_flags"]) >> FLAGS_SHIFT
         assert flags == ContributionFlag.RETRANSMISSION
@@ -267,6 +270,34 @@ def test_an_exchange_that_is_no_longer_usable_leaves_nothing_unsent(monkeypatch)
     monkeypatch.setattr(Exchange, "is_usable", property(lambda self: next(answers, False)))
     with Peer(lambda header, payload: [result(header, payload)]) as peer, ring_to(peer, True) as ring:
         reduce(ring, ELEMENTS * 60)
+
+
+@pytest.mark.parametrize(("usable", "threshold"), [(False, 3), (True, 2)], ids=["not usable", "partial sums"])
+def test_an_exchange_runs_in_the_usual_case_only(monkeypatch, usable, threshold):
+    """Where sums may be partial, no case is usual."""
+    monkeypatch.setattr(Exchange, "is_usable", property(lambda self: usable))
+    monkeypatch.setattr(Exchange, "run", lambda *_, **__: pytest.fail("the exchange runs"))
+    with (
+        Peer(lambda header, payload: [result(header, payload)]) as peer,
+        ring_to(peer, True, threshold=threshold) as ring,
+    ):
+        reduce(ring, ELEMENTS * 60)
+
+
+@in_both
+@pytest.mark.usefixtures("without_time_outs")
+@pytest.mark.parametrize("lost", [3, 58])
+def test_each_result_counts_once_for_the_window(monkeypatch, compiled, lost):
+    counted, record = [], SendWindow.record_results
+
+    def recorded(self, results, *, retransmitted, resent):
+        counted.append((results, retransmitted, resent))
+        record(self, results, retransmitted=retransmitted, resent=resent)
+
+    monkeypatch.setattr(SendWindow, "record_results", recorded)
+    with Peer(all_but_one(lost)) as peer, ring_to(peer, compiled) as ring:
+        reduce(ring, ELEMENTS * 60)
+    assert np.sum(counted, axis=0).tolist() == [60, 1, 0]
 
 
 @in_both
@@ -433,7 +464,7 @@ def check_the_laws():
     with no_time_outs():
         for count in (1, ELEMENTS * 64 + 1):
             test_contributions_and_results_are_those_of_the_array(True, count)
-        test_a_lost_result_is_requested_as_soon_as_later_ones_show_it(True)
+        test_a_lost_result_is_requested_as_soon_as_later_ones_show_it(True, 3)
     test_flags_of_one_result_are_those_of_the_sum(True, 9)
     test_a_second_copy_of_a_result_changes_nothing(True)
     for seed in range(3):

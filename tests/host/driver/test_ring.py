@@ -10,7 +10,8 @@ from iswitch.driver.membership import Membership
 from iswitch.driver.notices import CollectiveConflictError, MembershipRejectedError
 from iswitch.driver.progress import Progress
 from iswitch.driver.ring import Ring
-from iswitch.errors import MismatchError
+from iswitch.errors import HaltedWarning, MismatchError
+from iswitch.native.records import ExchangeEvent
 from iswitch.wire import (
     FLAGS_SHIFT,
     HEADER,
@@ -53,12 +54,14 @@ class Clock:
     """Of a transport in which every wait lasts as long as it was to at most, and nothing else takes time."""
 
     def __init__(self):
-        self.time = 100.0
+        self.time, self.waits = 100.0, 0
 
     def now(self):
         return self.time
 
     def pass_until(self, due, timeout_s):
+        self.waits += 1
+        assert self.waits < 10_000, "the ring waits without end"
         self.time = max(self.time, min(due, self.time + max(0.0, timeout_s)))
 
 
@@ -77,6 +80,7 @@ class Script(Clock):
             datagram = bytes(burst[at : at + segment_bytes])
             header = np.frombuffer(datagram, HEADER, 1)[0]
             self.sent.append(header)
+            assert len(self.sent) < 10_000, "the ring sends without end"
             self.waiting += self.answer(header, datagram[HEADER.itemsize :])
 
     def receive(self, into, timeout_s):
@@ -356,7 +360,11 @@ def test_a_notice_about_another_collective_ends_the_present_one():
     assert ring.progress.checksum == 0
 
 
-@pytest.mark.parametrize("fields", [{"token": 1}, {"epoch": 6}, {"seq": 2**20}, {"seq": MEMBER.first_seq - 1}], ids=str)
+@pytest.mark.parametrize(
+    "fields",
+    [{"token": 1}, {"epoch": 6}, {"seq": 2**20}, {"seq": MEMBER.first_seq - 1}, {"seq": MEMBER.first_seq + 1}],
+    ids=str,
+)
 def test_a_notice_that_is_not_about_the_present_collective_is_void(fields):
     theirs = Collective(5, CollectiveKind.BROADCAST, 2)
     script = Script(lambda header, payload: [conflict(header, theirs, **fields), result(header, payload)])
@@ -371,3 +379,268 @@ def test_a_result_of_another_collective_is_refused():
     with pytest.raises(MismatchError, match="belongs to another collective"):
         ring.reduce(np.ones(1, np.float32), Format.WINDOW64, 1.0)
     assert ring.progress.checksum == 0
+
+
+# How long it waits
+
+
+class Timed(Script):
+    """Remembers the time of each datagram, too."""
+
+    def __init__(self, answer):
+        super().__init__(answer)
+        self.times = []
+
+    def send(self, burst, segment_bytes):
+        super().send(burst, segment_bytes)
+        self.times += [self.time] * (len(self.sent) - len(self.times))
+
+    @property
+    def pauses(self):
+        return np.diff(self.times)
+
+
+@pytest.mark.parametrize("timeout_s", [0.1, 0.6])
+def test_a_halted_job_is_asked_four_times_in_the_time_that_it_has_without_results(timeout_s):
+    """A job that is no longer halted, and is silent, has that time."""
+    script = Timed(lambda header, payload: [notice(header, count=Reason.HALTED)] if script.time < 105 else [])
+    ring = Ring(script, MEMBER, backlog=16)
+    with pytest.warns(HaltedWarning), pytest.raises(NoProgressError):
+        ring.reduce(np.ones(1, np.float32), Format.WINDOW64, timeout_s)
+    halted = script.pauses[np.array(script.times[:-1]) < 105]
+    doubled = [min(0.05 * 2**k, timeout_s / 4) for k in range(len(halted))]
+    assert halted == pytest.approx(doubled)
+    last_notice = max(time for time in script.times if time < 105)
+    assert script.time == pytest.approx(last_notice + timeout_s)
+
+
+@pytest.mark.parametrize(("thresholds", "pauses"), [([], [50, 100]), ([1], [50] * 5), ([1, 2], [50, 100])])
+def test_where_others_go_on_a_time_out_is_at_most_50_ms(thresholds, pauses):
+    script = Timed(lambda header, payload: [])
+    ring = Ring(script, MEMBER, backlog=16)
+    for threshold in thresholds:
+        ring.set_threshold(threshold)
+    with pytest.raises(NoProgressError):
+        ring.reduce(np.ones(1, np.float32), Format.WINDOW64, 0.29)
+    assert script.pauses == pytest.approx(np.array(pauses) / 1000)
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_a_partial_result_says_that_others_go_on(partial):
+    """The first result comes at once, so the first time-out is 2 ms."""
+
+    def answer(header, payload):
+        flag = partial * ResultFlag.PARTIAL << FLAGS_SHIFT | Format.WINDOW64
+        return [result(header, payload, format_flags=flag)] if index(header) == 0 else []
+
+    script = Timed(answer)
+    ring = Ring(script, MEMBER, backlog=16)
+    with pytest.raises(NoProgressError):
+        ring.reduce(np.ones(2 * ELEMENTS, np.float32), Format.WINDOW64, 1.0)
+    again = np.array(script.times)[[flags(header) & ContributionFlag.RETRANSMISSION > 0 for header in script.sent]]
+    doubled = [min(0.002 * 2**k, 0.05 if partial else 0.25) for k in range(len(again))]
+    assert np.diff([100, *again]) == pytest.approx(doubled)
+    assert max(doubled) == (0.05 if partial else 0.25)
+
+
+def test_an_inquiry_does_not_count_as_time_without_results_before_the_next_time_out():
+    """One that takes 30 ms, after 100 ms: the time-outs double from 50 ms on up to 250 ms."""
+    inquiries = []
+
+    def inquire():
+        inquiries.append(script.time - 100)
+        script.time += 0.03
+
+    script = Timed(lambda header, payload: [])
+    ring = Ring(script, MEMBER, backlog=16)
+    with pytest.raises(NoProgressError):
+        ring.reduce(np.ones(1, np.float32), Format.WINDOW64, 0.8, inquire=inquire, inquire_s=0.1)
+    assert np.array(script.times) - 100 == pytest.approx([0, 0.05, 0.15, 0.18 + 0.2, 0.41 + 0.25])
+    assert inquiries == pytest.approx([0.15, 0.38, 0.66])
+
+
+@pytest.mark.parametrize(
+    ("membership", "pauses"),
+    [
+        ({}, [1000, 1000, 1000]),
+        ({"evict_us": 500_000}, [100, 100, 100]),
+        ({"threshold": 1}, [20, 40, 50, 50, 50]),
+        ({"deadline_us": 60_000}, [20, 30, 30]),
+    ],
+    ids=["all members contribute", "eviction", "threshold", "deadline"],
+)
+def test_an_idle_ring_repeats_its_receipt_at_growing_intervals(membership, pauses):
+    script = Timed(lambda header, payload: [])
+    ring = Ring(script, dataclasses.replace(MEMBER, **membership), backlog=16)
+    while len(script.times) < len(pauses):
+        rest_s = ring.serve()
+        assert 0 < rest_s <= 1
+        script.time += rest_s
+    assert np.diff([100, *script.times]) == pytest.approx(np.array(pauses) / 1000)
+    assert all(flags(header) == ContributionFlag.WANT and not index(header) for header in script.sent)
+
+
+def test_an_idle_ring_requests_what_it_lacks_in_the_window():
+    """A receipt can name the lowest segment that is lacked, and those up to a window above it."""
+    script = Script(lambda header, payload: [])
+    script.burst_segments = lambda segment_bytes: 64
+    ring = Ring(script, MEMBER, backlog=64)
+    for at in (3, WINDOW + 4):
+        header = np.zeros(1, HEADER)[0]
+        header["job"], header["epoch"], header["seq"] = 1, 7, (MEMBER.first_seq + at) % 2**32
+        script.waiting.append(result(header, bytes(4 * ELEMENTS), format_flags=Format.WINDOW64))
+    script.time += ring.serve()
+    assert not script.sent
+    ring.serve()
+    assert [index(header) for header in script.sent] == [at for at in range(WINDOW + 1) if at != 3]
+    assert [int(header["behind"]) for header in script.sent] == [index(header) for header in script.sent]
+
+
+@pytest.mark.parametrize("membership", [{}, {"threshold": 1}])
+def test_a_desynchronised_ring_only_shows_that_it_is_alive(membership):
+    script = Timed(lambda header, payload: [])
+    ring = Ring(script, dataclasses.replace(MEMBER, evict_us=1_000_000, **membership), backlog=16)
+    first_s = 0.02 if membership else 0.2
+    while len(script.times) < 4:
+        header = np.zeros(1, HEADER)[0]
+        header["job"], header["epoch"], header["seq"] = 1, 7, MEMBER.first_seq
+        script.waiting += 2 * [result(header, bytes(4 * ELEMENTS), format_flags=Format.WINDOW64)]
+        rest_s = ring.discard()
+        assert 0 < rest_s < 0.201 and not script.waiting and not ring.low
+        script.time += min(rest_s, 0.15)
+    assert np.diff([100, *script.times]) == pytest.approx([first_s, 0.2, 0.2, 0.2])
+    for header in script.sent:
+        assert header["version_type"] == version_type(Type.RECEIPT) and not flags(header) and not index(header)
+
+
+@pytest.mark.parametrize("work", [Ring.serve, Ring.discard])
+def test_the_longest_time_between_two_moments_at_which_the_ring_ran_is_known(work):
+    script = Script(lambda header, payload: [])
+    ring = Ring(script, MEMBER, backlog=16)
+    for rest_s in (0.1, 0.3, 0.2):
+        script.time += rest_s
+        work(ring)
+    assert ring.activity.longest_s == pytest.approx(0.3)
+
+
+# What it sends
+
+
+@pytest.mark.parametrize("threshold", [1, 2])
+def test_where_others_go_on_a_complete_collective_is_acknowledged_at_once(threshold):
+    """The other members may wait for the slots. Nothing is requested: no member has called the next collective."""
+    script = Script(lambda header, payload: [result(header, payload)])
+    ring = Ring(script, dataclasses.replace(MEMBER, threshold=threshold), backlog=16)
+    ring.reduce(np.ones(1, np.float32), Format.WINDOW64, 1.0)
+    receipts = script.sent[1:]
+    assert len(receipts) == (threshold < MEMBER.world)
+    for header in receipts:
+        assert header["version_type"] == version_type(Type.RECEIPT)
+        assert (index(header), int(header["behind"]), flags(header)) == (1, 0, 0)
+
+
+def test_contributions_leave_a_quarter_of_the_window_at_a_time_while_results_wait():
+    class Grouped(Script):
+        def receive(self, into, timeout_s):
+            groups.append(len(self.sent) - sum(groups))
+            return super().receive(into, timeout_s)
+
+    groups = []
+    ring = Ring(Grouped(lambda header, payload: [result(header, payload)]), MEMBER, backlog=16)
+    ring.reduce(np.ones(20 * ELEMENTS, np.float32), Format.WINDOW64, 1.0)
+    assert [group for group in groups if group] == [WINDOW] + [WINDOW // 4] * 6
+
+
+def test_a_result_that_comes_alone_lets_a_contribution_leave_at_once():
+    script = SlowSwitch(service_s=0.001, burst_s=0.001)
+    ring = Ring(script, MEMBER, backlog=16)
+    held = []
+    script.receive = lambda into, timeout_s, receive=script.receive: (
+        held.append(len(script.sent) - ring.low) or receive(into, timeout_s)
+    )
+    ring.reduce(np.ones(20 * ELEMENTS, np.float32), Format.WINDOW64, 1.0)
+    assert held.count(WINDOW) >= 20 - WINDOW
+
+
+def test_a_lost_result_is_requested_although_more_results_wait_when_all_is_sent():
+    """Three later results show that it is lost."""
+
+    class Counted(SlowSwitch):
+        def send(self, burst, segment_bytes):
+            before = len(self.sent)
+            super().send(burst, segment_bytes)
+            sent_after.extend([len(self.sent) - len(self.waiting) - 1] * (len(self.sent) - before))
+
+    sent_after = []
+    script = Counted(service_s=0.0005, burst_s=0.005, loses={0})
+    Ring(script, MEMBER, backlog=16).reduce(np.ones(8 * ELEMENTS, np.float32), Format.WINDOW64, 1.0)
+    assert script.sent[:9] == [*range(8), 0] and sent_after[8] == 3
+
+
+@pytest.mark.parametrize("held", [0, 1, 2])
+@pytest.mark.parametrize("elements", [3 * ELEMENTS - 1, 3 * ELEMENTS])
+def test_what_is_lacked_is_the_lowest_segment_without_a_result(elements, held):
+    script = Script(lambda header, payload: [result(header, payload)] if index(header) < 1 + held else [])
+    ring = Ring(script, MEMBER, backlog=16)
+    assert ring.lacked == (0, 0)
+    ring.reduce(np.ones(1, np.float32), Format.WINDOW64, 1.0)
+    assert ring.lacked == (0, 0)
+    seen = set()
+    with pytest.raises(NoProgressError, match=f"{held} of 3"):
+        ring.reduce(
+            np.ones(elements, np.float32), Format.WINDOW64, 0.5, inquire=lambda: seen.add(ring.lacked), inquire_s=0.1
+        )
+    assert seen == {(held, 4 * min(ELEMENTS, elements - held * ELEMENTS))}
+
+
+class Stub:
+    """Stands in for the exchange. Each run lasts 10 ms, and does what the next function of a list does."""
+
+    is_usable, last_result_at = True, 0.0
+
+    def __init__(self, script, *runs):
+        self.script, self.runs = script, iter(runs)
+        self.untils, self.waiting = [], []
+
+    def join(self, *_):
+        pass
+
+    begin = join
+
+    def end(self):
+        pass
+
+    def run(self, until, **_):
+        self.untils.append(until)
+        self.waiting.append(len(self.script.waiting))
+        self.script.time += 0.01
+        return next(self.runs)()
+
+
+def test_the_ring_does_what_the_exchange_leaves():
+    """Of the two results that come at once, the exchange takes the first one."""
+
+    def take(event):
+        first, second = (np.frombuffer(datagram, np.uint8) for datagram in script.waiting[:2])
+        del script.waiting[: 2 if event == ExchangeEvent.RESULTS else 1]
+        stub.unhandled = second, second.size, second.size
+        return event, ring.handle_burst(first, first.size, first.size)
+
+    script = Script(lambda header, payload: [result(header, payload)])
+    stub = Stub(
+        script,
+        lambda: (ExchangeEvent.SEND, 0),
+        lambda: (ExchangeEvent.TIMEOUT, 0),
+        lambda: (ExchangeEvent.SOCKET, 0),
+        lambda: take(ExchangeEvent.RESULTS),
+        lambda: (ExchangeEvent.SOCKET, 0),
+        lambda: take(ExchangeEvent.FRAME),
+        lambda: (ExchangeEvent.SOCKET, 0),
+        lambda: (ExchangeEvent.FRAME, 0),
+    )
+    ring = Ring(script, MEMBER, backlog=16, exchange=stub)
+    sums = ring.reduce(np.ones(5 * ELEMENTS, np.float32), Format.WINDOW64, 1.0)
+    assert sums.retransmissions == 0 and not script.waiting and len(script.sent) == 5
+    assert stub.waiting == [0, 5, 5, 5, 3, 3, 1, 1]
+    begins_anew = np.diff(stub.untils) != 0  # the time-out, with each new result
+    assert begins_anew.tolist() == [False, False, False, True, False, True, False]
