@@ -46,6 +46,7 @@ SHORT_RUNS = {
     "sim.demo_schedule": Run("--workers 2 --iterations 1", "the same on all 2 workers"),
     "sim.mutation": Run("hw/decide/claims.py --count 3 --list", "->"),
     "sim.prove": Run("--table", "|"),
+    "sim.refine": Run("--table", "|"),
 }
 """Programs that `tests/sim/bench/test_page_runs.py` runs, from training and measurement for a moment to tables."""
 
