@@ -1,17 +1,23 @@
 """All refinements, and the table that the documentation shows."""
 
 import hw.decide.claims
+import hw.decide.lowest_missing
 import hw.decide.ring
 from sim.refine.case import Content, RingCase
 from sim.refine.claims import ClaimsCase, ClaimsRefinement
 from sim.refine.refinement import Counts, Mutant, Refinement
 from sim.refine.ring import RingRefinement
+from sim.refine.tree import TreeCase, TreeRefinement
 
 __all__ = ["REFINEMENTS", "table"]
 
 PLAIN, TAINTED = Content(), Content(tainted=True)
-RING, CLAIMS = hw.decide.ring, hw.decide.claims
+RING, CLAIMS, LOWEST = hw.decide.ring, hw.decide.claims, hw.decide.lowest_missing
 HALF = 2**31
+INCLUDED, REJECTED = (True, False, False), (False, True, True)
+"""Uplinks: with the member's rank in the sum, and with its elements rejected and the sum partial."""
+RESULT, PARTIAL_RESULT = (1, 8, 3, 0, False, 5), (1, 8, 1, 2, True, 6)
+"""Results of the parent: format, length, ranks, tainted, partial, identity."""
 
 
 def ring(name: str, extent: str, counts: tuple[int, int, int], case: RingCase, *mutants: tuple[str, str]) -> Refinement:
@@ -30,6 +36,13 @@ def claims(name: str, extent: str, counts: tuple[int, int, int], case: ClaimsCas
     """Return the refinement of an asynchronous job."""
     return Refinement(
         name=name, extent=extent, case=case, explorer=ClaimsRefinement, counts=Counts(*counts), mutants=mutants
+    )
+
+
+def tree(name: str, extent: str, counts: tuple[int, int, int], case: TreeCase, *mutants: Mutant) -> Refinement:
+    """Return the refinement of a switch in a tree."""
+    return Refinement(
+        name=name, extent=extent, case=case, explorer=TreeRefinement, counts=Counts(*counts), mutants=mutants
     )
 
 
@@ -191,6 +204,54 @@ REFINEMENTS = [
         ),
         Mutant(CLAIMS, "decision.waits.eq(self.behind)", "decision.waits.eq(0)"),
         Mutant(RING, "with m.Elif(any_granted):", "with m.Elif(0):"),
+    ),
+    tree(
+        "root of a tree",
+        "contributions and two kinds of uplinks",
+        (1017, 61020, 6140),
+        TreeCase(leaf=False, seqs=(0, 1, 2), behinds=(0, 1), uplinks=(INCLUDED, REJECTED)),
+        Mutant(RING, "Mux(uplink, request.ranks == 0, request.tainted & ~job.mode)", "request.tainted & ~job.mode"),
+    ),
+    tree(
+        "leaf of a tree",
+        "contributions, uplinks and the parent's results",
+        (512, 26112, 3774),
+        TreeCase(seqs=(0, 1, 2), behinds=(0, 2), uplinks=(INCLUDED,), results=(RESULT,)),
+        Mutant(RING, "result_held.eq(collecting | sent_up |", "result_held.eq(collecting |"),
+        Mutant(RING, "m.Elif(sent_up)", "m.Elif(0)"),
+    ),
+    tree(
+        "results of the parent",
+        "two results, others of another format and length",
+        (1736, 52080, 4070),
+        TreeCase(
+            seqs=(0, 1, 2), behinds=(0,), results=(RESULT, PARTIAL_RESULT, (2, *RESULT[1:]), (1, 12, *RESULT[2:]))
+        ),
+        Mutant(RING, "Mux(opens | installs, 0, slot.ranks)", "slot.ranks"),
+    ),
+    tree(
+        "notices of the parent",
+        "two collectives, notices about others",
+        (2603, 85899, 5610),
+        TreeCase(
+            seqs=(0, 1, 2), behinds=(0,), contents=(PLAIN, Content(collective=2)), results=(RESULT,), collectives=(0, 7)
+        ),
+        Mutant(RING, "decision.slot_write.eq(holds)", "decision.slot_write.eq(0)"),
+    ),
+    tree(
+        "departures at a leaf",
+        "members leave, fall silent and are evicted; H is 1 or 2",
+        (1048, 10736, 10736),
+        TreeCase(seqs=(0, 2), behinds=(0,), thresholds=(2, 1), leaves=True, silences=True, results=(RESULT,)),
+        Mutant(LOWEST, "own.eq(Mux(member_is_live, self.gain[:bits], nearest))", "own.eq(0)"),
+    ),
+    tree(
+        "reports of a leaf",
+        "receipts alone, of members that lack results up to 8 W - 1 seqs apart",
+        (64, 2048, 2048),
+        TreeCase(seqs=tuple(range(8)), behinds=(0,), contents=()),
+        Mutant(LOWEST, "exact_log2(self.config.slots) + 3", "exact_log2(self.config.slots) + 1"),
+        Mutant(RING, "(distance <= window)", "(distance < window)"),
     ),
 ]
 

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import hw.decide.claims
+import hw.decide.lowest_missing
 import hw.decide.ring
 from iswitch.config import Config
 from sim.bench.compiled import Compiled
@@ -87,7 +89,9 @@ class Refinement:
 
 def compiled(config: Config, wrong: Mutant | None = None) -> Compiled:
     """Return the compiled gateware of a switch, or a mutant of it."""
-    parts = {part: part for part in (hw.decide.ring, hw.decide.claims)}
+    parts = {part: part for part in (hw.decide.ring, hw.decide.claims, hw.decide.lowest_missing)}
     if wrong:
         parts[wrong.part] = mutant(*wrong)
-    return Compiled(Decider(config, *parts.values()))
+    ring, claims, lowest = parts.values()
+    with patch.object(ring, "LowestMissing", lowest.LowestMissing):
+        return Compiled(Decider(config, ring, claims))
