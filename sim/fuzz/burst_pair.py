@@ -1,7 +1,9 @@
 """The compiled switch with the software switch beside it, for payloads that follow each other without a pause."""
 
 from collections import deque
+from collections.abc import Iterator
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +16,7 @@ from sim.bench.cosimulation import DivergenceError
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client
 from sim.fuzz.frames import frames_of
 from sim.fuzz.rtl import PatientPair
-from sim.fuzz.steps import WORKERS, Senders, sent_by
+from sim.fuzz.steps import WORKERS, Senders, Sent, sent_by
 
 __all__ = ["BURST", "BurstPair"]
 
@@ -22,6 +24,36 @@ BURST = 6
 """The most payloads that follow each other without a pause. Their results fit into a port's queue."""
 CYCLES = 1_000_000
 """The most that the switch may take for a burst."""
+
+
+class Arrival(NamedTuple):
+    """A payload with its sender and its frame."""
+
+    source: Source
+    payload: bytes
+    frame: bytes
+
+
+def arrivals_of(sent: Sent) -> list[Arrival]:
+    """Return payloads, all of which arrive, one by one."""
+    sources, lengths = sent.arrivals["source"].tolist(), sent.arrivals["length"].tolist()
+    return [
+        Arrival(Source(port, bytes(mac), ip, udp_port), payload[:length].tobytes(), frame)
+        for (ip, udp_port, port, mac), length, payload, frame in zip(
+            sources, lengths, sent.payloads, frames_of(sent), strict=True
+        )
+    ]
+
+
+def bursts_of(waits: list[int]) -> Iterator[slice]:
+    """Yield the steps of each burst: the first one may wait, and the next ones, up to `BURST` in all, do not."""
+    first = 0
+    while first < len(waits):
+        end = first + 1
+        while end < min(len(waits), first + BURST) and not waits[end]:
+            end += 1
+        yield slice(first, end)
+        first = end
 
 
 @cache
@@ -62,45 +94,38 @@ class BurstPair(PatientPair):
         steps = steps[steps["present"] != 0]
         if not len(steps):
             return []
-        sent = sent_by(self.senders(clients), steps)
-        frames, waits = frames_of(sent), steps["wait_us"].tolist()
-        sources = [
-            Source(port, bytes(mac), ip, udp_port) for ip, udp_port, port, mac in sent.arrivals["source"].tolist()
-        ]
-        payloads = [
-            payload[:length].tobytes()
-            for payload, length in zip(sent.payloads, sent.arrivals["length"].tolist(), strict=True)
-        ]
+        arrivals = arrivals_of(sent_by(self.senders(clients), steps))
         outcomes: list[Outcome] = []
         wanted: list[tuple[int, bytes]] = []
-        first = 0
-        while first < len(steps):
-            end = first + 1
-            while end < min(len(steps), first + BURST) and not waits[end]:
-                end += 1
-            self.wait(waits[first])
-            waiting: tuple[deque[int], ...] = tuple(deque() for _ in range(self.config.ports))
-            for k in range(first, end):
-                self.board.send(sources[k].port, frames[k])
-                waiting[sources[k].port].append(k)
-            self.board.run(CYCLES, self.now_us)
-            decisions = self.board.trace()
-            if len(decisions) != end - first:
-                raise DivergenceError(f"{end - first} frames had {len(decisions)} decisions")
-            for decision in decisions:
-                k = waiting[decision.port].popleft()
-                outcome, datagrams = self.handle(sources[k], payloads[k])
-                if outcome != decision.outcome:
-                    raise DivergenceError(
-                        f"the switch decided {decision.outcome.name} and the model {outcome.name}: {payloads[k].hex()}"
-                    )
+        for burst in bursts_of(steps["wait_us"].tolist()):
+            self.wait(int(steps["wait_us"][burst.start]))
+            for outcome, datagrams in self.decide(arrivals[burst]):
                 outcomes.append(outcome)
                 wanted += [(to.port, addresses(to, len(payload)) + payload) for to, payload in datagrams]
-            first = end
         self.frames += len(steps)
         self._same(wanted, "bursts")
         self.teach(clients, wanted)
         return outcomes
+
+    def decide(self, burst: list[Arrival]) -> Iterator[tuple[Outcome, list[Datagram]]]:
+        """Give the compiled switch a burst, and then the model, in the order of the switch's decisions. Yields the
+        outcome of each payload and what the model sends because of it."""
+        waiting: tuple[deque[Arrival], ...] = tuple(deque() for _ in range(self.config.ports))
+        for arrival in burst:
+            self.board.send(arrival.source.port, arrival.frame)
+            waiting[arrival.source.port].append(arrival)
+        self.board.run(CYCLES, self.now_us)
+        decisions = self.board.trace()
+        if len(decisions) != len(burst):
+            raise DivergenceError(f"{len(burst)} frames had {len(decisions)} decisions")
+        for decision in decisions:
+            source, payload, _ = waiting[decision.port].popleft()
+            outcome, datagrams = self.handle(source, payload)
+            if outcome != decision.outcome:
+                raise DivergenceError(
+                    f"the switch decided {decision.outcome.name} and the model {outcome.name}: {payload.hex()}"
+                )
+            yield outcome, datagrams
 
     def handle(self, source: Source, payload: bytes) -> tuple[Outcome, list[Datagram]]:
         """Give the model a payload, and count what a frame counts."""
