@@ -1,4 +1,4 @@
-"""Atari observations as in Mnih et al. 2015: stacks of four grey frames of 84 x 84 bytes.
+"""Atari observations: stacks of four grey frames of 84 x 84 bytes, as in Mnih et al. 2015, or the console's memory.
 
 Gymnasium's `AtariPreprocessing` resizes frames with OpenCV, a large package that nothing else here needs. So frames
 are shrunk here, and Gymnasium stacks them.
@@ -11,12 +11,13 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
-from gymnasium.wrappers import FrameStackObservation
+from gymnasium.wrappers import FrameStackObservation, TransformObservation
 
-__all__ = ["SIDE", "STACK", "make_atari", "shrink"]
+__all__ = ["SIDE", "STACK", "make_atari", "make_atari_ram", "shrink"]
 
 SIDE, STACK = 84, 4
 _FRAME_SKIP = 4
+_RAM_FRAMES = 18_000
 Frame = npt.NDArray[np.uint8]
 
 
@@ -67,6 +68,16 @@ class SkipFrames(gymnasium.Wrapper[Frame, int, Frame, int]):
         return shrink(np.maximum(before, frame)), reward_sum, terminated, truncated, info
 
 
+def make_game(game: str, **options: Any) -> gymnasium.Env[Any, int]:
+    """Make the environment of a game with options of `ale_py.AtariEnv`. Raises ValueError if there is no such game."""
+    gymnasium.register_envs(ale_py)
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+    try:
+        return gymnasium.make(f"ALE/{game}-v5", **options)
+    except gymnasium.error.Error as error:
+        raise ValueError(f"there is no Atari game {game!r}: {error}") from None
+
+
 def make_atari(game: str) -> gymnasium.Env[Frame, int]:
     """Make the environment of a game, such as "Breakout". The first stack of an episode is four times its first frame.
 
@@ -75,10 +86,28 @@ def make_atari(game: str) -> gymnasium.Env[Frame, int]:
     ValueError
         If there is no such game.
     """
-    gymnasium.register_envs(ale_py)
-    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
-    try:
-        env = gymnasium.make(f"ALE/{game}-v5", obs_type="grayscale", frameskip=1, repeat_action_probability=0.0)
-    except gymnasium.error.Error as error:
-        raise ValueError(f"there is no Atari game {game!r}: {error}") from None
+    env = make_game(game, obs_type="grayscale", frameskip=1, repeat_action_probability=0.0)
     return FrameStackObservation(SkipFrames(env), STACK)
+
+
+def make_atari_ram(game: str) -> gymnasium.Env[npt.NDArray[np.float32], int]:
+    """Make the environment of a game whose observations are the 128 bytes of the console's memory, scaled to -1 to 1.
+
+    Each action is for four frames. With probability 0.25, the previous action is repeated instead (Machado et al.
+    2018), so episodes differ by their seeds. An episode is truncated after five minutes of play, 18,000 frames.
+
+    Raises
+    ------
+    ValueError
+        If there is no such game.
+    """
+    env = make_game(
+        game,
+        obs_type="ram",
+        frameskip=_FRAME_SKIP,
+        repeat_action_probability=0.25,
+        max_num_frames_per_episode=_RAM_FRAMES,
+        disable_env_checker=True,
+    )
+    scale = lambda ram: ram.astype(np.float32) / np.float32(127.5) - np.float32(1)
+    return TransformObservation(env, scale, spaces.Box(-1, 1, env.observation_space.shape, np.float32))

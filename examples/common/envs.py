@@ -18,14 +18,16 @@ def make_envs(environment: str, count: int) -> VectorEnv[Any, Any, Any]:
     Parameters
     ----------
     environment : str
-        Gymnasium's name, such as "CartPole-v1"; or "ALE/Pong", a game of Atari in stacks of frames (`make_atari`).
+        Gymnasium's name, such as "CartPole-v1"; or a game of Atari: "ALE/Pong" in stacks of frames (`make_atari`),
+        "ALE/Pong-ram" by the console's memory (`make_atari_ram`).
     count : int
         Number of environments.
     """
     if environment.startswith("ALE/"):
-        from examples.common.atari import make_atari  # imports the games, which CartPole does not need
+        from examples.common.atari import make_atari, make_atari_ram  # imports the games, which CartPole does not need
 
-        make = lambda: make_atari(environment.removeprefix("ALE/"))
+        game = environment.removeprefix("ALE/")
+        make = lambda: make_atari_ram(game.removesuffix("-ram")) if game.endswith("-ram") else make_atari(game)
     else:
         make = lambda: gymnasium.make(environment, disable_env_checker=True)
     return RecordEpisodeStatistics(SyncVectorEnv([make] * count, autoreset_mode=AutoresetMode.SAME_STEP))

@@ -1,9 +1,9 @@
-"""Atari observations: shrunk frames against means of an exact enlargement, and stacks against their frames."""
+"""Atari observations: shrunk frames against means of an enlargement, stacks against their frames, and the memory."""
 
 import numpy as np
 import pytest
 
-from examples.common.atari import SIDE, STACK, make_atari, shrink
+from examples.common.atari import SIDE, STACK, make_atari, make_atari_ram, shrink
 
 
 @pytest.mark.parametrize("height,width,side", [(8, 8, 8), (16, 24, 8), (21, 16, 8), (9, 13, 5), (7, 7, 6), (1, 1, 1)])
@@ -43,6 +43,30 @@ def test_a_game_repeats_with_its_seed():
     assert np.array_equal(*stacks)
 
 
-def test_game_wrong():
+def test_the_memory_is_scaled_to_one_and_differs_by_the_seed():
+    last = []
+    for seed in (1, 2, 2):
+        env = make_atari_ram("Breakout")
+        obs, _ = env.reset(seed=seed)
+        assert obs.shape == (128,) and obs.dtype == np.float32 and obs in env.observation_space
+        for step in range(40):
+            obs, *_ = env.step(1 + step % 3)
+            memory = env.unwrapped.ale.getRAM()
+            assert np.array_equal(np.rint((obs + 1) * 127.5), memory) and abs(obs).max() <= 1
+        last.append(obs)
+    assert np.array_equal(last[1], last[2]) and not np.array_equal(last[0], last[1])
+
+
+def test_a_game_by_its_memory_ends_after_five_minutes():
+    """Breakout without a serve would never end: 60 frames a second, four for each action."""
+    env = make_atari_ram("Breakout")
+    env.reset(seed=1)
+    for step in range(1, 5 * 60 * 60 // 4 + 1):
+        _, reward, terminated, truncated, _ = env.step(0)
+        assert not terminated and not reward and truncated == (step == 4500)
+
+
+@pytest.mark.parametrize("make", [make_atari, make_atari_ram])
+def test_game_wrong(make):
     with pytest.raises(ValueError, match="there is no Atari game 'Tulip'"):
-        make_atari("Tulip")
+        make("Tulip")

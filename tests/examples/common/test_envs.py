@@ -23,3 +23,9 @@ def test_a_game_is_a_stack_of_frames():
     envs = make_envs("ALE/Pong", 2)
     obs, _ = envs.reset(seed=1)
     assert obs.shape == (2, 4, 84, 84) and obs.dtype == np.uint8 and envs.single_action_space.n == 6
+
+
+def test_a_game_with_ram_in_its_name_is_the_memory():
+    needed("ale_py", "ale-py")
+    obs, _ = make_envs("ALE/Pong-ram", 2).reset(seed=1)
+    assert obs.shape == (2, 128) and obs.dtype == np.float32
