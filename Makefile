@@ -18,7 +18,7 @@ REPLAY    ?=
 ACTORS    ?= 4
 DETERMINISTIC ?= 0
 GAME      ?= Breakout
-# Of the tests: processes, and which part of a tier
+# Of the tests and of `make breakout-time`: processes. Of the tests: which part of a tier
 JOBS      ?= 2
 SHARD     ?= 1/1
 DURATIONS ?=
@@ -61,7 +61,7 @@ SITE     := .venv/.site-$(SET_UP)
 RAY      := .venv/.ray-$(SET_UP)-$(TORCH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup pins test test-long test-slow test-all prove mutate fuzz soak wireshark lint packages site demo watch demo-apex demo-atari demo-schedule ray emulator sim icarus bench cartpole-time timing bitstream clean
+.PHONY: help setup pins test test-long test-slow test-all prove mutate fuzz soak wireshark lint packages site demo watch demo-apex demo-atari demo-schedule ray emulator sim icarus bench cartpole-time breakout-time timing bitstream clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r target what; do \
@@ -148,6 +148,9 @@ bench: $(TEST)  ## how fast the switch and its driver are
 
 cartpole-time: $(DEMO)  ## virtual seconds until CartPole is solved, with one slow worker
 	python -m sim.cluster.cartpole
+
+breakout-time: $(TEST)  ## virtual seconds until Atari's Breakout is played well, and a picture, in 20 minutes of processor time; JOBS=2
+	python -m sim.cluster.breakout --processes $(JOBS)
 
 timing: $(BOARDS)  ## place and route for ECP5 and report the clock
 	python -m hw.synthesis.timing

@@ -110,7 +110,10 @@ TESTED = {
     "::test_a_tree_with_faults_does_as_its_models_and_the_same_seed_gives_the_same_run",
     "sim.bench.torch_cases": "tests/sim/bench/test_torch_cases.py::test_all_cases_have_the_outcomes_of_the_page",
     "sim.bench.transports": "tests/sim/bench/test_transports.py::test_each_path_and_size_has_its_latency",
-    "sim.cluster.cartpole": "tests/sim/cluster/test_cartpole.py::test_a_solved_return_is_reported",
+    "sim.cluster.breakout": "tests/sim/cluster/test_breakout.py"
+    "::test_the_command_trains_draws_and_ends_with_equal_weights",
+    "sim.cluster.cartpole": "tests/sim/cluster/test_cartpole.py"
+    "::test_the_command_trains_prints_a_table_and_writes_the_results",
     "sim.cluster.crossover": "tests/sim/cluster/test_crossover.py::test_the_command_writes_a_picture",
     "sim.cluster.headline": "tests/sim/cluster/test_headline.py"
     "::test_the_readme_shows_the_ratios_that_the_command_prints",
