@@ -119,8 +119,9 @@ def check(scenario: Scenario, *, tree=SumTree, stalls: float = 0, **parameters) 
     source, sink, entered = bench.source(dut.operations, scenario.items), bench.sink(dut.found), bench.sink(dut.entered)
 
     async def follow(ctx):
-        async for _, _, total in ctx.tick().sample(dut.total):
+        async for _, _, total, corrupted, lost in ctx.tick().sample(dut.total, dut.corrupted, dut.lost):
             totals.append(total)
+            assert not corrupted and not lost  # no memory has a bit error
 
     bench.process(follow)
     wiped = model.capacity // dut.arity
