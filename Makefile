@@ -61,7 +61,7 @@ SITE     := .venv/.site-$(SET_UP)
 RAY      := .venv/.ray-$(SET_UP)-$(TORCH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup pins test test-long test-slow test-all prove mutate fuzz soak wireshark lint packages site demo watch demo-apex demo-atari demo-schedule ray emulator sim icarus bench cartpole-time breakout-time timing bitstream clean
+.PHONY: help setup pins test test-long test-slow test-all coverage prove mutate fuzz soak wireshark lint packages site demo watch demo-apex demo-atari demo-schedule ray emulator sim icarus bench cartpole-time breakout-time timing bitstream clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r target what; do \
@@ -88,6 +88,9 @@ test-slow: $(TEST) $(RAY)  ## run the tests that are marked slow, for hours; SHA
 
 test-all: $(TEST) $(RAY)  ## run all tests; SHARD=1/8; DURATIONS=1 keeps the measured durations in tests/durations.json
 	python -m pytest -n $(JOBS) --dist worksteal --timeout 7200 --tier all --shard $(SHARD) $(if $(DURATIONS),--keep-durations)
+
+coverage: $(TEST)  ## lines and branches of the Python package that the short tier of tests/host runs, and the files with most left
+	python -m sim.coverage.python --run
 
 prove: $(TEST)  ## prove the laws of gateware components, and that each proof notices its mutants: 11 minutes
 	python -m sim.prove

@@ -39,6 +39,7 @@ SHORT_RUNS = {
     "sim.bench.software_pair": Run("--frames 1000", "frames"),
     "sim.bench.retransmission": Run("--quick --loss 0 --size '1.4 KB' --ports 1", "1.4 KB"),
     "sim.bench.soak": Run("--frames 100 --operations 10 --only member_port", "no promise was broken"),
+    "sim.coverage.crosses": Run("--show ROOT/docs/crosses.json", "| ADDED |"),
     "sim.cluster.host_costs": Run("--repetitions 1 --out costs.json", "udp_burst_us"),
     "sim.demo": Run("--engine software --workers 2 --total-steps 2048", "the same on all 2 workers", status=1),
     "sim.demo_apex": Run("--actors 1 --steps 256", "not solved", status=1),
@@ -123,6 +124,8 @@ TESTED = {
     "sim.cluster.scale": "tests/sim/cluster/test_scale.py"
     "::test_the_command_prints_a_row_for_each_tree_and_writes_a_picture",
     "sim.cluster.plan": "tests/sim/cluster/test_plan.py::test_the_measured_rate_is_the_predicted_rate",
+    "sim.coverage.python": "tests/sim/coverage/test_python.py"
+    "::test_the_command_of_sim_coverage_python_prints_the_tables_of_a_file",
     "sim.emulator": "tests/sim/emulator/test_emulator.py::test_command_line",
     "sim.bench.replay_client_work": "tests/sim/bench/test_replay_client_work.py"
     "::test_work_is_measured_with_the_part_in_c_and_without_and_the_part_is_in_use_again",

@@ -30,6 +30,17 @@ def test_costs_of_the_command_line_go_before_those_of_a_file(tmp_path):
     assert (found.card_us, found.cable_us, found.wake_us) == (9, 8, Costs().wake_us)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("[7]", "must hold an object of costs by name"), ('{"card_us": "fast"}', "costs must be numbers")],
+)
+def test_a_file_that_holds_no_costs_is_refused(tmp_path, text, words):
+    file = tmp_path / "costs.json"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=words):
+        costs_of([], file, Costs())
+
+
 def test_the_verdict_names_the_best_system_even_if_it_is_not_the_switch():
     found = estimate(Setting(size_bytes=40_020))
     assert verdict(found).startswith("The switch is ")
