@@ -26,9 +26,8 @@ from sim.emulator.compile import Design
 from sim.emulator.toolchain import ROOT
 from sim.fuzz.beside_model import OPERATOR_KEY, end_job, require_good_round
 from sim.fuzz.burst_pair import BurstPair
-from sim.fuzz.campaign import Violated, kept_corpus
-from sim.fuzz.mutate import mutated, seeds
-from sim.fuzz.rtl import CORRECT
+from sim.fuzz.campaign import Violated, ancestors
+from sim.fuzz.mutate import mutated
 from sim.fuzz.steps import STARTS, WORKERS, form, formed, from_text
 
 __all__ = ["WIDE", "BurstCampaign", "BurstFigures"]
@@ -92,10 +91,7 @@ class BurstCampaign:
     def __init__(self, *, seed: int, config: Config = WIDE, design: Design | None = None) -> None:
         self.rng = np.random.default_rng(seed)
         self.pair = BurstPair(config, operator_key=OPERATOR_KEY, design=design)
-        kept = kept_corpus()
-        self.pools = [
-            [*seeds(start)] * CORRECT + [steps for of, steps in kept if of == start] for start in range(len(STARTS))
-        ]
+        self.pools = ancestors()
         self.histories = self.sequences = self.by_data_path = 0
         self.successions: set[tuple[Outcome, Outcome]] = set()
         self.outcomes = np.zeros(max(Outcome) + 1, np.int64)

@@ -16,10 +16,22 @@ from sim.fuzz.mutate import mutated, seeds
 from sim.fuzz.runner import Fault, Found, Runner
 from sim.fuzz.steps import CONFIG, LENGTH, STARTS, Senders, formed, from_text, sent_by, to_text
 
-__all__ = ["CORPUS", "MODEL_SHARE", "Campaign", "Figures", "Ground", "Violated", "compare_with_model", "kept_corpus"]
+__all__ = [
+    "CORPUS",
+    "MODEL_SHARE",
+    "Campaign",
+    "Figures",
+    "Ground",
+    "Violated",
+    "ancestors",
+    "compare_with_model",
+    "kept_corpus",
+]
 
 CORPUS = Path(__file__).parents[2] / "tests" / "vectors" / "fuzz" / "data_path.txt"
 """The sequences that together reach what a campaign has reached."""
+CORRECT = 10
+"""How often the sequences of correct workers stand among the first ancestors; the kept ones are short."""
 BATCH = 400
 """Sequences that are made at a time."""
 MODEL_SHARE = 0.4
@@ -242,3 +254,9 @@ class Campaign:
 def kept_corpus(path: Path = CORPUS) -> list[tuple[int, np.ndarray]]:
     """Return the kept sequences with their starts."""
     return from_text(path.read_text(encoding="utf-8")) if path.exists() else []
+
+
+def ancestors() -> list[list[np.ndarray]]:
+    """Return the first ancestors of each start: the sequences of correct workers, and those that were kept."""
+    kept = kept_corpus()
+    return [[*seeds(start)] * CORRECT + [steps for of, steps in kept if of == start] for start in range(len(STARTS))]

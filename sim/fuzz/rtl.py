@@ -18,16 +18,14 @@ from sim.bench.cosimulation import Pair
 from sim.bench.designs import HALF_WIDTH
 from sim.emulator.toolchain import ROOT
 from sim.fuzz.beside_model import OPERATOR_KEY, run_beside_model
-from sim.fuzz.campaign import Violated, kept_corpus
-from sim.fuzz.mutate import mutated, seeds
+from sim.fuzz.campaign import Violated, ancestors
+from sim.fuzz.mutate import mutated
 from sim.fuzz.steps import STARTS, from_text
 
-__all__ = ["CORRECT", "PatientPair", "RtlCampaign", "RtlFigures"]
+__all__ = ["PatientPair", "RtlCampaign", "RtlFigures"]
 
 FAILED = ROOT / "build" / "fuzz" / "failed_rtl.txt"
 
-CORRECT = 10
-"""How often the sequences of correct workers stand among the first ancestors; the kept ones are short."""
 LONGEST_US = 2**28 // HALF_WIDTH.jobs
 """The switch looks at all jobs twice while a silence grows from 2^29 us, the longest that counts, to its wrap."""
 LOOK_CYCLES = 100
@@ -99,10 +97,7 @@ class RtlCampaign:
     def __init__(self, *, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
         self.pair = Watched(HALF_WIDTH, operator_key=OPERATOR_KEY)
-        kept = kept_corpus()
-        self.pools = [
-            [*seeds(start)] * CORRECT + [steps for of, steps in kept if of == start] for start in range(len(STARTS))
-        ]
+        self.pools = ancestors()
         self.sequences = self.steps = 0
         self.successions: set[tuple[int, int]] = set()
         self.outcomes = np.zeros(max(Outcome) + 1, np.int64)
