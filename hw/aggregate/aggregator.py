@@ -88,12 +88,12 @@ class Aggregator(wiring.Component):
         room = Signal(range(depth + 1), init=depth)
         popped = Signal()
         m.d.sync += room.eq(room - sequencer.claimed + popped)
-        is_busy = sequencer.busy | accumulator.busy | composer.busy | (sums.level != 0)
+        is_busy = sequencer.busy | accumulator.busy | composer.busy | sums.waits
         m.d.comb += [
             accumulator.beat.eq(sequencer.beat),
             sequencer.room.eq(room),
             popped.eq(sums.o.valid & sums.o.ready),
-            composer.coming.eq(accumulator.coming | (sums.level != 0)),
+            composer.coming.eq(accumulator.coming | sums.waits),
             rounded.valid.eq(accumulator.o.valid),
             rounded.payload.eq(accumulator.o.payload),
             self.flushed.eq(accumulator.flushed),

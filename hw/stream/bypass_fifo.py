@@ -30,6 +30,8 @@ class BypassFifo(wiring.Component):
         Items that enter and leave.
     level : range(depth + 2)
         Number of items in the register and the memory.
+    waits : 1
+        `level` is not 0.
     """
 
     def __init__(self, shape, *, depth: int):
@@ -37,15 +39,24 @@ class BypassFifo(wiring.Component):
             raise ValueError(f"BypassFifo depth must be at least 2, not {depth!r}")
         self.shape, self.depth = shape, depth
         super().__init__(
-            {"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)), "level": Out(range(depth + 2))}
+            {
+                "i": In(stream.Signature(shape)),
+                "o": Out(stream.Signature(shape)),
+                "level": Out(range(depth + 2)),
+                "waits": Out(1),
+            }
         )
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.memory = memory = Fifo(self.shape, depth=self.depth)
-        oldest, held, empty, free = Signal(self.shape, reset_less=True), Signal(), Signal(), Signal()
+        # `empty`: so is the memory. A register, because a critical path begins at it.
+        oldest, held, empty, free = Signal(self.shape, reset_less=True), Signal(), Signal(init=1), Signal()
+        with m.If(memory.i.valid & memory.i.ready):
+            m.d.sync += empty.eq(0)
+        with m.Elif(memory.o.valid & memory.o.ready):
+            m.d.sync += empty.eq(memory.level == 1)
         m.d.comb += [
-            empty.eq(memory.level == 0),
             free.eq(~held | self.o.ready),
             self.o.valid.eq(held | memory.o.valid | (empty & self.i.valid)),
             self.o.payload.eq(Mux(held, oldest, Mux(empty, self.i.payload, memory.o.payload))),
@@ -55,6 +66,7 @@ class BypassFifo(wiring.Component):
             self.i.ready.eq(memory.i.ready),
             memory.o.ready.eq(~held & self.o.ready),
             self.level.eq(memory.level + held),
+            self.waits.eq(held | ~empty),
         ]
         with m.If(held & self.o.ready):
             m.d.sync += held.eq(empty & self.i.valid)

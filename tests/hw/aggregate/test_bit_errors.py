@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import wiring
-from amaranth.lib.wiring import connect, flipped
+from amaranth.lib.wiring import Out, connect, flipped
 
 import hw.aggregate.accumulator
 import hw.aggregate.aggregator
@@ -45,7 +45,7 @@ class DamagingFifo(wiring.Component):
 
     def __init__(self, shape, flips: dict[int, int], **options):
         self.fifo, self.flips = Fifo(shape, **options), flips
-        super().__init__(self.fifo.signature)
+        super().__init__({**self.fifo.signature.members, "waits": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -57,6 +57,7 @@ class DamagingFifo(wiring.Component):
             self.i.ready.eq(self.fifo.i.ready),
             put.eq(self.i.payload),
             self.level.eq(self.fifo.level),
+            self.waits.eq(self.fifo.level != 0),
             taken.eq(self.i.valid & self.i.ready),
         ]
         with m.Switch(number):

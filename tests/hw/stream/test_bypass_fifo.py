@@ -57,9 +57,10 @@ def check_level(fifo=BypassFifo):
     bench = Bench(dut)
     bench.source(dut.i, range(4))
     bench.sink(dut.o, start=30)
-    levels = bench.record(dut.level)
+    levels, waits = bench.record(dut.level), bench.record(dut.waits)
     bench.run()
     assert levels[20] == max(levels) == 4
+    assert waits == [level != 0 for level in levels]
 
 
 def test_level_counts_every_item_that_waits():
@@ -70,7 +71,9 @@ def test_level_counts_every_item_that_waits():
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
-        ("empty.eq(memory.level == 0)", "empty.eq(~memory.o.valid)"),
+        ("m.d.sync += empty.eq(0)", "m.d.sync += empty.eq(memory.o.valid)"),
+        ("empty.eq(memory.level == 1)", "empty.eq(1)"),
+        ("self.waits.eq(held | ~empty)", "self.waits.eq(held)"),
         ("Mux(held, oldest, ", "Mux(0, oldest, "),
         ("~(empty & free)", "~(empty & ~held)"),
         ("memory.o.ready.eq(~held & self.o.ready)", "memory.o.ready.eq(self.o.ready)"),
