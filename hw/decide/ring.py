@@ -233,9 +233,10 @@ class Ring(wiring.Component):
         after = decision.slot_next
         leaf, receipt, installs = self.is_leaf if uplinks else Const(0), Signal(), Signal()
         m.d.sync += [receipt.eq(request.receipt), installs.eq(installing)]
-        opens, grows, collecting, complete, sent_up, stored = (
+        opens, grows, vacant, collecting, complete, sent_up, stored = (
             Signal(),
             Signal(slot_row(self.config)),
+            Signal(),
             Signal(),
             Signal(),
             Signal(),
@@ -243,6 +244,7 @@ class Ring(wiring.Component):
         )
         count = Signal.like(tally)
         m.d.sync += [
+            vacant.eq(empty),
             collecting.eq(slot.state == SlotState.COLLECTING),
             complete.eq(slot.state == SlotState.COMPLETE),
             sent_up.eq((slot.state == SlotState.SENT_UP) if uplinks else 0),
@@ -345,7 +347,7 @@ class Ring(wiring.Component):
         ]
         refusals = [
             (out_of_window, ~installs & (behind_bad | advance_too_far) | (~receipt & beyond_ring)),
-            (stale, (ahead < 0) | (same & (slot.state == SlotState.EMPTY))),
+            (stale, (ahead < 0) | (same & vacant)),
             # A sender that opens a slot inside its window already holds the result of the previous lap.
             (slot_held, opens & result_held),
             (not_expected, is_async & (opens | collecting) & ~(awaits & bit).any()),

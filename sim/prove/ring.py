@@ -261,11 +261,7 @@ PROOFS = [
         (
             "a frame of an older lap, or of one beyond the next, changes no slot and no sum",
             refuses_old_laps,
-            (
-                ("(stale, (ahead < 0) | ", "(stale, "),
-                ("(same & (slot.state == SlotState.EMPTY))", "0"),
-                ("(~receipt & beyond_ring)", "0"),
-            ),
+            (("(stale, (ahead < 0) | ", "(stale, "), ("(same & vacant)", "0"), ("(~receipt & beyond_ring)", "0")),
         ),
         (
             "a slot is taken for the next lap only after its result, which every live member has acknowledged",

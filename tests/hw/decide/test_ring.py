@@ -501,7 +501,7 @@ MUTANTS = [
     ("(complete & (lacks", "((lacks"),
     ("result_held.eq(collecting | ", "result_held.eq("),
     ("opens & result_held", "result_held"),
-    ("| (same & (slot.state == SlotState.EMPTY))", ""),
+    ("| (same & vacant)", ""),
     ("request.want & stored", "stored"),
     ("complete & same", "complete"),
     ("complete & same", "same"),
