@@ -294,7 +294,11 @@ class Switch(wiring.Component):
             PortCounter.TX_DROP_ORDINARY,
             PortCounter.TX_AGED,
         )
-        m.d.sync += self.dropped.eq(Cat(events[counter] for events in counters.port_events for counter in lost).any())
+        has_lost = Signal(config.ports)
+        m.d.sync += [
+            has_lost.eq(Cat(Cat(events[counter] for counter in lost).any() for events in counters.port_events)),
+            self.dropped.eq(has_lost.any()),
+        ]
         m.d.comb += self.busy.eq(
             Cat(
                 *(
