@@ -9,7 +9,7 @@ from hw.aggregate.accumulator import SumWord
 from hw.aggregate.checksum_inserter import ChecksumInserter
 from hw.aggregate.sequencer import sums_depth
 from hw.interface.layout import layout
-from hw.interface.result import ResultHeader, ResultMeta, header_parity, result_words
+from hw.interface.result import ResultHeader, ResultMeta, header_parity, reserved_words, result_words
 from hw.numeric.formats import is_half, is_wide
 from hw.stream.checksum import fold_carries, sum_halves
 from hw.stream.packet import Packet
@@ -75,11 +75,12 @@ class ResultComposer(wiring.Component):
         connect(m, inserter.o, flipped(self.results))
         header = Signal(ResultHeader(config), reset_less=True)
         known = Signal(self._known_shape(), reset_less=True)
+        learnt = Signal(self._known_shape())
+        self._learn(m, learnt)
         held, ends = Signal(name="held"), Signal(name="ends")
         m.d.comb += self.headers.ready.eq(~held | ends)
         with m.If(self.headers.ready):
-            m.d.sync += [held.eq(self.headers.valid), header.eq(self.headers.payload)]
-            self._learn(m, known)
+            m.d.sync += [held.eq(self.headers.valid), header.eq(self.headers.payload), known.eq(learnt)]
         image = self._image(m, header, known)
         grant_is_summed = self._sum_grant(m, image, known, held & ~ends) if config.staleness else Const(1)
 
@@ -109,7 +110,7 @@ class ResultComposer(wiring.Component):
             packet.count.eq(config.bus_bytes),
             packet.meta.header.eq(header),
             # Nothing says how long a result is whose header has a bit error.
-            packet.meta.words.eq(Mux(known.corrupt, result_words(config), known.words)),
+            packet.meta.room.eq(Mux(known.corrupt, result_words(config) + reserved_words(config), known.room)),
             inserter.valid.eq(valid),
             ends.eq(valid & closes),
             self.sums.ready.eq(in_payload),
@@ -161,7 +162,7 @@ class ResultComposer(wiring.Component):
     def _known_shape(self) -> data.StructLayout:
         """What follows from the header alone, registered when the header is taken.
 
-        `count`: members in the sum. `words`: the frame's words. `corrupt`: the header has a bit error. `grants`: it is
+        `count`: members in the sum. `room`: see `ResultMeta`. `corrupt`: the header has a bit error. `grants`: it is
         a GRANT. `extra`: words after the last payload word. `keep`: the lanes of the last payload word that hold
         payload. `at`: the lane of the last word that holds the complement. `bytes`: those of the last word. `ranks`,
         `tainted`: the places of these sets in an uplink, as the number of words after the last payload word and the
@@ -171,7 +172,7 @@ class ResultComposer(wiring.Component):
         return data.StructLayout(
             {
                 "count": range(self.config.members + 1),
-                "words": len(payload.meta.words),
+                "room": len(payload.meta.room),
                 "extra": range(TAIL_WORDS + 1),
                 "keep": lanes,
                 "at": lanes,
@@ -184,8 +185,9 @@ class ResultComposer(wiring.Component):
         )
 
     def _learn(self, m, known) -> None:
-        """Register what follows from the header that is taken."""
+        """Set what follows from the header that is shown, whether it is taken or not: that is known late."""
         config, trees, lanes = self.config, self.config.uplinks, self.config.lanes
+        reserved = reserved_words(config)
         coming = self.headers.payload
         grants = majority(coming.grant) if config.staleness else Const(0)
         uplink = coming.up if trees else Const(0)
@@ -195,20 +197,20 @@ class ResultComposer(wiring.Component):
         length, half = coming.length, is_half(coming.numeric)
         if config.half_width:
             length = length >> half
-            m.d.sync += [known.half.eq(half), known.enough.eq((length >> exact_log2(2 * config.bus_bytes)) + 1)]
+            m.d.comb += [known.half.eq(half), known.enough.eq((length >> exact_log2(2 * config.bus_bytes)) + 1)]
         m.d.comb += [
             elements.eq((length << (coming.up & is_wide(coming.numeric)) if trees else length) >> 2),
             rest.eq(elements),
             first.eq(Mux(rest == 0, lanes, rest)),  # lane of the tail, counted from the last payload word
             last.eq(first + Mux(uplink, UPLINK_LANES - 1, 0)),
         ]
-        m.d.sync += [
+        m.d.comb += [
             known.count.eq(popcount(coming.members)),
             known.grants.eq(grants),
             known.corrupt.eq(header_parity(coming) != coming.parity),
-            known.words.eq(
+            known.room.eq(
                 config.header_words
-                + Mux(grants, 0, 1 + ((elements + Mux(uplink, UPLINK_LANES - 1, 0)) >> exact_log2(lanes)))
+                + Mux(grants, 0, 1 + reserved + ((elements + Mux(uplink, UPLINK_LANES - 1, 0)) >> exact_log2(lanes)))
             ),
             known.extra.eq(last >> exact_log2(lanes)),
             known.at.eq(1 << last[: exact_log2(lanes)]),
@@ -218,7 +220,7 @@ class ResultComposer(wiring.Component):
         for k, name in enumerate(("ranks", "tainted") if trees else ()):
             place = Signal(range(lanes + UPLINK_LANES), name=f"{name}_place")
             m.d.comb += place.eq(first + k)
-            m.d.sync += [
+            m.d.comb += [
                 known[name].word.eq(place >> exact_log2(lanes)),
                 known[name].lane.eq(1 << place[: exact_log2(lanes)]),
             ]

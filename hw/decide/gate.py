@@ -1,11 +1,11 @@
 """Carries out the core's verdicts on the frames that wait behind the parser."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.interface.elements import ElementForm
-from hw.interface.forwarded import Forwarding
+from hw.interface.forwarded import OWN_ARP_BYTES, Forwarding
 from hw.interface.replay_request import RequestOrigin
 from hw.interface.verdict import Verdict, Work
 from hw.stream.packet import Packet, word_of
@@ -56,6 +56,7 @@ class Gate(wiring.Component):
         handed = Signal()
         settled = Signal()
         adds = verdict.works & verdict.work.include
+        own_arp = verdict.host_reply.valid & verdict.host_reply.is_arp
         m.d.comb += [
             self.works.payload.eq(verdict.work),
             self.works.valid.eq(self.verdicts.valid & verdict.works & ~handed),
@@ -64,8 +65,7 @@ class Gate(wiring.Component):
             word_of(self.forwarded.payload).eq(self.words.payload),
             self.forwarded.payload.first.eq(index == 0),
             self.forwarded.payload.meta.ports.eq(verdict.ports),
-            self.forwarded.payload.meta.length.eq(verdict.length),
-            self.forwarded.payload.meta.own_arp.eq(verdict.host_reply.valid & verdict.host_reply.is_arp),
+            self.forwarded.payload.meta.room.eq(verdict.length + Mux(own_arp, 0, OWN_ARP_BYTES)),
         ]
         if self.config.half_width:
             m.d.comb += self.contributions.payload.meta.eq(verdict.form)

@@ -10,7 +10,7 @@ from hw.egress.queue_age import QueueAge
 from hw.egress.stamp import Departure, addresses_of, stamped
 from hw.interface.address import BINDINGS_BITS, Address, Binding
 from hw.interface.forwarded import Forwarding
-from hw.interface.result import ResultMeta
+from hw.interface.result import ResultMeta, reserved_words
 from hw.numeric.formats import is_half, is_wide
 from hw.stream.cut_through_queue import CutThroughQueue
 from hw.stream.packet import LENGTH_BITS, Packet, word_of
@@ -23,10 +23,6 @@ RESULT, REPLY, ORDINARY = range(3)
 REPLY_FRAMES = 8
 ORDINARY_SHARE = 8
 """While results and replies wait as well, one frame of so many is an ordinary one."""
-GRANTS_BYTES = 4 * FRAME_BYTES
-"""Room in the queue of results that only GRANTs use."""
-OWN_ARP_BYTES = 256
-"""Room in the queue of ordinary frames that only the switch's ARP replies use: four of them."""
 PACKET_BYTES = 512
 """The queue of results holds one result, or 16 if that is more, for so many bytes of its memory."""
 
@@ -299,10 +295,9 @@ class OutputPort(wiring.Component):
             m.d.sync += stored.eq(stores)
         with m.If(self.results.valid & result.first & ~grants & (waits | results.stat_drop)):
             m.d.comb += self.refused.eq(delivery.recipients)
-        # `free_words` may be two words too high in the cycle after a result's last word.
-        longest_words = -(-(config.frame_bytes_max + GRANTS_BYTES) // config.bus_bytes) + 3
+        longest_words = -(-config.frame_bytes_max // config.bus_bytes) + reserved_words(config)
         m.d.comb += [
-            self.has_room.eq(results.free_words > longest_words),
+            self.has_room.eq(results.free_words >= longest_words),
             delivery.job.eq(header.job),
             delivery.recipients.eq(header.recipients & Array(self.local)[header.job]),
             delivery.length.eq(FRAME_BYTES + Mux(header.length == 0, 0, body_bytes(config, header))),
@@ -310,7 +305,7 @@ class OutputPort(wiring.Component):
             results.i.valid.eq(self.results.valid & stores),
             word_of(results.i.payload).eq(word_of(result)),
             results.i.payload.first.eq(result.first),
-            results.length.eq((result.meta.words * config.bus_bytes) + Mux(grants, 0, GRANTS_BYTES)),
+            results.length.eq(result.meta.room * config.bus_bytes),
             replies.i.valid.eq(self.replies.valid & (reply.meta.port == self.port)),
             word_of(replies.i.payload).eq(word_of(reply)),
             replies.i.payload.first.eq(reply.first),
@@ -318,7 +313,7 @@ class OutputPort(wiring.Component):
             ordinary.i.valid.eq(self.forwarded.valid & forwarded.meta.ports[self.port]),
             word_of(ordinary.i.payload).eq(word_of(forwarded)),
             ordinary.i.payload.first.eq(forwarded.first),
-            ordinary.length.eq(forwarded.meta.length + Mux(forwarded.meta.own_arp, 0, OWN_ARP_BYTES)),
+            ordinary.length.eq(forwarded.meta.room),
             self.stat_drop_grant.eq(results.stat_drop & grants),
             self.stat_drop_reply.eq(replies.stat_drop),
             self.stat_drop_ordinary.eq(ordinary.stat_drop),

@@ -7,7 +7,7 @@ from hw.interface.rows import COLLECTIVE_BITS, DIGEST_BITS, SEQ_BITS
 from iswitch.config import Config
 from iswitch.wire import TAIL_BYTES, UPLINK_TAIL
 
-__all__ = ["HEADER_LEAD", "ResultHeader", "ResultMeta", "header_parity", "result_words"]
+__all__ = ["HEADER_LEAD", "ResultHeader", "ResultMeta", "header_parity", "reserved_words", "result_words"]
 
 HEADER_LEAD = 5
 """The most cycles without a word between the last header word of a result and its first sums, at the input of the
@@ -61,8 +61,16 @@ def result_words(config: Config) -> int:
     return config.header_words + -(-payload // config.bus_bytes)
 
 
+def reserved_words(config: Config) -> int:
+    """Return how many words of a port's queue of results only GRANTs use: four of them."""
+    return 4 * config.header_words
+
+
 class ResultMeta(data.StructLayout):
-    """Metadata of a result: its header, and the frame's length in bus words."""
+    """Metadata of a result: its header, and the words that must be free in a port's queue: those of the frame, and
+    `reserved_words` unless it is a GRANT. They are counted where the header waits, so that a port only compares."""
 
     def __init__(self, config: Config):
-        super().__init__({"header": ResultHeader(config), "words": range(result_words(config) + 1)})
+        super().__init__(
+            {"header": ResultHeader(config), "room": range(result_words(config) + reserved_words(config) + 1)}
+        )

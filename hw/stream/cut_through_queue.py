@@ -1,6 +1,6 @@
 """A queue that drops a packet for which it has no room, shows a packet while it still enters, and can repeat it."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -50,7 +50,7 @@ class CutThroughQueue(wiring.Component):
     stat_drop : 1, out
         A packet is dropped.
     free_words : range(depth + 1), out
-        Words that were free in the previous cycle; 0 if there is no room for another packet's `meta`.
+        Free words; 0 if there is no room for another packet's `meta`. Memory that becomes free counts one cycle later.
     busy : 1, out
         A packet is inside.
     """
@@ -85,14 +85,15 @@ class CutThroughQueue(wiring.Component):
         write, start, read = (Signal(bits, name=name) for name in ("write", "start", "read"))
         dropping, has_meta, has_meta_room = Signal(), Signal(init=1), Signal(init=1)
 
-        # `room` is a cycle old. If a word was written in that cycle (`written`), one word less is free: the comparison
-        # accounts for it where the sum is short.
-        room, written, spare = Signal(bits, init=self.depth), Signal(), Signal(signed(max(LENGTH_BITS, bits) + 2))
+        # Both values that `room` may take are there before it is known whether a word is stored, because that is known
+        # late. Words that the exit frees count one cycle later.
+        room, room_kept, room_used = Signal(bits, init=self.depth), Signal(bits), Signal(bits)
         fits, stores, leaves, shift = Signal(), Signal(), Signal(), exact_log2(self.bus_bits // 8)
         first = self.i.payload.first
         m.d.comb += [
-            spare.eq((Cat(Const(0, shift), room) - self.length) >> shift),
-            fits.eq((spare >= 0) & ((spare != 0) | ~written) & has_meta_room),
+            room_kept.eq(start + self.depth - write),
+            room_used.eq(start + self.depth - 1 - write),
+            fits.eq((Cat(Const(0, shift), room) >= self.length) & has_meta_room),
             stores.eq(self.i.valid & (first & fits | ~first & ~dropping)),
             self.stat_drop.eq(self.i.valid & first & ~fits),
             self.free_words.eq(Mux(has_meta_room, room, 0)),
@@ -100,7 +101,7 @@ class CutThroughQueue(wiring.Component):
             writer.data.eq(stored_word(self.i.payload, self.i.payload.error)),
             writer.en.eq(stores),
         ]
-        m.d.sync += [write.eq(write + stores), written.eq(stores), room.eq(start + self.depth - write)]
+        m.d.sync += [write.eq(write + stores), room.eq(Mux(stores, room_used, room_kept))]
         with m.If(self.i.valid & first):
             m.d.sync += dropping.eq(~fits)
         if self.meta is not None:

@@ -191,7 +191,7 @@ PROOFS = [
         depth=14,
         mutants=(
             ("(first & fits | ~first & ~dropping)", "(first & fits | ~first)"),
-            ("(spare != 0) | ~written", "1"),
+            ("Mux(stores, room_used, room_kept)", "room_kept"),
             ("start.eq(read - filled)", "start.eq(read)"),
             ("read.eq(start), filled.eq(0), held.eq(0)", "read.eq(start), held.eq(0)"),
         ),

@@ -126,7 +126,7 @@ def run(
     bench.run(quiet=30 + config.elements)
     frames = [frame[ADDRESS_BYTES:] for frame in from_words(sink.items, 64)]
     same = [frame == model for frame, model in zip(frames, made.expected, strict=True)]
-    words = [item.meta.words for item in sink.items if item.last]
+    words = [item.meta.room for item in sink.items if item.last]
     assert not any(gaps_within(sink, config, header_leads=not ALL_FORMATS[format].is_half_width))
     return same, [ones_complement_sum(frame) == 0xFFFF for frame in frames], sum(corrupted), words
 
@@ -207,7 +207,7 @@ def test_a_long_half_width_result_whose_header_has_a_bit_error_waits_until_it_ca
         ("result", "inserter.corrupt.eq(corrupt | wrong | found)", "inserter.corrupt.eq(corrupt | found)"),
         ("result", "majority(coming.grant)", "coming.length == 0"),
         ("result", "~fold_carries(m, total) ^ known.corrupt", "~fold_carries(m, total)"),
-        ("result", "Mux(known.corrupt, result_words(config), ", "Mux(0, result_words(config), "),
+        ("result", "Mux(known.corrupt, result_words(config)", "Mux(0, result_words(config)"),
         ("accumulator", "Cat(self.o.payload.data, self.corrupted).xor()", "0"),
     ],
 )

@@ -91,7 +91,7 @@ def check(bus_bits, results, sink):
         items = sink.items[at : at + count]
         at += count
         assert [item.first for item in items] == [1] + [0] * (count - 1)
-        assert {item.meta.words for item in items} == {count}
+        assert {item.meta.room for item in items} == {count + (4 * 64 * 8 // bus_bits if one.header["length"] else 0)}
         assert {item.meta.header for item in items} == {items[0].meta.header}
         assert {name: items[0].meta.header[name] for name in one.header} == one.header
 

@@ -52,14 +52,14 @@ def check(component, bus_bits: int, stalls: float = 0):
     made = cases()
     items, beside = [], []
     for k, (frame, _, fields) in enumerate(made):
-        for word in to_words(frame, bus_bits, first=True, meta={"ports": 1 + k % 7, "length": len(frame)}):
+        for word in to_words(frame, bus_bits, first=True, meta={"ports": 1 + k % 7, "room": len(frame)}):
             items.append(word)
             beside.append([(dut.reply[name], int(value)) for name, value in fields.items()])
     source = bench.source(dut.i, items, beside=lambda k: beside[k])
     sink = bench.sink(dut.o)
     assert bench.run(read=[dut.busy]) == [0]
     assert from_words(sink.items, bus_bits) == [out for _, out, _ in made]
-    assert [(item.meta.ports, item.meta.length) for item in sink.items if item.last] == [
+    assert [(item.meta.ports, item.meta.room) for item in sink.items if item.last] == [
         (1 + k % 7, len(frame)) for k, (frame, *_) in enumerate(made)
     ]
     return source, sink

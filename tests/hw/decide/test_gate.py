@@ -39,6 +39,11 @@ def cases():
         ({"frame": 1, "ports": 1 + k, "length": size}, noise(size, 10 + k))
         for k, size in enumerate((60, 63, 64, 65, 200))
     ]
+    # The switch's own replies: to a ping, and to an ARP request.
+    made += [
+        ({"frame": 1, "ports": 1, "length": 60, "host_reply": {"valid": 1, "is_arp": is_arp}}, noise(60, 40 + is_arp))
+        for is_arp in (0, 1)
+    ]
     made += [({"frame": 1}, noise(size, 20 + size)) for size in (60, 64, 65, 300)]
     made += [
         ({"frame": 0, "works": 1, "work": {"operation": Operation.FORCE, "slot": k, "result": {"seq": 30 + k}}}, None)
@@ -83,9 +88,23 @@ def check_places(bus_bits, stalls, gate=Gate):
         if verdict.get("works") and frame and verdict["work"]["operation"] == Operation.CONTRIBUTE
     ]
     assert from_words(forwarded.items, bus_bits) == [frame for verdict, frame in made if verdict.get("ports")]
-    assert [(item.meta.ports, item.meta.length) for item in forwarded.items if item.last] == [
-        (verdict["ports"], verdict["length"]) for verdict, _ in made if verdict.get("ports")
+    assert [(item.meta.ports, item.meta.room) for item in forwarded.items if item.last] == [
+        (verdict["ports"], verdict["length"] + (0 if is_own_arp(verdict) else 256))
+        for verdict, _ in made
+        if verdict.get("ports")
     ]
+
+
+def is_own_arp(verdict) -> bool:
+    return bool(verdict.get("host_reply", {}).get("is_arp"))
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize("wrong", ["Mux(own_arp, OWN_ARP_BYTES, 0)", "0", "OWN_ARP_BYTES"])
+def test_a_mutant_of_the_room_that_a_frame_needs_is_noticed(wrong):
+    broken = mutant(hw.decide.gate, "Mux(own_arp, 0, OWN_ARP_BYTES)", wrong).Gate
+    with pytest.raises(AssertionError):
+        check_places(64, 0, broken)
 
 
 @pytest.mark.parametrize("stalls", STALLS)

@@ -9,7 +9,8 @@ from scapy.layers.l2 import Ether
 
 import hw.egress.output_port
 from hw.egress.output_port import ORDINARY_SHARE, OutputPort
-from hw.interface.result import HEADER_LEAD
+from hw.interface.forwarded import OWN_ARP_BYTES
+from hw.interface.result import HEADER_LEAD, reserved_words
 from iswitch.config import Config
 from iswitch.golden.egress import compose
 from iswitch.golden.interface.message import Source, SwitchAddress
@@ -88,7 +89,8 @@ class Exit:
         header = {"job": job, "recipients": recipients, "length": max(0, len(payload) - 22 - 4)}
         words = -(-(PAYLOAD_AT + len(payload)) // self.config.bus_bytes)
         self.pauses[len(self.results) + self.config.header_words] = self.lead
-        self.results += self.words(bytes(PAYLOAD_AT) + payload, words=words, header=header)
+        room = words + (reserved_words(self.config) if header["length"] else 0)
+        self.results += self.words(bytes(PAYLOAD_AT) + payload, room=room, header=header)
         self.decided += [bindings] * words
 
     def put_reply(self, payload, client, port=PORT):
@@ -96,7 +98,7 @@ class Exit:
         self.replies += self.words(frame, port=port, length=len(frame))
 
     def put_forwarded(self, frame, ports=1 << PORT, own_arp=0):
-        self.forwarded += self.words(frame, ports=ports, length=len(frame), own_arp=own_arp)
+        self.forwarded += self.words(frame, ports=ports, room=len(frame) + (0 if own_arp else OWN_ARP_BYTES))
 
     def run(self, *, input_start=20, **options):
         dut, sources = self.dut, {}

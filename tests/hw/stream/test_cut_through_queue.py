@@ -137,11 +137,15 @@ def test_frame_that_does_not_fit_is_dropped_whole_and_counted():
     assert bench.strobes == {"stat_drop": 2}
 
 
-def test_memory_can_be_filled_to_the_last_word():
+def check_filled(queue=CutThroughQueue):
     frames = noise((256, 256, 8))
-    bench, _, sink = run(frames, start=100)
+    bench, _, sink = run(frames, start=100, queue=queue)
     assert shown(sink) == [(0, frames[0]), (1, frames[1])]
     assert bench.strobes == {"stat_drop": 1}
+
+
+def test_memory_can_be_filled_to_the_last_word():
+    check_filled()
 
 
 def check_room(bus_bits, queue=CutThroughQueue):
@@ -183,14 +187,17 @@ def test_a_frame_fits_where_there_is_a_word_for_its_last_bytes_too(bus_bits):
     ("sound", "wrong"),
     [
         ("Const(0, shift), room", "Const(-1, shift), room"),
-        (">> shift),", ">> shift + 1),"),
-        ("(spare != 0) | ~written", "(spare != 0) | written"),
-        ("(spare != 0) | ~written", "1"),
+        ("room) >= self.length", "room) > self.length"),
+        ("room) >= self.length", "room)[shift:] >= self.length >> shift"),
+        ("Mux(stores, room_used, room_kept)", "Mux(stores, room_kept, room_used)"),
+        ("Mux(stores, room_used, room_kept)", "room_kept"),
     ],
 )
 def test_a_mutant_in_rounding_is_noticed(sound, wrong):
+    broken = mutant(hw.stream.cut_through_queue, sound, wrong).CutThroughQueue
     with pytest.raises((AssertionError, TimeoutError)):
-        check_room(64, mutant(hw.stream.cut_through_queue, sound, wrong).CutThroughQueue)
+        check_room(64, broken)
+        check_filled(broken)
 
 
 def test_frame_without_room_for_its_meta_is_dropped_whole_and_counted():
