@@ -10,10 +10,11 @@ import statistics
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import numpy as np
 import typer
+from gymnasium.spaces import Discrete
 from rich.console import Console
 
 from examples.common.envs import make_envs, play
@@ -65,7 +66,7 @@ RANDOM_EPISODES = 40
 def random_returns(environment: str, episodes: int) -> list[float]:
     """Return the returns of episodes with random actions."""
     envs, random = make_envs(environment, episodes), np.random.default_rng(1)
-    actions = envs.single_action_space.n  # type: ignore[attr-defined]  # a game has numbered actions
+    actions = cast(Discrete, envs.single_action_space).n
     return play(envs, lambda obs: random.integers(actions, size=len(obs)), EVALUATION_SEED)
 
 

@@ -1,8 +1,9 @@
 """A small job, and everything that may happen to it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from iswitch.config import Config
 from iswitch.golden.decide.claims import Claims
@@ -170,8 +171,8 @@ class RingCase(Scenario):
             uplinks=False,
         )
 
-    def frames(self) -> list[Frame]:
-        """Return every frame of every member."""
+    def frames(self) -> Sequence[Any]:
+        """Return every frame of every member, each a `Frame`; other kinds of jobs have more."""
         frames: list[Frame] = []
         for member, offset, behind, now_us in product(range(self.members), self.seqs, self.behinds, self.times):
             about = member, self.seq(offset), behind, now_us

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from unittest.mock import patch
 
 import hw.decide.claims
@@ -12,7 +12,7 @@ import hw.decide.ring
 from iswitch.config import Config
 from sim.bench.compiled import Compiled
 from sim.bench.mutant import mutant
-from sim.explore.search import Explorer
+from sim.explore.search import Reached
 from sim.refine.comparison import Comparison, Difference
 from sim.refine.decider import Decider
 
@@ -34,6 +34,14 @@ class Counts(NamedTuple):
     states: int
     pairs: int
     inputs: int
+
+
+class ComparingExplorer(Protocol):
+    """A search in whose states the gateware is compared with the model."""
+
+    comparisons: tuple[Comparison, ...]
+
+    def run(self) -> Reached[Any]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +67,7 @@ class Refinement:
     name: str
     extent: str
     case: Any
-    explorer: Callable[[Any, Compiled], Explorer[Any]]
+    explorer: Callable[[Any, Compiled], ComparingExplorer]
     counts: Counts
     mutants: tuple[Mutant, ...] = ()
 
@@ -73,7 +81,7 @@ class Refinement:
         """
         explorer = self.explorer(self.case, compiled(self.case.config(), wrong))
         states = explorer.run().count
-        compared: tuple[Comparison, ...] = explorer.comparisons  # type: ignore[attr-defined]
+        compared = explorer.comparisons
         for comparison in compared:
             comparison.flush()
         return Counts(states, sum(each.pairs for each in compared), sum(each.inputs for each in compared))

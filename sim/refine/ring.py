@@ -6,9 +6,10 @@ of the ring (departures, Joins, SET_H, FBCAST, RESET, a member that falls silent
 rules, and is not compared.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -125,7 +126,7 @@ class RingRefinement(Explorer[JobState]):
         self.number = {frame: k for k, frame in enumerate(self.frames)}
         self.compared = self.comparison(part, config, [self.of_frame(frame) for frame in self.frames])
         self.comparisons: tuple[Comparison, ...] = (self.compared,)
-        self._frames_of: dict[int, list[Frame]] = {}
+        self._frames_of: dict[int, Sequence[Any]] = {}
         self._state: JobState | None = None
 
     def start(self) -> JobState:
@@ -154,7 +155,7 @@ class RingRefinement(Explorer[JobState]):
         if c.resets:
             yield Resets()
 
-    def frames_of(self, live: int) -> list[Frame]:
+    def frames_of(self, live: int) -> Sequence[Any]:
         """Return every frame of the live members."""
         if live not in self._frames_of:
             self._frames_of[live] = [frame for frame in self.frames if live >> frame.member & 1]
@@ -289,7 +290,7 @@ class RingRefinement(Explorer[JobState]):
             (c.first // c.slots - 1) % (SERIAL // c.slots),
         )
 
-    def of_frame(self, frame: Frame) -> Numbers:
+    def of_frame(self, frame: Any) -> Numbers:
         """Return what the gateware is given of a frame."""
         receipt, asynchronous = isinstance(frame, Receipt), bool(self.updates[0])
         content = Content() if isinstance(frame, Receipt) else frame.content

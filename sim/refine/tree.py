@@ -4,9 +4,10 @@ and receipt, and every result and notice of the parent.
 A *leaf* is any switch with a parent. In a tree no member joins a running job, so no boundary admits one.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from iswitch.config import Config
 from iswitch.golden.decide import tree as golden
@@ -91,7 +92,7 @@ class TreeCase(RingCase):
             staleness=1,
         )
 
-    def frames(self) -> list[TreeFrame]:  # type: ignore[override]
+    def frames(self) -> Sequence[Any]:
         """Return every frame of every member and of the parent."""
         frames: list[TreeFrame] = [*super().frames()]
         for member, offset, behind, now_us in product(range(self.members), self.seqs, self.behinds, self.times):
@@ -123,14 +124,15 @@ class TreeRefinement(RingRefinement):
     case: TreeCase
     comparison = TreeComparison
 
-    def frames_of(self, live: int) -> list[TreeFrame]:  # type: ignore[override]
+    def frames_of(self, live: int) -> Sequence[Any]:
         """Return every frame of the live members, and of the parent."""
         if live not in self._frames_of:
-            frames: list[TreeFrame] = self.frames  # type: ignore[assignment]
-            of_parent = [frame for frame in frames if isinstance(frame, FROM_PARENT)]
-            of_members = [frame for frame in frames if not isinstance(frame, FROM_PARENT) and live >> frame.member & 1]
-            self._frames_of[live] = [*of_members, *of_parent]  # type: ignore[list-item]
-        return self._frames_of[live]  # type: ignore[return-value]
+            of_parent = [frame for frame in self.frames if isinstance(frame, FROM_PARENT)]
+            of_members = [
+                frame for frame in self.frames if not isinstance(frame, FROM_PARENT) and live >> frame.member & 1
+            ]
+            self._frames_of[live] = [*of_members, *of_parent]
+        return self._frames_of[live]
 
     def after(self, state: JobState, event: tuple) -> JobState:
         if not isinstance(event, TreeFrame):
@@ -216,7 +218,7 @@ class TreeRefinement(RingRefinement):
         )
         self.compared.add((state, frame), self.rows(state, row), self.number[frame], said)
 
-    def of_frame(self, frame: TreeFrame) -> Numbers:  # type: ignore[override]
+    def of_frame(self, frame: Any) -> Numbers:
         return (*self.request(frame), self.case.leaf)
 
     def request(self, frame: TreeFrame) -> Numbers:
