@@ -115,8 +115,8 @@ def frames_of_members(pair: Pair, members: list[Client], state: str) -> Iterator
     """Yield ports and frames: for each size what each check refuses, and then what a correct member sends."""
     config, client = pair.config, members[0]
     ring, base = config.slots, client.first_seq
-    stranger = copy.copy(client)
-    stranger.ip = client.ip[:3] + bytes([client.ip[3] ^ 1])
+    elsewhere = copy.copy(client)
+    elsewhere.ip = client.ip[:3] + bytes([client.ip[3] ^ 1])
     for size in payload_sizes(config):
         zeros = bytes(size)
         good = client.contribution(base, zeros)
@@ -141,7 +141,7 @@ def frames_of_members(pair: Pair, members: list[Client], state: str) -> Iterator
         ):
             yield client.port, with_fields(good, **fields)
         yield (client.port + 1) % config.ports, good
-        yield client.port, stranger.contribution(base, zeros)
+        yield client.port, elsewhere.contribution(base, zeros)
         yield client.port, client.contribution(base, bytes(size + 2))
         yield client.port, client.contribution(base, bytes(4 * config.elements + 8))
         yield from control_frames(members)

@@ -16,7 +16,7 @@ CONFIG = Config(ports=2, bus_bits=64, members=3, jobs=2, window=4, elements=16)
 LATENCY = 3
 """Cycles from the inputs to the result."""
 APART = 4 * CONFIG.window
-"""Live members lack results within so many seqs of each other's: the ring lets none go farther ahead."""
+"""Live members that acknowledge only what they hold lack results within so many seqs of each other's."""
 
 
 def finds_the_lowest(part: Any) -> Harness:

@@ -5,7 +5,7 @@ A *leaf* is any switch with a parent. In a tree no member joins a running job, s
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -81,16 +81,7 @@ class TreeCase(RingCase):
     collectives: tuple[int, ...] = ()
 
     def config(self) -> Config:
-        return Config(
-            ports=2,
-            bus_bits=64,
-            members=self.members,
-            jobs=2,
-            window=self.window,
-            elements=16,
-            queue_bytes=4096,
-            staleness=1,
-        )
+        return replace(super().config(), uplinks=True)
 
     def frames(self) -> Sequence[Any]:
         """Return every frame of every member and of the parent."""

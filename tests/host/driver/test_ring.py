@@ -593,8 +593,8 @@ def test_what_is_lacked_is_the_lowest_segment_without_a_result(elements, held):
     assert seen == {(held, 4 * min(ELEMENTS, elements - held * ELEMENTS))}
 
 
-class Stub:
-    """Stands in for the exchange. Each run lasts 10 ms, and does what the next function of a list does."""
+class ScriptedExchange:
+    """An exchange that follows a list. Each run lasts 10 ms, and does what the next function of a list does."""
 
     is_usable, last_result_at = True, 0.0
 
@@ -623,11 +623,11 @@ def test_the_ring_does_what_the_exchange_leaves():
     def take(event):
         first, second = (np.frombuffer(datagram, np.uint8) for datagram in script.waiting[:2])
         del script.waiting[: 2 if event == ExchangeEvent.RESULTS else 1]
-        stub.unhandled = second, second.size, second.size
+        exchange.unhandled = second, second.size, second.size
         return event, ring.handle_burst(first, first.size, first.size)
 
     script = Script(lambda header, payload: [result(header, payload)])
-    stub = Stub(
+    exchange = ScriptedExchange(
         script,
         lambda: (ExchangeEvent.SEND, 0),
         lambda: (ExchangeEvent.TIMEOUT, 0),
@@ -638,9 +638,9 @@ def test_the_ring_does_what_the_exchange_leaves():
         lambda: (ExchangeEvent.SOCKET, 0),
         lambda: (ExchangeEvent.FRAME, 0),
     )
-    ring = Ring(script, MEMBER, backlog=16, exchange=stub)
+    ring = Ring(script, MEMBER, backlog=16, exchange=exchange)
     sums = ring.reduce(np.ones(5 * ELEMENTS, np.float32), Format.WINDOW64, 1.0)
     assert sums.retransmissions == 0 and not script.waiting and len(script.sent) == 5
-    assert stub.waiting == [0, 5, 5, 5, 3, 3, 1, 1]
-    begins_anew = np.diff(stub.untils) != 0  # the time-out, with each new result
+    assert exchange.waiting == [0, 5, 5, 5, 3, 3, 1, 1]
+    begins_anew = np.diff(exchange.untils) != 0  # the time-out, with each new result
     assert begins_anew.tolist() == [False, False, False, True, False, True, False]
