@@ -127,13 +127,18 @@ def run_tests(component: str, tests: Iterable[str], durations: dict[str, float],
 
 
 def load(modules: Iterable[str], but: str) -> None:
-    """Import modules, but neither the one of that name nor those that import it, in whatever way."""
+    """Import modules, but neither the one of that name nor those that import it, in whatever way, nor the modules of
+    packages that do."""
     loaded: dict[str, Any] = sys.modules
     loaded[but] = None  # its import fails, and with it the import of what needs it
     for name in modules:
         with suppress(Exception):
             __import__(name)
     del loaded[but]
+    for name in sorted(loaded):  # a package before its modules
+        package = name.rpartition(".")[0]
+        if package and package not in loaded:  # its import has failed, and the next one would not bind this module
+            del loaded[name]
 
 
 def forked(work, limit_s: float) -> tuple[int, float, Any]:

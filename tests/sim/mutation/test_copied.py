@@ -1,5 +1,6 @@
 """What the tests say of a source text is heard, and nothing is changed in the checkout."""
 
+import importlib
 import os
 import signal
 import sys
@@ -77,6 +78,22 @@ def test_what_depends_on_a_component_is_not_loaded(tmp_path, monkeypatch):
         assert {name for name in sys.modules if name.startswith("lazy")} == {"lazy", "lazy.other"}
     finally:
         for name in [name for name in sys.modules if name.startswith("lazy")]:
+            del sys.modules[name]
+
+
+def test_a_module_whose_package_depends_on_the_component_is_not_loaded_either(tmp_path, monkeypatch):
+    """It would be no attribute of the package that a test imports, and the test would fail for every mutant."""
+    package = tmp_path / "needy"
+    package.mkdir()
+    (package / "__init__.py").write_text("import needy.other\nimport needy.part\n")
+    (package / "part.py").write_text("")
+    (package / "other.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        load(["needy.other", "needy"], but="needy.part")
+        assert importlib.import_module("needy").other
+    finally:
+        for name in [name for name in sys.modules if name.startswith("needy")]:
             del sys.modules[name]
 
 
