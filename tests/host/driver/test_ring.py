@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from iswitch.driver.collective_result import NoProgressError
-from iswitch.driver.membership import Membership
 from iswitch.driver.notices import CollectiveConflictError, MembershipRejectedError
 from iswitch.driver.progress import Progress
 from iswitch.driver.ring import Ring
@@ -21,98 +20,25 @@ from iswitch.wire import (
     CollectiveKind,
     ContributionFlag,
     Format,
-    Mode,
     Reason,
     ResultFlag,
     Type,
     result_identity,
     version_type,
 )
-
-ELEMENTS, WINDOW = 4, 8
-MEMBER = Membership(
-    job=1,
-    key=0,
-    world=2,
-    threshold=2,
-    format=Format.WINDOW64,
-    fraction=44,
-    elements=ELEMENTS,
-    mode=Mode.QUARANTINE,
-    nonce=1,
-    wanted=0,
-    member=1,
-    token=0xABCD,
-    job_token=0x5EED,
-    epoch=7,
-    window=WINDOW,
-    first_seq=2**32 - 5,
+from sim.bench.scripted_transport import (
+    ELEMENTS,
+    MEMBER,
+    WINDOW,
+    Clock,
+    Script,
+    Timed,
+    flags,
+    index,
+    notice,
+    result,
+    result_at,
 )
-
-
-class Clock:
-    """Of a transport in which every wait lasts as long as it was to at most, and nothing else takes time."""
-
-    def __init__(self):
-        self.time, self.waits = 100.0, 0
-
-    def now(self):
-        return self.time
-
-    def pass_until(self, due, timeout_s):
-        self.waits += 1
-        assert self.waits < 10_000, "the ring waits without end"
-        self.time = max(self.time, min(due, self.time + max(0.0, timeout_s)))
-
-
-class Script(Clock):
-    """Answers every sent datagram by `answer(header, payload)` -> datagrams; remembers all headers."""
-
-    def __init__(self, answer):
-        super().__init__()
-        self.answer, self.waiting, self.sent = answer, [], []
-
-    def burst_segments(self, segment_bytes):
-        return 3
-
-    def send(self, burst, segment_bytes):
-        for at in range(0, len(burst), segment_bytes):
-            datagram = bytes(burst[at : at + segment_bytes])
-            header = np.frombuffer(datagram, HEADER, 1)[0]
-            self.sent.append(header)
-            assert len(self.sent) < 10_000, "the ring sends without end"
-            self.waiting += self.answer(header, datagram[HEADER.itemsize :])
-
-    def receive(self, into, timeout_s):
-        if not self.waiting:
-            self.pass_until(np.inf, timeout_s)
-            return 0, 0
-        datagram = self.waiting.pop(0)
-        into[: len(datagram)] = datagram
-        return len(datagram), len(datagram)
-
-
-def result(header, payload, identity=None, **fields):
-    made = np.zeros(1, RESULT_HEADER)
-    for name in ("job", "epoch", "seq"):
-        made[name] = header[name]
-    made["version_type"] = version_type(Type.RESULT)
-    made["format_flags"] = header["format_flags"] & 15
-    made["members"], made["member"], made["token"] = 3, 255, MEMBER.job_token
-    for name, value in fields.items():
-        made[name] = value
-    tail = np.zeros(1, TAIL)
-    own = result_identity(int(header["members"]), int(header["count"]))
-    tail["identity"] = own if identity is None else identity
-    return made.tobytes() + payload + tail.tobytes()
-
-
-def flags(header):
-    return int(header["format_flags"]) >> 4
-
-
-def index(header):
-    return (int(header["seq"]) - MEMBER.first_seq) % 2**32
 
 
 def test_contributions_keep_to_the_window_and_acknowledge_results():
@@ -155,7 +81,7 @@ def test_gap_is_filled_by_one_fast_retransmission():
 
 
 def test_silence_is_probed_with_one_segment_only():
-    script = Script(lambda header, payload: [])
+    script = Script()
     ring = Ring(script, MEMBER, backlog=16)
     with pytest.raises(NoProgressError, match="0 of 20"):
         ring.reduce(np.ones(ELEMENTS * 20, np.float32), Format.WINDOW64, 0.3)
@@ -273,12 +199,9 @@ def test_results_that_come_early_are_not_contributed_to():
 
 
 def test_backlog_bounds_what_is_acknowledged():
-    script = Script(lambda header, payload: [])
+    script = Script()
     ring = Ring(script, MEMBER, backlog=5)
-    for k in range(9):
-        header = np.zeros(1, HEADER)[0]
-        header["job"], header["epoch"], header["seq"] = 1, 7, (MEMBER.first_seq + k) % 2**32
-        script.waiting.append(result(header, bytes(4 * ELEMENTS), format_flags=Format.WINDOW64))
+    script.waiting += [result_at(position) for position in range(9)]
     ring.serve()
     assert (ring.low_seq - MEMBER.first_seq) % 2**32 == 5
     assert [index(header) for header in script.sent] == [5]
@@ -311,26 +234,12 @@ def test_a_result_without_the_jobs_token_is_ignored_and_counted(lone):
     def answer(header, payload):
         forged = result(header, np.full(len(payload) // 4, -666.0, np.float32).tobytes(), token=MEMBER.job_token ^ 1)
         genuine = result(header, payload)
-        return [forged, genuine] if lone else [forged + genuine]
+        return [forged, genuine] if lone else [[forged, genuine]]
 
-    class Burst(Script):
-        def receive(self, into, timeout_s):
-            size, _ = super().receive(into, timeout_s)
-            return size, size if lone or not size else size // 2
-
-    ring = Ring(Burst(answer), MEMBER, backlog=16)
+    ring = Ring(Script(answer), MEMBER, backlog=16)
     values = np.ones(ELEMENTS, np.float32)
     ring.reduce(values, Format.WINDOW64, 1.0)
     assert (values == 1).all() and ring.forged == 1
-
-
-def notice(header, **fields):
-    made = np.zeros(1, HEADER)
-    made[0] = header
-    made["version_type"], made["count"], made["format_flags"] = version_type(Type.NOTICE), Reason.MEMBER, 0
-    for name, value in fields.items():
-        made[name] = value
-    return made.tobytes()
 
 
 def test_notice_for_us_is_raised():
@@ -384,22 +293,6 @@ def test_a_result_of_another_collective_is_refused():
 # How long it waits
 
 
-class Timed(Script):
-    """Remembers the time of each datagram, too."""
-
-    def __init__(self, answer):
-        super().__init__(answer)
-        self.times = []
-
-    def send(self, burst, segment_bytes):
-        super().send(burst, segment_bytes)
-        self.times += [self.time] * (len(self.sent) - len(self.times))
-
-    @property
-    def pauses(self):
-        return np.diff(self.times)
-
-
 @pytest.mark.parametrize("timeout_s", [0.1, 0.6])
 def test_a_halted_job_is_asked_four_times_in_the_time_that_it_has_without_results(timeout_s):
     """A job that is no longer halted, and is silent, has that time."""
@@ -416,7 +309,7 @@ def test_a_halted_job_is_asked_four_times_in_the_time_that_it_has_without_result
 
 @pytest.mark.parametrize(("thresholds", "pauses"), [([], [50, 100]), ([1], [50] * 5), ([1, 2], [50, 100])])
 def test_where_others_go_on_a_time_out_is_at_most_50_ms(thresholds, pauses):
-    script = Timed(lambda header, payload: [])
+    script = Timed()
     ring = Ring(script, MEMBER, backlog=16)
     for threshold in thresholds:
         ring.set_threshold(threshold)
@@ -451,7 +344,7 @@ def test_an_inquiry_does_not_count_as_time_without_results_before_the_next_time_
         inquiries.append(script.time - 100)
         script.time += 0.03
 
-    script = Timed(lambda header, payload: [])
+    script = Timed()
     ring = Ring(script, MEMBER, backlog=16)
     with pytest.raises(NoProgressError):
         ring.reduce(np.ones(1, np.float32), Format.WINDOW64, 0.8, inquire=inquire, inquire_s=0.1)
@@ -470,7 +363,7 @@ def test_an_inquiry_does_not_count_as_time_without_results_before_the_next_time_
     ids=["all members contribute", "eviction", "threshold", "deadline"],
 )
 def test_an_idle_ring_repeats_its_receipt_at_growing_intervals(membership, pauses):
-    script = Timed(lambda header, payload: [])
+    script = Timed()
     ring = Ring(script, dataclasses.replace(MEMBER, **membership), backlog=16)
     while len(script.times) < len(pauses):
         rest_s = ring.serve()
@@ -482,13 +375,10 @@ def test_an_idle_ring_repeats_its_receipt_at_growing_intervals(membership, pause
 
 def test_an_idle_ring_requests_what_it_lacks_in_the_window():
     """A receipt can name the lowest segment that is lacked, and those up to a window above it."""
-    script = Script(lambda header, payload: [])
+    script = Script()
     script.burst_segments = lambda segment_bytes: 64
     ring = Ring(script, MEMBER, backlog=64)
-    for at in (3, WINDOW + 4):
-        header = np.zeros(1, HEADER)[0]
-        header["job"], header["epoch"], header["seq"] = 1, 7, (MEMBER.first_seq + at) % 2**32
-        script.waiting.append(result(header, bytes(4 * ELEMENTS), format_flags=Format.WINDOW64))
+    script.waiting += [result_at(position) for position in (3, WINDOW + 4)]
     script.time += ring.serve()
     assert not script.sent
     ring.serve()
@@ -498,13 +388,11 @@ def test_an_idle_ring_requests_what_it_lacks_in_the_window():
 
 @pytest.mark.parametrize("membership", [{}, {"threshold": 1}])
 def test_a_desynchronised_ring_only_shows_that_it_is_alive(membership):
-    script = Timed(lambda header, payload: [])
+    script = Timed()
     ring = Ring(script, dataclasses.replace(MEMBER, evict_us=1_000_000, **membership), backlog=16)
     first_s = 0.02 if membership else 0.2
     while len(script.times) < 4:
-        header = np.zeros(1, HEADER)[0]
-        header["job"], header["epoch"], header["seq"] = 1, 7, MEMBER.first_seq
-        script.waiting += 2 * [result(header, bytes(4 * ELEMENTS), format_flags=Format.WINDOW64)]
+        script.waiting += 2 * [result_at(0)]
         rest_s = ring.discard()
         assert 0 < rest_s < 0.201 and not script.waiting and not ring.low
         script.time += min(rest_s, 0.15)
@@ -515,7 +403,7 @@ def test_a_desynchronised_ring_only_shows_that_it_is_alive(membership):
 
 @pytest.mark.parametrize("work", [Ring.serve, Ring.discard])
 def test_the_longest_time_between_two_moments_at_which_the_ring_ran_is_known(work):
-    script = Script(lambda header, payload: [])
+    script = Script()
     ring = Ring(script, MEMBER, backlog=16)
     for rest_s in (0.1, 0.3, 0.2):
         script.time += rest_s
