@@ -33,6 +33,10 @@ class Membership:
         64 random bits that identify this worker's Join.
     wanted : int
         The rank that the worker requests, or `NO_MEMBER` if the switch chooses.
+    token : int
+        32 random bits that authenticate this worker's frames, and the switch's answers to it.
+    job_token : int
+        Requested, then granted: 32 bits that authenticate the switch's results and GRANTs to all members.
     deadline_us : int
         Microseconds after which a segment completes without the missing workers, 0 if there is no deadline.
     evict_us : int
@@ -43,10 +47,6 @@ class Membership:
         Segments of an update in an asynchronous job, 0 in a synchronous one.
     member : int
         Granted: this worker's rank.
-    token : int
-        32 random bits that authenticate this worker's frames, and the switch's answers to it.
-    job_token : int
-        Requested, then granted: 32 bits that authenticate the switch's results and GRANTs to all members.
     epoch : int
         Granted: incarnation of the job.
     window : int
@@ -65,13 +65,13 @@ class Membership:
     mode: Mode
     nonce: int
     wanted: int
+    token: int
+    job_token: int
     deadline_us: int = 0
     evict_us: int = 0
     staleness: int = 0
     segments: int = 0
     member: int = NO_MEMBER
-    token: int = 0
-    job_token: int = 0
     epoch: int = 0
     window: int = 0
     first_seq: int = 0

@@ -78,6 +78,8 @@ def watch_of(monkeypatch, switch, wanted=NO_MEMBER):
         elements=352,
         mode=Mode.QUARANTINE,
         nonce=1,
+        token=7,
+        job_token=8,
         wanted=wanted,
     )
     watch = AbandonedJobWatch(switch, request)

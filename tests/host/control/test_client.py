@@ -108,6 +108,8 @@ class Bench:
             elements=4,
             mode=Mode.QUARANTINE,
             nonce=99,
+            token=7,
+            job_token=8,
             wanted=NO_MEMBER,
             segments=self.segments,
         )
@@ -225,6 +227,7 @@ def running_job(segments=0):
             mode=Mode.QUARANTINE,
             nonce=90 + rank,
             token=70 + rank,
+            job_token=80,
             wanted=rank,
             evict_us=1_000_000,
             segments=segments,

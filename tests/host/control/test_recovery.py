@@ -13,7 +13,7 @@ from iswitch.wire import Format, Mode, Reason
 
 MEMBERSHIP = Membership(
     job=1, key=5, world=2, threshold=2, format=Format.FP32, fraction=0, elements=4, mode=Mode.QUARANTINE,
-    nonce=1, wanted=0, member=0, token=77, epoch=9, window=4,
+    nonce=1, wanted=0, member=0, token=77, job_token=88, epoch=9, window=4,
 )  # fmt: skip
 NEXT_EPOCH = replace(MEMBERSHIP, epoch=10)
 

@@ -31,6 +31,8 @@ def message(reason, view=None, *, wanted=NO_MEMBER, key=0, alive=(), blocking=(0
         elements=352,
         mode=Mode.QUARANTINE,
         nonce=1,
+        token=7,
+        job_token=8,
         wanted=wanted,
         evict_us=settings.get("evict_us", 5_000_000),
         staleness=settings.get("staleness", 0),

@@ -7,7 +7,7 @@ from iswitch.wire import HEADER, Format, Mode, Reason, Type, version_type
 
 MEMBERSHIP = Membership(
     job=3, key=0, world=2, threshold=2, format=Format.FP32, fraction=0, elements=4, mode=Mode.QUARANTINE,
-    nonce=1, wanted=0, member=0, token=77, epoch=9, window=4,
+    nonce=1, wanted=0, member=0, token=77, job_token=88, epoch=9, window=4,
 )  # fmt: skip
 
 

@@ -52,6 +52,7 @@ MEMBER = Membership(
     wanted=0,
     member=0,
     token=7,
+    job_token=8,
     epoch=1,
     window=8,
     first_seq=100,
