@@ -180,6 +180,8 @@ class Claims:
             self.refused += 1
         return True
 
-    def complete(self, update: int) -> None:
-        """Record that all results of an update have come."""
-        self.granted[:] = [vector for vector in self.granted if vector.update != update]
+    def complete(self, updates: int) -> list[Vector]:
+        """Record that all results of the updates below a number have come. Return the vectors in them."""
+        complete = [vector for vector in self.granted if vector.update < updates]
+        del self.granted[: len(complete)]
+        return complete

@@ -24,8 +24,6 @@ from iswitch.wire import Type, version_type
 __all__ = ["PIPELINE_DEPTH", "Stream"]
 
 _GRANT, _REFUSE = version_type(Type.GRANT), version_type(Type.REFUSE)
-_EMPTY_BODY_BYTES = 4
-"""Size of the sum of a segment to which no worker has contributed."""
 _LONGEST_TIMEOUT_S = 0.05
 """Other members go on without this one, and a slot can be blocked until its receipt, so time-outs stay short."""
 _BURSTS = 64
@@ -57,6 +55,9 @@ class Stream(LossRecovery):
         If `backlog` is not above the staleness.
     """
 
+    _request_next: bool
+    """The burst has a result whose successor may come only if it is requested."""
+
     def __init__(
         self,
         transport: Transport,
@@ -82,10 +83,8 @@ class Stream(LossRecovery):
         self.updates_taken = 0
         """Updates that the program has taken. It alone says which update is next, so that an exception of a signal
         handler comes before or after the taking of an update."""
-        self._noted = 0  # complete updates that the claims know of
         self.section = WholeSection((IswitchError, MembershipRejectedError, OSError, ValueError))
         """Surrounds what an exception of a signal handler would leave half done."""
-        self._request_next = False  # a result came whose successor may come only if it is requested
         self.expiry = transport.now()  # other members may have begun before: request the first result at once
         self.progress = 0
         """Bursts and answers with something new in them."""
@@ -137,7 +136,6 @@ class Stream(LossRecovery):
         """Return the next update if it is complete, otherwise None. It stays the next one until `updates_taken`
         rises."""
         self._updates.pop(self.updates_taken - 1, None)
-        self._request_dropped()
         return self._updates[self.updates_taken] if self.updates_ready else None
 
     def take_update(self) -> ReceivedUpdate | None:
@@ -146,11 +144,6 @@ class Stream(LossRecovery):
         if received is not None:
             self.updates_taken += 1
         return received
-
-    def _request_dropped(self) -> None:
-        """Request at once the results that were dropped, if the backlog has room again."""
-        if self.frames.overflowed and self.low < self.limit:
-            self.frames.overflowed, self.expiry = False, self.transport.now()
 
     # The network's side
 
@@ -181,8 +174,9 @@ class Stream(LossRecovery):
                 break
             wait_s = 0.0
             self.handle_burst(self._buffer, size, segment_bytes)
-        self._request_dropped()
         now = self.transport.now()
+        if self.frames.overflowed and self.low < self.limit:  # the backlog has room again for results that were dropped
+            self.frames.overflowed, self.expiry = False, now
         if self.progress > self._handled_progress:
             self._handled_progress = self.progress
             self.proceed(now)
@@ -190,7 +184,7 @@ class Stream(LossRecovery):
             self.expire(now)
         with self.section:
             self.claims.send(now)
-        return max(0.0, min(self.expiry, self.claims.due_at) - now)
+        return min(self.expiry, self.claims.due_at) - now
 
     def handle_burst(self, buffer: np.ndarray | memoryview, size: int, segment_bytes: int) -> int:
         low = self.low
@@ -199,18 +193,11 @@ class Stream(LossRecovery):
             self._request_next = False
             new_results = super().handle_burst(buffer, size, segment_bytes)
             self.progress += new_results > 0
-            self._note_complete_updates()
-        if self._request_next and self.low > low and self.low < self.limit:
+            for vector in self.claims.complete(self.updates_complete):
+                self.activity.forget(before=vector.first_sent_at)
+        if self._request_next and self.low > low:
             self.request(np.array([self.low]), self.transport.now())
         return new_results
-
-    def _note_complete_updates(self) -> None:
-        """Free the places in the pipeline of vectors whose update is complete now."""
-        for update in range(self._noted, self.updates_complete):
-            if vector := self.claims.granted_to(update):
-                self.activity.forget(before=vector.first_sent_at)
-            self.claims.complete(update)
-        self._noted = self.updates_complete
 
     # What the engine asks
 
@@ -220,7 +207,7 @@ class Stream(LossRecovery):
 
     @property
     def requestable_end(self) -> int:
-        top = max([self.ledger.high, self.low + 1, *(vector.next for vector in self.transfers)])
+        top = max([self.ledger.high, *(vector.next for vector in self.transfers)])
         return min(top, self.low + self.window.size + 1)
 
     @property
@@ -245,14 +232,12 @@ class Stream(LossRecovery):
     def store(self, results: Results) -> None:
         for update in range(results.first // self.segments, results.last // self.segments + 1):
             base = update * self.segments
-            part = results.between(base, base + self.segments)
-            if len(part.records):
-                if update not in self._updates:
-                    self._updates[update] = ReceivedUpdate(self.layout, self.membership.format)
-                self._updates[update].store(part, base)
+            if update not in self._updates:
+                self._updates[update] = ReceivedUpdate(self.layout, self.membership.format)
+            self._updates[update].store(results.between(base, base + self.segments), base)
         # The members of an abandoned update have left: it ends only because others request its results. And where one
         # result was lost, or sent before this member was admitted, so may be the next.
-        abandoned = results.bodies.shape[1] == _EMPTY_BODY_BYTES and not results.members.all()
+        abandoned = not results.members.all()
         newest = results.last >= self.ledger.high and self.transfer_at(results.last + 1) is None
         self._request_next |= abandoned or (newest and results.is_resent)
 

@@ -6,26 +6,14 @@ import pytest
 from iswitch.driver.claims import PIPELINE_DEPTH, Claims, Vector
 from iswitch.driver.membership import Membership
 from iswitch.driver.timer import RetransmissionTimer
-from iswitch.wire import HEADER, Format, Mode, Type, version_type
+from iswitch.wire import Format, Mode, Type, version_type
+from sim.bench.scripted_transport import Script
 
 SEGMENTS = 3
 MEMBERSHIP = Membership(
     job=1, key=0, world=2, threshold=2, format=Format.INT32, fraction=0, elements=4, mode=Mode.QUARANTINE,
-    nonce=1, wanted=0, member=0, token=77, epoch=9, window=4, segments=SEGMENTS, staleness=1,
+    nonce=1, wanted=0, member=0, token=77, job_token=88, epoch=9, window=4, segments=SEGMENTS, staleness=1,
 )  # fmt: skip
-
-
-class Script:
-    """A transport that records frames, at a time that the test sets."""
-
-    def __init__(self):
-        self.time, self.sent = 0.0, []
-
-    def now(self):
-        return self.time
-
-    def send(self, burst, segment_bytes):
-        self.sent.append(np.frombuffer(burst, HEADER)[0])
 
 
 @pytest.fixture
@@ -57,13 +45,14 @@ def test_a_claim_names_the_weights_by_their_seq(claims, script):
 
 
 def test_a_claim_is_repeated_at_growing_intervals(claims, script):
+    begun = script.time
     claims.submit(vector(0))
     times = []
     while len(times) < 5:
         script.time = claims.due_at
         times.append(script.time)
         claims.send(script.time)
-    assert np.diff([0, *times]).round(6).tolist() == [0.05, 0.1, 0.15, 0.15, 0.15]
+    assert np.diff([begun, *times]).round(6).tolist() == [0.05, 0.1, 0.15, 0.15, 0.15]
     assert {int(claim["seq"]) for claim in script.sent} == {1}
 
 
@@ -76,16 +65,17 @@ def test_vectors_are_claimed_one_at_a_time(claims, script):
     assert claims.handle_grant(0)
     claims.send(script.time)
     assert [int(claim["seq"]) for claim in script.sent] == [1, 2]
-    claims.complete(0)
+    assert claims.complete(0) == []
+    assert [vector.update for vector in claims.complete(1)] == [0]
     assert claims.pending == 1 and claims.granted_to(0) is None
 
 
-def test_only_a_later_update_is_granted(claims):
+def test_only_a_later_update_is_granted(claims, script):
     claims.submit(vector(0))
     assert not claims.handle_grant(1)  # not the begin of an update
     assert claims.handle_grant(SEGMENTS) and claims.ages == {1: 1}
     claims.submit(vector(0))
-    claims.send(0.0)
+    claims.send(script.time)
     assert not claims.handle_grant(SEGMENTS) and not claims.handle_grant(0)
     assert claims.handle_grant(2 * SEGMENTS)
     assert [granted.update for granted in claims.granted] == [1, 2]
@@ -103,6 +93,6 @@ def test_a_refusal_drops_the_vector_and_a_waiting_one_with_no_newer_weights(clai
 
 
 def test_without_a_vector_nothing_is_due(claims, script):
-    claims.send(1.0)
+    claims.send(script.time)
     assert claims.due_at == np.inf and not script.sent
     assert not claims.handle_grant(0) and not claims.handle_refusal(0)
