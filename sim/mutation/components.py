@@ -12,6 +12,11 @@ COMPONENTS = {
     "host/iswitch/driver/segment_ledger.py": ("tests/host/driver/test_segment_ledger.py",),
     "host/iswitch/driver/window.py": ("tests/host/driver/test_window.py",),
     "host/iswitch/driver/ring.py": ("tests/host/driver/test_ring.py", "tests/host/driver/test_exchange.py"),
-    "host/iswitch/driver/stream.py": ("tests/host/driver/test_stream.py", "tests/host/driver/test_claims.py"),
+    "host/iswitch/driver/stream.py": (
+        "tests/host/driver/test_stream_alone.py",
+        "tests/host/driver/test_stream.py",
+        "tests/host/driver/test_claims.py",
+    ),
+    "host/iswitch/driver/membership.py": ("tests/host/driver/test_membership.py",),
 }
 """By source file: the files of its own tests. Tests of larger parts, and proofs, do not count."""
