@@ -1,5 +1,6 @@
 """Received datagrams of a job: new results are told from frames that are old, forged, or something else."""
 
+import math
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -156,14 +157,15 @@ class ResultFrames:
     ----------
     forged : int
         Results that were ignored because they do not carry the job's token.
-    overflowed : bool
-        A result was ignored because its position was not below `limit`. The owner clears this.
+    dropped_from : float
+        The lowest `limit` at which a result was ignored because its position was not below, or infinity. The owner
+        resets this.
     """
 
     def __init__(self) -> None:
         self._ramp = _ramp(64)
         self.forged = 0
-        self.overflowed = False
+        self.dropped_from = math.inf
 
     def begin(self, membership: Membership, ledger: SegmentLedger) -> None:
         """Find results of this membership that are lacked in this ledger, from now on."""
@@ -222,7 +224,8 @@ class ResultFrames:
         low_seq = np.uint32((self._membership.first_seq + low) % 2**32)
         positions = (headers["seq"] - low_seq).view(np.int32).astype(np.int64) + low
         new = ours & genuine & self._ledger.new(positions)
-        self.overflowed |= bool((positions[new] >= limit).any())
+        if (positions[new] >= limit).any():
+            self.dropped_from = min(self.dropped_from, limit)
         new &= positions < limit
         results = []
         for format_flags in np.unique(headers["format_flags"][new]).tolist():

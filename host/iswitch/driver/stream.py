@@ -6,6 +6,8 @@ vectors into updates, `received_update.py` puts the results of an update togethe
 calls `serve` when a frame has come or the time that `serve` has returned is over.
 """
 
+import math
+
 import numpy as np
 
 from iswitch.driver.claims import PIPELINE_DEPTH, Claims, Vector
@@ -175,8 +177,9 @@ class Stream(LossRecovery):
             wait_s = 0.0
             self.handle_burst(self._buffer, size, segment_bytes)
         now = self.transport.now()
-        if self.frames.overflowed and self.low < self.limit:  # the backlog has room again for results that were dropped
-            self.frames.overflowed, self.expiry = False, now
+        if self.frames.dropped_from <= self.low < self.limit:  # there is room again for results that were dropped
+            self.frames.dropped_from = math.inf
+            self.request(np.array([self.low]), now)
         if self.progress > self._handled_progress:
             self._handled_progress = self.progress
             self.proceed(now)

@@ -1,6 +1,7 @@
 """The filter of received datagrams, and the results that pass it."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from iswitch.driver.result_frames import ResultFrames, Results, datagrams
 from iswitch.driver.segment_ledger import SegmentLedger
 from iswitch.wire import HEADER, RESULT_HEADER, TAIL_BYTES, Type, version_type
-from tests.host.driver.test_ring import MEMBER
+from sim.bench.scripted_transport import MEMBER
 
 BODY_BYTES = 8
 
@@ -74,7 +75,15 @@ def test_results_with_other_flags_are_apart(filter):
 
 def test_results_from_the_limit_on_are_ignored_and_noted(filter):
     [results], _ = parse(filter, range(4), limit=3)
-    assert results.positions.tolist() == [0, 1, 2] and filter.overflowed
+    assert results.positions.tolist() == [0, 1, 2] and filter.dropped_from == 3
+
+
+def test_the_lowest_limit_at_which_a_new_result_was_ignored_is_known(filter):
+    parse(filter, range(4), limit=4)
+    assert filter.dropped_from == math.inf
+    for limit, lowest in ((3, 3), (1, 1), (2, 1)):
+        parse(filter, range(4), limit=limit)
+        assert filter.dropped_from == lowest
 
 
 def test_frames_of_another_epoch_are_others(filter):

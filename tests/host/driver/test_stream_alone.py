@@ -410,6 +410,27 @@ def test_what_was_dropped_is_requested_when_the_backlog_has_room_and_not_before(
     assert places(served(stream)) == [8]
 
 
+def test_what_was_dropped_is_not_requested_before_all_results_below_it_have_come():
+    stream, _ = begin(backlog=2, window=32)
+    served(stream)
+    served(stream, *results(0, 1, 2, 3, 4, 6))
+    for position in (8, 9):
+        assert not served(stream, *results(position))
+    stream.take_update()
+    assert not served(stream)
+    sent = served(stream, *results(5, 7))
+    assert [index(header) for header in sent if flags(header) & WANT] == [8]
+    assert not served(stream)
+
+
+def test_what_was_dropped_is_requested_at_once_although_something_new_comes_too():
+    stream, _ = begin(backlog=2, window=32)
+    served(stream, *results(*range(9)))
+    stream.take_update()
+    sent = served(stream, *results(9))
+    assert [index(header) for header in sent if flags(header) & WANT] == [8]
+
+
 # Requests for results whose coming nothing else shows
 
 
