@@ -17,6 +17,11 @@ COMPONENTS = {
         "tests/host/driver/test_stream.py",
         "tests/host/driver/test_claims.py",
     ),
+    "host/iswitch/driver/loss_recovery.py": (
+        "tests/host/driver/test_loss_recovery.py",
+        "tests/host/driver/test_ring.py",
+        "tests/host/driver/test_stream_alone.py",
+    ),
     "host/iswitch/driver/membership.py": ("tests/host/driver/test_membership.py",),
 }
 """By source file: the files of its own tests. Tests of larger parts, and proofs, do not count."""

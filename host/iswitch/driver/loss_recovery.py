@@ -25,7 +25,7 @@ from iswitch.driver.transfer import Transfer
 from iswitch.driver.transport import Transport
 from iswitch.driver.window import SendWindow
 from iswitch.wire import FLAGS_SHIFT, HEADER, ContributionFlag
-from iswitch.wire.formats import FORMATS, HALF_BYTES
+from iswitch.wire.formats import FORMATS
 
 __all__ = ["SIGNS_OF_LIFE", "LossRecovery"]
 
@@ -48,7 +48,7 @@ class LossRecovery(Receiver):
     transfers : sequence of Transfer
         What this member contributes now, in the order of the positions.
     expiry : float
-        The time of the next time-out.
+        The time of the next time-out. The user sets the first one.
     acknowledged : int
         The switch has recorded that this member holds every result below this position.
     retransmissions : int
@@ -56,6 +56,7 @@ class LossRecovery(Receiver):
     """
 
     transfers: Sequence[Transfer]
+    expiry: float
 
     def __init__(self, transport: Transport):
         super().__init__(transport)
@@ -63,12 +64,11 @@ class LossRecovery(Receiver):
 
     def begin(self, membership: Membership, *, reach: int, cap_s: float, window: SendWindow) -> None:
         super().begin(membership, reach=reach, cap_s=cap_s, window=window)
-        self.packer = self._new_packer(membership, 4)
-        half_width = FORMATS[membership.format].is_half_width
-        self._half_packer = self._new_packer(membership, HALF_BYTES) if half_width else self.packer
+        widths = {4, FORMATS[membership.format].element.itemsize}  # a state's elements have 4 bytes in each job
+        self._packers = {width * membership.elements: self._new_packer(membership, width) for width in widths}
+        self.packer = self._packers[4 * membership.elements]
         self.transfers = []
         self.acknowledged = 0
-        self.expiry = self.transport.now() + self.timer.timeout_s
 
     def _new_packer(self, membership: Membership, element_bytes: int) -> Packer:
         segment_bytes = HEADER.itemsize + element_bytes * membership.elements
@@ -163,8 +163,7 @@ class LossRecovery(Receiver):
         """Send a transfer's contributions to some positions."""
         low, begin = self.low, transfer.begin
         for payloads, format_flags in zip(transfer.parts, transfer.format_flags):
-            is_half_width = payloads.segment_bytes < 4 * self.membership.elements
-            packer = self._half_packer if is_half_width else self.packer
+            packer = self._packers[payloads.segment_bytes]
             packer.begin_collective(transfer.collective, transfer.digest)
             end, base = begin + payloads.size, self.seq_at(begin)
             if isinstance(positions, slice):
