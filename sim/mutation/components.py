@@ -7,7 +7,10 @@ COMPONENTS = {
     "hw/numeric/window64.py": ("tests/hw/numeric/test_lane.py", "tests/hw/numeric/test_half.py"),
     "hw/decide/claims.py": ("tests/hw/decide/test_claims.py",),
     "hw/decide/ring.py": ("tests/hw/decide/test_ring.py", "tests/hw/decide/test_ring_tree.py"),
-    "hw/replay/sampling/sum_tree.py": ("tests/hw/replay/sampling/test_sum_tree.py",),
+    "hw/replay/sampling/sum_tree.py": (
+        "tests/hw/replay/sampling/test_sum_tree.py",
+        "tests/hw/replay/sampling/test_sum_tree_rebuild.py",
+    ),
     "hw/decide/lowest_missing.py": ("tests/hw/decide/test_lowest_missing.py",),
     "host/iswitch/driver/segment_ledger.py": ("tests/host/driver/test_segment_ledger.py",),
     "host/iswitch/driver/window.py": ("tests/host/driver/test_window.py",),

@@ -37,7 +37,8 @@ class Operation(data.StructLayout):
 
     While the tree is rebuilt: an update that `restores` returns a leaf to the sums, which do not include the leaf; the
     priority is `new`, or in a single_copy tree that of the leaf. An update that comes `early` is one of a leaf that is
-    not restored yet: the leaf changes, and the sums do not."""
+    not restored yet: the leaf changes, and the sums do not. With a table in front of the tree, the table sets `old` of
+    the former to 0, and `old` of the latter to `new`."""
 
     def __init__(self, capacity: int, priority_bits: int):
         super().__init__(
@@ -93,9 +94,10 @@ class SumTree(wiring.Component):
     Each priority and each sum in memory has a parity bit. `corrupted` is 1 for one cycle if an operation has read a
     word with the wrong parity, in the cycle of the operation's result at the latest; the result is then undefined.
     Writing an inner row hides a bit error in the row, so a tree that was corrupt once must be rebuilt. `restart`, while
-    no operation is inside, sets the total to 0; then the leaves are restored in order, from leaf 0 on. A node's row is
-    set to 0 when its first leaf is restored. If a leaf of a single_copy tree has the wrong parity when it is restored,
-    its priority becomes 0, `lost` is 1 in the cycle of `entered`, and the tree is not corrupt.
+    no operation is inside, sets the total to 0; then the leaves are restored in order, from leaf 0 on. From a restore
+    until its result, all operations must be restores. A node's row is set to 0 when its first leaf is restored. If a
+    leaf of a single_copy tree has the wrong parity when it is restored, its priority becomes 0, `lost` is 1 in the
+    cycle of `entered`, and the tree is not corrupt.
 
     All priorities are 0 at first. Not ready for `capacity` / `arity` cycles after a reset, in which the memories are
     wiped. The golden model is `host/iswitch/golden/replay/tree.py`.
