@@ -16,7 +16,7 @@ from iswitch.driver.packing import Payloads
 from iswitch.driver.timer import RetransmissionTimer
 from iswitch.driver.transfer import Transfer
 from iswitch.driver.transport import Transport
-from iswitch.wire import HEADER, POSITION_BITS, Collective, CollectiveKind, Format, Type, version_type
+from iswitch.wire import HEADER, Collective, CollectiveKind, Format, Type, version_type
 
 __all__ = ["PIPELINE_DEPTH", "Claims", "Vector"]
 
@@ -43,7 +43,7 @@ class Vector(Transfer):
         super().__init__((Payloads(values, elements), Payloads(trailer, elements)))
         self.version = version
         self.update = -1
-        """The update that was granted to the vector."""
+        """The update that was granted to the vector, or -1."""
 
 
 class Claims:
@@ -65,6 +65,9 @@ class Claims:
         Returns the seq with which the update of a number begins.
     """
 
+    _wait_s: float
+    """Time from the last transmission of the claim to the next one."""
+
     def __init__(
         self,
         transport: Transport,
@@ -84,7 +87,6 @@ class Claims:
         self._number = 0  # of the last claim
         self._last_granted = -1  # the highest update that was granted to this member
         self._refused_version = -1  # weights of the last vector that was refused
-        self._wait_s = 0.0
         self.due_at = math.inf
         """The time at which to call `send` again."""
         self.refused = 0
@@ -158,12 +160,11 @@ class Claims:
             return False
         vector, self._claimed = self._claimed, None
         vector.update = self._last_granted = update
-        position = self._seq_of(update) % (1 << POSITION_BITS)
         formats = int(self.membership.format), int(Format.INT32)  # of the vector, and of its trailer
-        vector.place(base, formats, Collective(position, CollectiveKind.UPDATE, self.segments % 16), digest=0)
+        collective = Collective(self._seq_of(update), CollectiveKind.UPDATE, self.segments)
+        vector.place(base, formats, collective, digest=0)
         self.ages[update - vector.version] += 1
         self.granted.append(vector)
-        self.timer.end_backoff()
         return True
 
     def handle_refusal(self, number: int) -> bool:

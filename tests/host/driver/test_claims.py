@@ -70,9 +70,48 @@ def test_vectors_are_claimed_one_at_a_time(claims, script):
     assert claims.pending == 1 and claims.granted_to(0) is None
 
 
+def test_claims_are_numbered_from_1_on_modulo_2_to_the_32(claims, script):
+    numbers = []
+    for last in (0, 2**32 - 2, 2**32 - 1):
+        claims._number = last
+        claims.submit(vector(0))
+        numbers.append(int(script.sent[-1]["seq"]))
+        assert claims.handle_refusal(numbers[-1])
+        claims._refused_version = -1
+    assert numbers == [1, 2**32 - 1, 0]
+
+
+def test_the_vector_that_waits_since_a_refusal_is_claimed_before_a_new_one(claims, script):
+    """The refusal has come while nothing called `send`."""
+    first, second, third = (vector(version) for version in range(3))
+    claims.submit(first)
+    claims.submit(second)
+    assert claims.handle_refusal(1)
+    claims.submit(third)
+    assert claims.handle_grant(0) and claims.granted == [second]
+    claims.send(script.time)
+    assert claims.handle_grant(SEGMENTS) and claims.granted == [second, third]
+
+
+def test_the_age_of_a_vector_is_counted_from_its_weights_to_its_own_update(claims):
+    waiting = vector(2)
+    assert waiting.update == -1
+    claims.submit(waiting)
+    assert claims.handle_grant(5 * SEGMENTS)
+    assert claims.ages == {3: 1} and waiting.update == 5
+
+
+def test_a_vector_with_weights_from_before_this_members_admission_is_dropped_at_once(claims, script):
+    claims.submit(vector(-1))
+    assert claims.refused == 1 and not claims.pending and not script.sent
+    claims.submit(vector(0))
+    assert claims.pending == 1
+
+
 def test_only_a_later_update_is_granted(claims, script):
     claims.submit(vector(0))
     assert not claims.handle_grant(1)  # not the begin of an update
+    assert not claims.handle_grant(-SEGMENTS)  # before this member's first
     assert claims.handle_grant(SEGMENTS) and claims.ages == {1: 1}
     claims.submit(vector(0))
     claims.send(script.time)
@@ -93,6 +132,11 @@ def test_a_refusal_drops_the_vector_and_a_waiting_one_with_no_newer_weights(clai
 
 
 def test_without_a_vector_nothing_is_due(claims, script):
+    assert claims.due_at == np.inf
     claims.send(script.time)
     assert claims.due_at == np.inf and not script.sent
     assert not claims.handle_grant(0) and not claims.handle_refusal(0)
+    claims.submit(vector(0))
+    assert claims.due_at < np.inf and claims.handle_grant(0)
+    claims.send(script.time)
+    assert claims.due_at == np.inf

@@ -152,6 +152,7 @@ def test_a_granted_vector_leaves_at_once_as_the_contributions_of_its_update():
     assert [Collective.from_word(int(header["members"])) for header in sent] == [
         ((MEMBER.first_seq + 4) % 2**24, CollectiveKind.UPDATE, M)
     ] * M
+    assert not any(header["count"] for header in sent)  # no digest
     assert stream.progress == 1
 
 
