@@ -20,6 +20,11 @@ COMPONENTS = {
         "tests/host/driver/test_stream.py",
         "tests/host/driver/test_claims.py",
     ),
+    "host/iswitch/driver/receiver.py": (
+        "tests/host/driver/test_loss_recovery.py",
+        "tests/host/driver/test_ring.py",
+        "tests/host/driver/test_stream_alone.py",
+    ),
     "host/iswitch/driver/claims.py": ("tests/host/driver/test_claims.py", "tests/host/driver/test_stream_alone.py"),
     "host/iswitch/driver/loss_recovery.py": (
         "tests/host/driver/test_loss_recovery.py",

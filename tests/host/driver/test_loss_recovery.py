@@ -179,6 +179,33 @@ def test_what_is_not_sent_acknowledges_nothing():
     assert not member.sends(member.send_new) and member.receipt_due
 
 
+# What results say of the network
+
+
+def test_a_result_that_the_switch_has_sent_again_proves_loss():
+    member = Member()
+    member.arrive(0)
+    assert not member.timer.lossy
+    member.arrive(1, format_flags=RESENT)
+    assert member.timer.lossy
+
+
+@pytest.mark.parametrize(("resent", "size"), [(15, 16), (16, 8)])
+def test_the_window_narrows_if_the_switch_has_sent_a_quarter_of_the_results_again(resent, size):
+    member = Member(window=16)
+    for position in range(64):
+        member.arrive(position, format_flags=RESENT if position < resent else int(MEMBER.format))
+    assert member.window.size == size
+
+
+def test_pauses_from_before_the_membership_do_not_count():
+    member = Member()
+    member.transport.time += 5.0
+    member.start()
+    member.activity.mark(member.transport.time)
+    assert member.activity.longest_s == 0.0
+
+
 # Delays and time-outs
 
 
