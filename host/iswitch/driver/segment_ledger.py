@@ -155,7 +155,7 @@ class SegmentLedger:
         """Move `low` to the lowest position that is lacked now."""
         at = self.low - self._origin
         if not self._lacked[at]:
-            self.low += int(self._lacked[at : self.high + 1 - self._origin].argmax())
+            self.low += int(self._lacked[at:].argmax())
             self._slide_if_due()
 
     def _slide_if_due(self) -> None:
@@ -187,7 +187,7 @@ class SegmentLedger:
             int64, ascending.
         """
         gap = 1 if last_held else REORDERING
-        if self.high - self.low < gap + 1:
+        if self.high == self.low:  # the usual case
             return _NO_POSITIONS
         held = np.flatnonzero(~self._lacked[self.low - self._origin : self.high - self._origin])
         if len(held) < gap:
@@ -217,7 +217,7 @@ class SegmentLedger:
         if not len(overtaken):
             return overtaken
         at = overtaken - self._origin
-        self._requested_at[at[self._requested_at[at] < 0]] = now
+        self._requested_at[at[self._requested_at[at] == -math.inf]] = now
         due = np.where(
             self._requests[at] > 1, min(now - timer.base_s, self.newest_request_at), now - timer.reordering_s
         )
