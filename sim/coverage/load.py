@@ -9,20 +9,28 @@ from dataclasses import replace
 import numpy as np
 
 from iswitch.config import Config
-from iswitch.wire import Format, Mode
+from iswitch.wire import Format, Mode, PortCounter, Type, port_counter_register
+from sim.bench.clients import form_job
 from sim.bench.cosimulation import Pair
+from sim.bench.delivery import STALLED
 from sim.bench.designs import SOAK, TWO_PORTS
 from sim.bench.replay_traffic import ReplayTraffic
 from sim.bench.soak_network import NetworkSoak
 from sim.bench.traffic import Traffic
 from sim.bench.tree import TREES, Tree
 from sim.coverage.directed import directed
+from sim.emulator.counters import read
+from sim.emulator.engine import Board
+from sim.frames.client import Client, parse
 from sim.fuzz.rtl import PatientPair
 
 __all__ = ["ONE_PORT", "OPERATOR_KEY", "SWITCHES", "Part", "parts"]
 
 ONE_PORT = replace(TWO_PORTS, ports=1)
 OPERATOR_KEY = 0x6F70
+MEMBERS = 3
+ROUNDS = 100
+"""Of 1,000 cycles, in which an answer leaves a slow port."""
 WAITS_US = (0, 40_000_000, 290_000_000, 310_000_000, 3_000_000_000)
 """A bridge forgets after 285 to 302 s; the clock wraps after 4,295 s."""
 
@@ -91,12 +99,66 @@ def tree(config: Config, segments: int) -> None:
             pair.close()
 
 
+def waiting_results(config: Config) -> None:
+    """Two jobs with all their members behind one port, which is so slow that results wait in their slots."""
+    pair, numbers = Pair(config, seed=8), np.random.default_rng(3)
+    contributions = []
+    for job in (0, 1):
+        members = [Client.numbered(8 * job + k, port=0, job=job) for k in range(MEMBERS)]
+        for settings in ({"world": MEMBERS, "elements": config.elements}, {}, {}):
+            for member in members:
+                for answer in pair.exchange(0, member.join(**settings)):
+                    member.take(answer)
+        contributions += [
+            member.contribution(member.first_seq + k, numbers.normal(size=config.elements - k).astype("<f4"), behind=k)
+            for member in members
+            for k in range(config.window)
+        ]
+    pair.board.stall(0, "tx", STALLED)
+    pair.burst([(0, frame) for frame in contributions], waits=True)
+    pair.counters_agree()
+    pair.close()
+
+
+def ended_while_results_wait(config: Config) -> None:
+    """A job whose results wait at a slow port ends. A host behind that port creates the next one, and gets none of
+    them."""
+    with Board(config, seed=5) as board:
+        members = [Client.numbered(k, port=port) for k, port in enumerate((0, config.ports - 1))]
+        form_job(board, members)
+        board.stall(0, "tx", 0.99)
+        for k in range(config.window):
+            for member in members:
+                ones = np.ones(config.elements, np.float32)
+                board.send(member.port, member.contribution(member.first_seq + k, ones, behind=k))
+        for member in members:
+            board.send(member.port, member.leave())
+        creator, got = Client.numbered(66, port=0, key=123), []
+        for _ in range(2):  # the first answer has the challenge for the second Join
+            board.send(0, creator.join(world=1, elements=1))
+            for _ in range(ROUNDS):
+                board.run(1000, now_us=3)
+                sent = [frame.data for frame in board.receive(0) if frame.data[:6] == creator.mac]
+                got += [creator.take(data).type for data in sent]
+                if sent:
+                    break
+        board.stall(0, "tx", 0.0)
+        board.run(now_us=5)
+        got += [parse(frame.data).type for frame in board.receive(0) if frame.data[:6] == creator.mac]
+        board.receive(config.ports - 1)
+        expired, *_ = read(board, port_counter_register(0, PortCounter.TX_EXPIRED_RESULT), now_us=6)
+        if got != [Type.ACK, Type.ACK] or not expired:
+            raise AssertionError(f"{expired} results of the old job have expired, and the creator got {got}")
+
+
 def parts(config: Config, *, scale: float = 1.0) -> Iterator[Part]:
     """Yield the parts of the load of one configuration. `scale` is a factor of all lengths."""
     long = lambda count: max(1, round(count * scale))
     yield "directed frames", lambda: directed(config)
     yield "traffic", lambda: traffic(config, long(1500))
     yield "bursts", lambda: stalled_bursts(config, long(60))
+    yield "waiting results", lambda: waiting_results(config)
+    yield "a job that ends while results wait", lambda: ended_while_results_wait(config)
     if config.replay:
         yield "replay", lambda: replay(config, long(2000))
     if config.uplinks and config.ports >= 4:

@@ -41,7 +41,7 @@ BLOCK = re.compile(r"    (\\\S+ |\w+) *(?:\[[0-9:]+\] )?=")
 STATE = re.compile(r"casez \((fsm_state\S*)\s*\)")
 ARM = re.compile(r"\s*(\d+)'h([0-9a-f]+):")
 PLACE = re.compile(r'src = "(hw/[^"]+)"')
-INSTANCE = re.compile(r"(_\d+|\$\d+)+$")
+INSTANCE = re.compile(r"(_\d+|\$\d+)+(?=\.|$)")
 
 
 class Gap(NamedTuple):

@@ -63,9 +63,9 @@ def library(
     """Return the path of a switch's shared library, and compile it unless one of the same RTL, C++ and flags exists.
 
     With `trace` the library can write waveforms (`Board.wave`; Verilator only), which costs speed; with `coverage` it
-    counts what it executes (`Board.write_coverage`; Verilator only), all parts in all cycles. `design` is another source
-    of RTLIL than `hw.synthesis.emit.rtlil`. Processes that need the same library at the same time wait for the one that
-    compiles it.
+    counts what it executes (`Board.write_coverage`; Verilator only), all parts in all cycles. `design` is another
+    source of RTLIL than `hw.synthesis.emit.rtlil`. Processes that need the same library at the same time wait for the
+    one that compiles it.
     """
     if engine not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
