@@ -39,6 +39,7 @@ SHORT_RUNS = {
     "sim.bench.software_pair": Run("--frames 1000", "frames"),
     "sim.bench.retransmission": Run("--quick --loss 0 --size '1.4 KB' --ports 1", "1.4 KB"),
     "sim.bench.soak": Run("--frames 100 --operations 10 --only member_port", "no promise was broken"),
+    "sim.coverage.rtl": Run("--show ROOT/docs/rtl_coverage.json", "| core.ring |"),
     "sim.coverage.crosses": Run("--show ROOT/docs/crosses.json", "| ADDED |"),
     "sim.cluster.host_costs": Run("--repetitions 1 --out costs.json", "udp_burst_us"),
     "sim.demo": Run("--engine software --workers 2 --total-steps 2048", "the same on all 2 workers", status=1),

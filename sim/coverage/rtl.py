@@ -206,7 +206,7 @@ def kept(path: Path = RECORD) -> tuple[dict[str, dict[str, Share]], list[Gap]]:
     """Return the shares and gaps that a file keeps."""
     found = json.loads(path.read_text())
     return (
-        {part: {kind: Share(*share) for kind, share in row.items()} for part, row in found["shares", "table"].items()},
+        {part: {kind: Share(*share) for kind, share in row.items()} for part, row in found["shares"].items()},
         [Gap(*gap) for gap in found["gaps"]],
     )
 
@@ -229,7 +229,8 @@ def main(
         verilog = counted_verilog(SOAK)
         found, missed = shares(counts, verilog), gaps(counts, verilog)
     if out:
-        out.write_text(json.dumps({"shares": found, "gaps": missed}, indent=1) + "\n")
+        rows = ",\n".join(json.dumps(gap) for gap in missed)
+        out.write_text(f'{{"shares": {json.dumps(found)},\n"gaps": [\n{rows}\n]}}\n')
     print(table(found))
     for gap in missed:
         print(f"gap: {' '.join(filter(None, gap))}")
