@@ -290,6 +290,24 @@ def test_a_result_of_another_collective_is_refused():
     assert ring.progress.checksum == 0
 
 
+@pytest.mark.parametrize("wrong", range(3))
+def test_one_result_of_another_collective_among_others_is_refused(wrong):
+    def answer(header, payload):
+        return [result(header, payload, identity=0x5A17 if index(header) == wrong else None)]
+
+    ring = Ring(Script(answer), MEMBER, backlog=16)
+    with pytest.raises(MismatchError, match="belongs to another collective"):
+        ring.reduce(np.ones(3 * ELEMENTS, np.float32), Format.WINDOW64, 1.0)
+
+
+def test_a_rejection_that_is_confirmed_to_be_void_does_not_end_the_collective():
+    confirmed = []
+    script = Script(lambda header, payload: [notice(header), result(header, payload)])
+    ring = Ring(script, MEMBER, backlog=16)
+    ring.reduce(np.ones(1, np.float32), Format.WINDOW64, 1.0, confirm=confirmed.append)
+    assert [rejection.reason for rejection in confirmed] == [Reason.MEMBER]
+
+
 # How long it waits
 
 
@@ -412,6 +430,29 @@ def test_the_longest_time_between_two_moments_at_which_the_ring_ran_is_known(wor
 
 
 # What it sends
+
+
+@pytest.mark.parametrize("all_members", [False, True])
+def test_a_collective_of_all_members_says_so_in_each_contribution(all_members):
+    script = Script(lambda header, payload: [result(header, payload)])
+    ring = Ring(script, MEMBER, backlog=16)
+    ring.reduce(np.ones(2 * ELEMENTS, np.float32), Format.WINDOW64, 1.0, all_members=all_members)
+    assert [flags(header) & ContributionFlag.REQUIRES_ALL > 0 for header in script.sent] == [all_members] * 2
+
+
+def test_each_collective_counts_its_own_retransmissions_and_the_ring_all_segments():
+    """The first contribution to each segment is lost."""
+    lost = set()
+
+    def answer(header, payload):
+        first, _ = index(header) not in lost, lost.add(index(header))
+        return [] if first else [result(header, payload)]
+
+    ring = Ring(Script(answer), MEMBER, backlog=16)
+    assert ring.segments == 0
+    for number in range(3):
+        sums = ring.reduce(np.ones(1, np.float32), Format.WINDOW64, 1.0)
+        assert sums.retransmissions == 1 and ring.segments == number + 1
 
 
 @pytest.mark.parametrize("threshold", [1, 2])
