@@ -1,5 +1,6 @@
 """The ring's logic against the golden model, state by random state; every plausible mutant is killed."""
 
+import dataclasses
 import itertools
 import random
 from functools import cache
@@ -16,12 +17,13 @@ from hw.interface.rows import job_row, slot_row
 from iswitch.config import Config
 from iswitch.golden.decide import ring as model
 from iswitch.golden.decide.slot import Ring, Slot, Work
-from iswitch.wire import Operation, Outcome, SlotState
+from iswitch.wire import SILENCE_TICKS_MAX, Operation, Outcome, SlotState
 from sim.bench.mutant import mutant
 from sim.bench.on_demand import OnDemand
 from sim.bench.stream import Bench, pack
 
 CONFIG = Config(ports=2, bus_bits=64, members=5, jobs=2, window=4, elements=64, queue_bytes=4096, uplinks=False)
+WITH_TREES = dataclasses.replace(CONFIG, uplinks=True)
 SERIAL = 1 << 32
 MASKS = range(1 << CONFIG.members)
 
@@ -193,7 +195,8 @@ NAMES = {"format": "numeric"}
 """Fields of the model's slots that have another name in the gateware."""
 
 
-def inputs(one):
+def inputs(one, config=CONFIG, **more):
+    """Return what goes in, with `more` fields of the slot's row in this configuration."""
     slot = one.ring.slots[one.index]
     return {
         "request": pack(
@@ -211,11 +214,13 @@ def inputs(one):
                 covered=one.granted is not None,
                 collective=one.collective,
                 digest=one.digest,
+                ranks=1 << one.member,
+                tainted_ranks=one.tainted << one.member,
             ),
         ),
         "member": one.member,
         "job": pack(
-            job_row(CONFIG),
+            job_row(config),
             {
                 "threshold": one.ring.threshold,
                 "live": one.ring.live,
@@ -232,9 +237,9 @@ def inputs(one):
             },
         ),
         "slot": pack(
-            slot_row(CONFIG),
+            slot_row(config),
             {NAMES.get(name, name): value for name, value in slot._asdict().items()}
-            | {"incarnation": INCARNATION}
+            | {"incarnation": INCARNATION, **more}
             # An empty slot has whatever an older incarnation left there, but for its state.
             | ({"seq": slot.seq ^ 0xA5A5A5A5} if slot.state == SlotState.EMPTY else {}),
         ),
@@ -392,6 +397,52 @@ def test_a_mutant_of_what_the_frame_before_wrote_is_noticed(sound, wrong):
     ring = mutant(hw.decide.ring, sound, wrong).Ring
     with pytest.raises(AssertionError):
         check(ring, followers())
+
+
+def test_a_member_is_silent_after_evict_us_and_stale_after_2_to_the_29_us_at_the_latest():
+    """What the row says of the member of the frame before does not count."""
+    dut, rng, members = hw.decide.ring.Ring(CONFIG), random.Random(3), range(CONFIG.members)
+
+    async def bench(ctx):
+        for _ in range(300):
+            evict_us = rng.choice([0, 2**14 - 1, 5 * 2**14 + 3, 2**29 - 1])
+            near = [0, evict_us >> 14, (evict_us >> 14) + 1, SILENCE_TICKS_MAX - 1, SILENCE_TICKS_MAX, 2**16 - 1]
+            tick, member, valid = rng.randrange(2**16), rng.choice(members), rng.randrange(2)
+            silences, before = [rng.choice(near) for _ in members], rng.choice(near)
+            heard = [(tick - silence) % 2**16 for silence in silences]
+            ctx.set(dut.job.evict_us, evict_us)
+            ctx.set(dut.tick, tick)
+            ctx.set(Value.cast(dut.heard), sum(at << 16 * m for m, at in enumerate(heard)))
+            ctx.set(dut.before.valid, valid)
+            ctx.set(dut.before.member, member)
+            ctx.set(dut.before.tick, (tick - before) % 2**16)
+            assert [ctx.get(dut.silences[m]) for m in members] == silences
+            await ctx.tick()
+            known = [before if valid and m == member else silences[m] for m in members]
+            silent = [0 < evict_us >> 14 < silence for silence in known]
+            stale = [is_silent or silence >= SILENCE_TICKS_MAX for is_silent, silence in zip(silent, known)]
+            assert ctx.get(dut.silent) == sum(is_silent << m for m, is_silent in enumerate(silent))
+            assert ctx.get(dut.stale) == sum(is_stale << m for m, is_stale in enumerate(stale))
+
+    Bench(dut).drive(bench)
+
+
+def test_the_result_of_a_segment_that_no_member_sends_is_of_no_rank_in_a_switch_that_knows_trees():
+    dut = hw.decide.ring.Ring(WITH_TREES)
+    some = [(one, step) for one, _, step in cases() if one.receipt and step.work and step.work.emit][:8]
+
+    async def bench(ctx):
+        for one, step in some:
+            for name, value in inputs(one, WITH_TREES, ranks=0b10110, partial=1).items():
+                ctx.set(Value.cast(getattr(dut, name)), value)
+            await ctx.tick().repeat(3)
+            found = row(data.Layout.cast(slot_row(WITH_TREES)), ctx.get(Value.cast(dut.decision.slot_next)))
+            slot = {NAMES.get(name, name): int(value) for name, value in step.ring.slots[one.index]._asdict().items()}
+            assert found == slot | {"incarnation": INCARNATION, "ranks": 0, "partial": 0}
+            assert ctx.get(dut.decision.operation) == Operation.FORCE and not ctx.get(dut.decision.up)
+
+    assert len(some) == 8
+    Bench(dut).drive(bench)
 
 
 def test_cases_meet_every_outcome_and_operation():
