@@ -155,6 +155,7 @@ def place(name: str, module: Module, pins: list[Signal], *, seed: int = 1, devic
             "top.json",
             "--report",
             "nextpnr.json",
+            "--detailed-timing-report",
             "--freq",
             str(ASKED_MHZ),
             "--lpf",

@@ -1,4 +1,4 @@
-"""The critical paths of a netlist made by `synth_xilinx`, in logic levels, for each clock.
+"""The critical paths of a netlist made by `synth_xilinx` or `synth_ecp5`, in logic levels, for each clock.
 
 Logic levels between two registers are counted: one for a LUT, one for a carry chain of any length, one for a read of a
 memory made of LUTs, three for a multiplier without registers of its own. The LUTs in front of a carry chain count by
@@ -16,12 +16,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from amaranth.lib.wiring import Component
 
+from hw.synthesis import primitives
 from hw.synthesis.emit import component_rtlil, tool
-from hw.synthesis.primitives import begins, clock_pin, ends, kind, passes
 
 __all__ = ["ROUTE_PS", "Netlist", "TimingPath", "critical_paths", "synthesise"]
 
@@ -30,8 +30,20 @@ ROUTE_PS = 1000
 """Delay that Yosys assumes for a route from one LUT to the next, in picoseconds: more than the slowest path through a
 LUT. With its default of 300, Yosys saves a few LUTs by long chains through the fast inputs of LUTs, wherever it takes
 another path, most often one from a block RAM, to be slower still."""
+CARRY_PINS = ("CI", "CIN")
+"""The inputs of carry cells for the carry of another one."""
 PORT = "port"
 """Name of the clock of a module's ports, if they count as registers."""
+
+
+class Primitives(Protocol):
+    """A vendor's primitives: `hw.synthesis.primitives` or `hw.synthesis.ecp5_primitives`."""
+
+    def kind(self, primitive: str) -> str: ...
+    def clock_pin(self, cell: dict[str, Any], pin: str) -> str | None: ...
+    def begins(self, cell: dict[str, Any], pin: str) -> int | None: ...
+    def ends(self, cell: dict[str, Any], pin: str) -> int | None: ...
+    def passes(self, cell: dict[str, Any], pin: str, position: int) -> Iterator[tuple[str, int, int | str]]: ...
 
 
 @dataclass(frozen=True)
@@ -47,10 +59,11 @@ class TimingPath:
 
 
 class Netlist:
-    """A flat module of Xilinx primitives. Raises ValueError for cells that are not known."""
+    """A flat module of `primitives`. Raises ValueError for cells that are not known."""
 
-    def __init__(self, module: dict[str, Any]):
-        self.cells = {name: cell for name, cell in module["cells"].items() if kind(cell["type"]) != "none"}
+    def __init__(self, module: dict[str, Any], primitives: Primitives = primitives):
+        self.primitives = primitives
+        self.cells = {name: cell for name, cell in module["cells"].items() if primitives.kind(cell["type"]) != "none"}
         self.ports = module["ports"]
         self.names = names_of_bits(module["netnames"])
         self.drivers = {
@@ -72,7 +85,7 @@ class Netlist:
     def register(self, name: str, bit: int | None = None) -> str:
         """Return the name of a cell: a memory's own name, or the name of the signal that the cell drives (at `bit`)."""
         cell = self.cells[name]
-        if kind(cell["type"]) in ("block", "lutram"):
+        if self.primitives.kind(cell["type"]) in ("block", "lutram"):
             return re.sub(r"(\.\d+)+$", "", name)
         driven = (
             [[bit]]
@@ -82,11 +95,15 @@ class Netlist:
         found = [self.names[one] for bits in driven for one in bits if one in self.names]
         return plain(min(found, key=hidden, default=name))
 
+    def of_kind(self, name: str, kind: str) -> bool:
+        """Return whether a cell is of a kind of primitives."""
+        return self.primitives.kind(self.cells[name]["type"]) == kind
+
     def clock(self, name: str, pin: str) -> str:
         """Return the clock of the register behind a cell's pin."""
-        clocked = clock_pin(self.cells[name], pin)
+        clocked = self.primitives.clock_pin(self.cells[name], pin)
         bit = self.cells[name]["connections"][clocked][0] if clocked else None
-        while bit in self.drivers and kind(self.cells[self.drivers[bit][0]]["type"]) == "wire":
+        while bit in self.drivers and self.of_kind(self.drivers[bit][0], "wire"):
             bit = self.cells[self.drivers[bit][0]]["connections"]["I"][0]
         return self.names.get(bit, "none") if isinstance(bit, int) else "none"
 
@@ -97,21 +114,19 @@ class Netlist:
             return []
         name, pin, position = self.drivers[bit]
         found = []
-        for source, cost, other in passes(self.cells[name], pin, position):
+        for source, cost, other in self.primitives.passes(self.cells[name], pin, position):
             if isinstance(other, int):
                 dedicated = (
-                    source == "CI"
-                    and other in self.drivers
-                    and kind(self.cells[self.drivers[other][0]]["type"]) == "carry"
+                    source in CARRY_PINS and other in self.drivers and self.of_kind(self.drivers[other][0], "carry")
                 )
-                found.append((other, cost if source != "CI" or dedicated else 1))
+                found.append((other, cost if source not in CARRY_PINS or dedicated else 1))
         return found
 
     def ends(self) -> Iterator[tuple[str, str, int, int]]:
         """Yield the end points of paths: cell, pin, bit, and the levels between that pin and the register."""
         for name, cell in self.cells.items():
             for pin, bits in cell["connections"].items():
-                if cell["port_directions"][pin] == "input" and (more := ends(cell, pin)) is not None:
+                if cell["port_directions"][pin] == "input" and (more := self.primitives.ends(cell, pin)) is not None:
                     yield from ((name, pin, bit, more) for bit in bits if isinstance(bit, int))
 
 
@@ -151,7 +166,7 @@ class Arrivals:
         if bit not in self.netlist.drivers:
             return 0
         name, pin, _ = self.netlist.drivers[bit]
-        return begins(self.netlist.cells[name], pin) or 0
+        return self.netlist.primitives.begins(self.netlist.cells[name], pin) or 0
 
     def path(self, bit: int) -> list[int]:
         """Return the bits of the critical path to a bit, first to last."""
@@ -162,7 +177,7 @@ class Arrivals:
 
 
 def critical_paths(
-    netlist: dict[str, Any], top: str, *, most: int = 20, ports: bool = False
+    netlist: dict[str, Any], top: str, *, most: int = 20, ports: bool = False, primitives: Primitives = primitives
 ) -> dict[str, list[TimingPath]]:
     """Return for each clock the `most` longest paths that end at different registers, longest first.
 
@@ -170,7 +185,7 @@ def critical_paths(
     ports count as registers of the clock "port". Raises ValueError for a combinational loop, and for cells that are not
     known.
     """
-    flat = Netlist(netlist["modules"][top])
+    flat = Netlist(netlist["modules"][top], primitives)
     arrivals = Arrivals(flat)
     found: dict[tuple[str, str], tuple[int, int]] = {}
 

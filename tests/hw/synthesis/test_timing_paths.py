@@ -258,7 +258,7 @@ MUTANTS = {
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
 def test_a_mutant_that_counts_wrongly_is_killed(mutant, monkeypatch):
     for name, function in mutant.items():
-        monkeypatch.setattr(hw.synthesis.timing_paths, name, function)
+        monkeypatch.setattr(hw.synthesis.primitives, name, function)
     with pytest.raises((AssertionError, ValueError, StopIteration, KeyError)):
         paths_have_the_levels_counted_by_hand()
         multipliers_have_the_levels_counted_by_hand()
@@ -461,10 +461,10 @@ def test_a_component_of_a_board(tmp_path, monkeypatch):
         tmp_path / "queue",
     )
     monkeypatch.setattr(
-        hw.synthesis.timing_paths,
+        hw.synthesis.primitives,
         "passes",
         lambda cell, pin, position: passes(cell, pin, position) if kind(cell["type"]) == "lut" else (),
     )
-    monkeypatch.setattr(hw.synthesis.timing_paths, "ends", lambda cell, pin: None if kind(cell["type"]) == "lut" else 0)
+    monkeypatch.setattr(hw.synthesis.primitives, "ends", lambda cell, pin: None if kind(cell["type"]) == "lut" else 0)
     most = max(path.levels for paths in critical_paths(netlist, "top", ports=True).values() for path in paths)
     assert most == int(re.search(r"length=(\d+)", (tmp_path / "queue" / "path.txt").read_text()).group(1)) >= 3
