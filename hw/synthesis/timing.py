@@ -36,7 +36,7 @@ from hw.interface.expense import expense_max
 from hw.numeric.lane import Lane
 from hw.synthesis import place_and_route as route
 from hw.synthesis.emit import flat, for_synthesis, tool
-from hw.synthesis.place_and_route import CORE, RESOURCES, Clock, device_options
+from hw.synthesis.place_and_route import CORE, RESOURCES, Clock, device_options, placer_options
 from iswitch.config import Config
 from iswitch.wire import STALENESS_MAX
 
@@ -164,6 +164,7 @@ def place(name: str, module: Module, pins: list[Signal], *, seed: int = 1, devic
             "--timing-allow-fail",
             "--seed",
             str(seed),
+            *placer_options("heap"),
         ],
         folder,
     )

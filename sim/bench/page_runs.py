@@ -29,6 +29,7 @@ class Run(NamedTuple):
 
 
 SHORT_RUNS = {
+    "hw.synthesis.level_agreement": Run("--only sequencer", "rank correlation"),
     "hw.board.critical_paths": Run("--only lane --most 3", " -> "),
     "sim.bench.cluster_agreement": Run("--show ROOT/docs/cluster_agreement.json", "tcp_ring: modelled by measured"),
     "sim.bench.ddp_overlap": Run("--steps 1", "bucket"),
