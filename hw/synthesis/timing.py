@@ -40,7 +40,18 @@ from hw.synthesis.place_and_route import CORE, RESOURCES, Clock, device_options,
 from iswitch.config import Config
 from iswitch.wire import STALENESS_MAX
 
-__all__ = ["ASKED_MHZ", "CONFIG", "DEVICE", "PARTS", "between_registers", "main", "place"]
+__all__ = [
+    "ASKED_MHZ",
+    "BUILD",
+    "CONFIG",
+    "DEVICE",
+    "ELSEWHERE",
+    "PARTS",
+    "between_registers",
+    "component",
+    "main",
+    "place",
+]
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "timing"

@@ -23,7 +23,7 @@ from amaranth.lib.wiring import Component
 from hw.synthesis import primitives
 from hw.synthesis.emit import component_rtlil, tool
 
-__all__ = ["ROUTE_PS", "Netlist", "TimingPath", "critical_paths", "synthesise"]
+__all__ = ["ROUTE_PS", "Arrivals", "Netlist", "Primitives", "TimingPath", "critical_paths", "synthesise"]
 
 BUILD = Path(__file__).parents[2] / "build" / "levels"
 ROUTE_PS = 1000
