@@ -92,7 +92,7 @@ test-all: $(TEST) $(RAY)  ## run all tests; SHARD=1/8; DURATIONS=1 keeps the mea
 coverage: $(TEST)  ## lines and branches of the Python package that the short tier of tests/host runs, and the files with most left
 	python -m sim.coverage.python --run
 
-prove: $(TEST)  ## prove the laws of gateware components, and that each proof notices its mutants: 11 minutes
+prove: $(TEST)  ## prove the laws of gateware components, and that each proof notices its mutants: 7 minutes
 	python -m sim.prove
 
 mutate: $(TEST)  ## put single errors into FILE=hw/decide/claims.py, and count those that its own tests notice; COUNT=60 SEED=1
