@@ -4,6 +4,8 @@ __all__ = ["COMPONENTS"]
 
 COMPONENTS = {
     "hw/numeric/lane.py": ("tests/hw/numeric/test_lane.py", "tests/hw/numeric/test_half.py"),
+    "hw/numeric/fp32.py": ("tests/hw/numeric/test_lane.py", "tests/hw/numeric/test_half.py"),
+    "hw/numeric/half.py": ("tests/hw/numeric/test_half.py",),
     "hw/numeric/window64.py": ("tests/hw/numeric/test_lane.py", "tests/hw/numeric/test_half.py"),
     "hw/decide/claims.py": ("tests/hw/decide/test_claims.py",),
     "hw/decide/ring.py": ("tests/hw/decide/test_ring.py", "tests/hw/decide/test_ring_tree.py"),
