@@ -77,7 +77,7 @@ setup: $(LINT)  ## make .venv with everything in it (the other targets install w
 pins: $(LINT)  ## write tools/requirements/ anew from the dependency groups of pyproject.toml
 	python tools/pin.py
 
-test: $(TEST)  ## run the short tier of the tests, every law once: 14 minutes on two cores
+test: $(TEST)  ## run the short tier of the tests, each law that has a short case: 14 minutes on two cores
 	python -m pytest -n $(JOBS) --dist worksteal
 
 test-long: $(TEST)  ## run what `make test` leaves out, 40 minutes; SHARD=1/4 for a part of it

@@ -260,7 +260,7 @@ def gaps(found: Counter[Cross], configs: tuple[Config, ...] = SWITCHES) -> list[
 
 def summary(found: Counter[Cross], configs: tuple[Config, ...] = SWITCHES) -> str:
     """Return the numbers of crosses as a table in Markdown, a row for each number of ports."""
-    lines = ["| ports | crosses | impossible, by a rule | occurred | gaps |", "|---|---|---|---|---|"]
+    lines = ["| ports | crosses | excluded, by a rule | occurred | gaps |", "|---|---|---|---|---|"]
     for config in configs:
         all_of = [cross for cross, _ in every((config,))]
         ruled = [cross for cross in all_of if rule_of(cross, config)]

@@ -47,7 +47,7 @@ def finds_the_lowest(part: Any) -> Harness:
 
 PROOFS = [
     Proof(
-        law="a leaf's report names the lowest seq whose result a live member may lack",
+        law="a leaf's report names the lowest seq that live members may lack, if all lack results within four windows",
         part=hw.decide.lowest_missing,
         harness=finds_the_lowest,
         depth=LATENCY + 2,
