@@ -1,9 +1,13 @@
 """The shares of lines and branches of the Python package."""
 
+from pathlib import Path
+
 import typer
 from typer.testing import CliRunner
 
 from sim.coverage.python import File, kept, least_covered, main, of_summary, part_of, table
+
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_a_part_has_the_sums_of_its_files():
@@ -40,3 +44,9 @@ def test_the_command_of_sim_coverage_python_prints_the_tables_of_a_file(tmp_path
     app.command()(main)
     shown = CliRunner().invoke(app, ["--show", str(path)])
     assert shown.exit_code == 0 and f"{table(kept(path))}\n\n{least_covered(kept(path))}" in shown.output
+
+
+def test_the_docs_show_the_shares():
+    """If this fails: `python -m sim.coverage.python --show docs/python_coverage.json` prints the table."""
+    page = (DOCS / "verification.md").read_text(encoding="utf-8")
+    assert table(kept(DOCS / "python_coverage.json")) in page
