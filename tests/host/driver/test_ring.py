@@ -370,6 +370,102 @@ def test_an_inquiry_does_not_count_as_time_without_results_before_the_next_time_
     assert inquiries == pytest.approx([0.15, 0.38, 0.66])
 
 
+@pytest.mark.parametrize("answered", [0, 1])
+def test_an_inquiry_comes_no_earlier_than_agreed_after_a_result_or_another_inquiry(answered):
+    """The time-outs are shorter: at most 250 ms."""
+    script = Script(lambda header, payload: [result(header, payload)] if index(header) < answered else [])
+    inquiries = []
+    ring = Ring(script, MEMBER, backlog=16)
+    with pytest.raises(NoProgressError):
+        ring.reduce(
+            np.ones(2 * ELEMENTS, np.float32),
+            Format.WINDOW64,
+            2.0,
+            inquire=lambda: inquiries.append(script.time - 100),
+            inquire_s=0.3,
+        )
+    assert len(inquiries) >= 3
+    assert np.diff([0, *inquiries]).min() >= 0.3
+
+
+@pytest.mark.parametrize("threshold", [1, 2])
+def test_a_new_threshold_begins_the_idle_time_anew(threshold):
+    script = Timed()
+    ring = Ring(script, MEMBER, backlog=16)
+    script.time += 0.5
+    ring.set_threshold(threshold)
+    assert ring.serve() == pytest.approx(0.02 if threshold < MEMBER.world else 1.0)
+    assert not script.sent
+
+
+def test_the_end_of_a_collective_begins_the_idle_time_anew():
+    script = Timed(lambda header, payload: [result(header, payload)] if script.time > 100.1 else [])
+    ring = Ring(script, MEMBER, backlog=16)
+    ring.reduce(np.ones(1, np.float32), Format.WINDOW64, 1.0)
+    assert script.time == pytest.approx(100.15)
+    assert ring.serve() == pytest.approx(1.0)
+
+
+def test_results_of_a_later_collective_begin_the_idle_time_anew():
+    """They say that others go on without this member, so the time is 20 ms. An answer's receiver may meet one, too."""
+    script = Timed()
+    ring = Ring(script, MEMBER, backlog=16)
+    script.time += 0.5
+    datagram = np.frombuffer(result_at(0), np.uint8)
+    assert ring.handle_burst(datagram, datagram.size, datagram.size) == 1
+    assert ring.serve() == pytest.approx(0.02)
+    script.time += 0.01
+    script.waiting += [result_at(1)]
+    assert ring.serve() == pytest.approx(0.02)
+
+
+def test_a_rejection_that_is_void_does_not_count_as_a_result():
+    """The notices come with the time-outs of the first 100 ms."""
+    script = Timed(lambda header, payload: [result(header, payload)] if index(header) == 0 else [])
+    ring = Ring(script, MEMBER, backlog=16)
+    ring.reduce(np.ones(1, np.float32), Format.WINDOW64, 1.0)
+    script.answer = lambda header, payload: [notice(header)] if 100 < script.time < 100.1 else []
+    confirmed = []
+    with pytest.raises(NoProgressError):
+        ring.reduce(np.ones(1, np.float32), Format.WINDOW64, 0.3, confirm=confirmed.append)
+    assert confirmed and script.time == pytest.approx(100.3)
+
+
+def test_an_inquiry_comes_with_the_time_out_that_is_due_then():
+    inquiries, script = [], Timed()
+    ring = Ring(script, MEMBER, backlog=16)
+    with pytest.raises(NoProgressError):
+        ring.reduce(
+            np.ones(1, np.float32), Format.WINDOW64, 0.1, inquire=lambda: inquiries.append(script.time), inquire_s=0.05
+        )
+    assert inquiries == pytest.approx([100.05])
+
+
+def test_contributions_leave_for_which_a_result_that_an_inquiry_received_makes_room():
+    def inquire():
+        datagram = np.frombuffer(result(script.sent[0], bytes(4 * ELEMENTS)), np.uint8)
+        ring.handle_burst(datagram, datagram.size, datagram.size)
+        asked_at.append(script.time)
+
+    asked_at, script = [], Timed()
+    ring = Ring(script, MEMBER, backlog=16)
+    with pytest.raises(NoProgressError, match="1 of 20"):
+        ring.reduce(np.ones(20 * ELEMENTS, np.float32), Format.WINDOW64, 0.1, inquire=inquire, inquire_s=0.05)
+    positions = [index(header) for header in script.sent]
+    assert script.times[positions.index(WINDOW)] == asked_at[0]
+
+
+@pytest.mark.parametrize("work", [Ring.serve, Ring.discard])
+def test_only_its_size_says_whether_a_burst_has_come(work):
+    """The transport names a datagram's bytes although nothing has come."""
+    script = Script()
+    receive = script.receive
+    script.receive = lambda into, timeout_s: (receive(into, timeout_s)[0], 1472)
+    script.waiting += [result_at(0)]
+    work(Ring(script, MEMBER, backlog=16))
+    assert not script.waiting
+
+
 @pytest.mark.parametrize(
     ("membership", "pauses"),
     [
@@ -429,7 +525,59 @@ def test_the_longest_time_between_two_moments_at_which_the_ring_ran_is_known(wor
     assert ring.activity.longest_s == pytest.approx(0.3)
 
 
+def test_a_collective_ends_the_memory_of_a_long_time_before_its_first_contribution():
+    """The switch has accepted the contribution, so it has not evicted the member."""
+    script = Script(lambda header, payload: [result(header, payload)])
+    ring = Ring(script, MEMBER, backlog=16)
+    for rest_s in (0.3, 0.1):
+        script.time += rest_s
+        ring.serve()
+    ring.reduce(np.ones(1, np.float32), Format.WINDOW64, 1.0)
+    assert ring.activity.longest_s < 0.3
+
+
+def test_in_a_collective_the_ring_runs_at_its_begin_and_at_each_time_out():
+    """The moments are 80, 50 and 100 ms apart."""
+    script = Timed(lambda header, payload: [result(header, payload)] if script.time > 100.2 else [])
+    ring = Ring(script, MEMBER, backlog=16)
+    script.time += 0.08
+    ring.reduce(np.ones(1, np.float32), Format.WINDOW64, 1.0)
+    ring.serve()
+    assert script.times == pytest.approx([100.08, 100.13, 100.23])
+    assert ring.activity.longest_s == pytest.approx(0.1)
+
+
 # What it sends
+
+
+@pytest.mark.parametrize("in_flight", [1, 3, WINDOW, 2 * WINDOW, None])
+def test_no_more_is_in_flight_than_the_switch_and_the_member_have_room_for(in_flight):
+    script = Script()
+    ring = Ring(script, MEMBER, backlog=16, in_flight=in_flight)
+    with pytest.raises(NoProgressError):
+        ring.reduce(np.ones(20 * ELEMENTS, np.float32), Format.WINDOW64, 0.01)
+    assert len(script.sent) == min(WINDOW, in_flight or WINDOW)
+
+
+def test_a_narrow_window_reopens_after_256_collectives():
+    ring = Ring(Script(lambda header, payload: [result(header, payload)]), MEMBER, backlog=16)
+    ring.window.record_results(64, retransmitted=64, resent=64)
+    sizes = []
+    for _ in range(256):
+        sizes.append(ring.window.size)
+        ring.reduce(np.ones(1, np.float32), Format.WINDOW64, 1.0)
+    assert sizes == [WINDOW // 2] * 256 and ring.window.size == WINDOW
+
+
+@pytest.mark.parametrize("first", [4 * WINDOW - 1, 4 * WINDOW])
+def test_results_of_less_than_four_windows_above_the_lowest_that_is_lacked_are_recorded(first):
+    """Twice the switch's slots, if the ring has room for them. The result of the segment `first` comes first."""
+    script = Script()
+    ring = Ring(script, MEMBER, backlog=8 * WINDOW)
+    script.waiting += [result_at(position) for position in (first, *range(min(first, 4 * WINDOW)))]
+    while script.waiting:
+        ring.serve()
+    assert ring.low == 4 * WINDOW
 
 
 @pytest.mark.parametrize("all_members", [False, True])
@@ -573,3 +721,30 @@ def test_the_ring_does_what_the_exchange_leaves():
     assert exchange.waiting == [0, 5, 5, 5, 3, 3, 1, 1]
     begins_anew = np.diff(exchange.untils) != 0  # the time-out, with each new result
     assert begins_anew.tolist() == [False, False, False, True, False, True, False]
+
+
+def test_an_exchange_that_leaves_no_datagram_leaves_no_result():
+    """Then the time-out does not begin anew."""
+    script = Script(lambda header, payload: [result(header, payload)])
+    exchange = ScriptedExchange(
+        script, lambda: (ExchangeEvent.SEND, 0), lambda: (ExchangeEvent.RESULTS, 0), lambda: (ExchangeEvent.FRAME, 0)
+    )
+    exchange.unhandled = np.empty(0, np.uint8), 0, 0
+    ring = Ring(script, MEMBER, backlog=16, exchange=exchange)
+    ring.reduce(np.ones(1, np.float32), Format.WINDOW64, 1.0)
+    assert exchange.untils == [exchange.untils[0]] * 3
+
+
+def test_results_of_the_exchange_are_not_resent_and_do_not_narrow_the_window():
+    """It leaves results that were resent to the ring."""
+
+    def take():
+        datagram = np.frombuffer(script.waiting.pop(0), np.uint8)
+        return ExchangeEvent.SEND, ring.handle_burst(datagram, datagram.size, datagram.size)
+
+    segments = 64
+    script = Script(lambda header, payload: [result(header, payload)])
+    exchange = ScriptedExchange(script, lambda: (ExchangeEvent.SEND, 0), *[take] * segments)
+    ring = Ring(script, MEMBER, backlog=16, exchange=exchange)
+    ring.reduce(np.ones(segments * ELEMENTS, np.float32), Format.WINDOW64, 1.0)
+    assert ring.window.size == WINDOW
