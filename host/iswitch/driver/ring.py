@@ -104,9 +104,10 @@ class Ring(LossRecovery):
     @property
     def lacked(self) -> tuple[int, int]:
         """The index of the lowest segment that is lacked, and the bytes of this worker's contribution to it."""
-        index, payloads = self.low - self._base, self._transfer.parts[0] if self._transfer else None
-        if payloads is None:
+        index = self.low - self._base
+        if self._transfer is None:
             return index, 0
+        (payloads,) = self._transfer.parts
         return index, payloads.rows.shape[1] if index < len(payloads.rows) else payloads.last.size
 
     # A collective
@@ -292,11 +293,12 @@ class Ring(LossRecovery):
 
     @property
     def requestable_end(self) -> int:
-        return self._transfer.next if self._transfer else self.low + 1
+        (transfer,) = self.transfers  # asked in a collective only
+        return transfer.next
 
     @property
     def last_held(self) -> bool:
-        return self._transfer is None or self.ledger.high >= self._transfer.next
+        return self.ledger.high >= self.requestable_end
 
     @property
     def receipt_due(self) -> bool:
