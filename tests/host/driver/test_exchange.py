@@ -18,7 +18,6 @@ from iswitch.driver import exchange
 from iswitch.driver.closable import ClosableTransport
 from iswitch.driver.collective_result import NoProgressError
 from iswitch.driver.exchange import Exchange, open_exchange
-from iswitch.driver.membership import Membership
 from iswitch.driver.notices import MembershipRejectedError
 from iswitch.driver.ring import Ring
 from iswitch.driver.timer import RetransmissionTimer
@@ -36,13 +35,13 @@ from iswitch.wire import (
     Collective,
     ContributionFlag,
     Format,
-    Mode,
     Reason,
     ResultFlag,
     Type,
     result_identity,
     version_type,
 )
+from sim.bench import scripted_transport
 
 ELEMENTS, WINDOW, MEMBERS = 8, 16, 0b111
 LEDGER = 16 * WINDOW + 4
@@ -52,24 +51,7 @@ SIZES = [
     *(ELEMENTS * segments + rest for segments in (WINDOW, 64, LEDGER) for rest in (-1, 0, 1)),
     4 * LEDGER * ELEMENTS,
 ]
-MEMBER = Membership(
-    job=1,
-    key=0,
-    world=3,
-    threshold=3,
-    format=Format.WINDOW64,
-    fraction=44,
-    elements=ELEMENTS,
-    mode=Mode.QUARANTINE,
-    nonce=1,
-    wanted=0,
-    member=1,
-    token=0xABCD,
-    job_token=0x5EED,
-    epoch=7,
-    window=WINDOW,
-    first_seq=2**32 - 5,
-)
+MEMBER = replace(scripted_transport.MEMBER, world=3, threshold=3, elements=ELEMENTS, window=WINDOW)
 
 
 def result(header, payload, **fields):
