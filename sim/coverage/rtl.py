@@ -45,8 +45,8 @@ INSTANCE = re.compile(r"(_\d+|\$\d+)+(?=\.|$)")
 
 
 class Gap(NamedTuple):
-    """A branch or a state that no part of the load reached: its module, its place in the sources where the Verilog says
-    it, and the Verilog."""
+    """A branch or a state that no part of the load reached: its module, its place in the sources, or where the Verilog
+    does not say that the signal that it drives, and the Verilog."""
 
     module: str
     kind: str
