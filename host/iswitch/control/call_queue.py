@@ -12,6 +12,10 @@ from iswitch.caller_warning import on_behalf_of, program_line
 
 __all__ = ["CallQueue"]
 
+_JOIN_S = 5.0
+"""The longest wait for a thread at the interpreter's exit."""
+_threads: "weakref.WeakSet[threading.Thread]" = weakref.WeakSet()
+
 T = TypeVar("T")
 Item = tuple["Future[Any]", Callable[[], Any]]
 
@@ -33,11 +37,31 @@ def _run(calls: "SimpleQueue[Item | None]") -> None:
         del item
 
 
+def _join_threads() -> None:
+    """Wait until all threads have ended.
+
+    A future wakes the program before it makes its callbacks. If the interpreter ended while the thread is in one of
+    torch, the process would abort.
+    """
+    for thread in list(_threads):
+        thread.join(_JOIN_S)
+
+
+class _Module:
+    """Stands for this module, since a module cannot have a finalizer."""
+
+
+_MODULE = _Module()
+# At exit, finalizers run in the opposite order of their creation. So this one comes after those of all workers, which
+# end the calls in progress, and after those of all queues, which end the threads.
+weakref.finalize(_MODULE, _join_threads)
+
+
 class CallQueue:
     """Runs calls in the order in which they are made.
 
-    The thread begins with the first call. A worker whose program always waits has none. The end of the interpreter does
-    not wait for the thread: the exit handler of the worker ends the call in progress.
+    The thread begins with the first call. A worker whose program always waits has none. At the end of the interpreter
+    the exit handler of the worker ends the call in progress, and then the thread ends.
     """
 
     def __init__(self) -> None:
@@ -64,6 +88,7 @@ class CallQueue:
             return future
         if self._thread is None:
             self._thread = threading.Thread(target=_run, args=(self._calls,), name="iswitch-collectives", daemon=True)
+            _threads.add(self._thread)
             self._thread.start()
         self._last = future
         self._calls.put((future, call_for_the_program))
