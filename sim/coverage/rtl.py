@@ -2,7 +2,7 @@
 
 `python -m sim.coverage.rtl` compiles a switch in which Verilator counts (`--coverage-line`, `--coverage-toggle`), and
 runs the load of `sim.coverage.load` on it, each frame beside the golden model. All parts run in all cycles, and the
-Verilog is as Yosys writes it, so that every count has a place in the sources.
+Verilog is as Yosys writes it, so that each count belongs to a line of it.
 
 A *branch* is an arm of an `m.If`, an `m.Switch`, an `m.State` or a `Mux`, counted for each signal that it drives. A
 *state* is a state of an `m.FSM`. A *bit* is one of a signal with a name, up to 256 bits wide; it has changed if it both
@@ -216,7 +216,7 @@ def main(
     out: Annotated[Path | None, typer.Option(help="Keep the shares and gaps in this file.")] = None,
     show: Annotated[Path | None, typer.Option(help="Print what a file keeps instead of running the load.")] = None,
 ) -> None:
-    """Run the load on a switch of four ports, and print what of its RTL was reached; minutes, and ten to compile."""
+    """Run the load on a switch of four ports, and print what of its RTL was reached; half an hour."""
     if show:
         found, missed = kept(show)
     else:

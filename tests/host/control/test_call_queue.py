@@ -4,12 +4,20 @@ import subprocess
 import sys
 
 BEGIN = """
+import atexit
 import threading
-import time
 from iswitch.control import call_queue
 from iswitch.control.call_queue import CallQueue
 
 queue = CallQueue()
+exit_begins = threading.Event()
+atexit.register(exit_begins.set)
+
+
+def compute_at_exit(*_):
+    exit_begins.wait()
+    for _ in range(100_000):
+        pass
 """
 
 
@@ -25,11 +33,12 @@ def test_the_interpreter_ends_after_the_callbacks_of_the_last_call():
     program = """
 begin = threading.Event()
 future = queue.submit(begin.wait)
-future.add_done_callback(lambda _: (time.sleep(0.2), print("the callback has ended")))
+future.add_done_callback(compute_at_exit)
+future.add_done_callback(lambda _: print("the callbacks have ended"))
 begin.set()
 future.result()
 """
-    assert output_of(program) == "the callback has ended\n"
+    assert output_of(program) == "the callbacks have ended\n"
 
 
 def test_the_interpreter_ends_although_a_call_never_does():
@@ -43,7 +52,7 @@ print("the program has ended")
 
 def test_a_dropped_queue_makes_the_calls_that_wait_before_the_interpreter_ends():
     program = """
-queue.submit(time.sleep, 0.1)
+queue.submit(compute_at_exit)
 queue.submit(print, "the call was made")
 del queue
 """
