@@ -19,21 +19,10 @@ from rich.console import Console
 
 from examples.common.envs import make_envs, play
 from examples.ppo import EVALUATION_SEED, Options
-from sim.cluster.training_time import (
-    SERVERS,
-    Costs,
-    GradientUs,
-    MakeTrainer,
-    Row,
-    Seeds,
-    Slowdown,
-    StepUs,
-    Task,
-    Workers,
-    compare,
-    make_asynchronous,
-    make_synchronous,
-)
+from sim.cluster.trainers import SERVERS, MakeTrainer, make_asynchronous, make_synchronous
+from sim.cluster.training_comparison import Seeds, Task, Workers, compare
+from sim.cluster.training_costs import Costs, GradientUs, Slowdown, StepUs
+from sim.cluster.training_outcome import Row
 
 __all__ = ["MAKE_TRAINERS", "TASK", "draw", "median_row", "random_returns"]
 

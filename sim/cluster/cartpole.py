@@ -11,22 +11,9 @@ import typer
 
 from examples.ppo import Options
 from iswitch.wire import STALENESS_MAX
-from sim.cluster.training_time import (
-    SERVERS,
-    TRAINERS,
-    Costs,
-    GradientUs,
-    MakeTrainer,
-    Seeds,
-    Slowdown,
-    StepUs,
-    Task,
-    Workers,
-    compare,
-    half,
-    make_asynchronous,
-    make_synchronous,
-)
+from sim.cluster.trainers import SERVERS, TRAINERS, MakeTrainer, half, make_asynchronous, make_synchronous
+from sim.cluster.training_comparison import Seeds, Task, Workers, compare
+from sim.cluster.training_costs import Costs, GradientUs, Slowdown, StepUs
 
 __all__ = ["TASK"]
 

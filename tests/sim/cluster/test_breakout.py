@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 from matplotlib.figure import Figure
 
+from examples import ppo
 from sim.bench.pinned import needed
 from sim.cluster import breakout
 from sim.cluster.breakout import MAKE_TRAINERS, TASK, draw, median_row, random_returns
-from sim.cluster.training_time import SERVERS, Point, Row, ppo
+from sim.cluster.trainers import SERVERS
+from sim.cluster.training_outcome import Point, Row
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
