@@ -16,6 +16,9 @@ from iswitch.driver.window import SendWindow
 
 __all__ = ["Receiver"]
 
+_BURSTS = 64
+"""The most bursts to receive before the member sends something."""
+
 
 class Receiver(ABC):
     """Receives for one member.
@@ -119,6 +122,31 @@ class Receiver(ABC):
         """Receive one burst. Return the number of new results in it."""
         size, segment_bytes = self.transport.receive(self._view, timeout_s)
         return self.handle_burst(self._buffer, size, segment_bytes) if size else 0
+
+    def receive_waiting(self, wait_s: float = 0.0) -> int:
+        """Receive the bursts that wait in the socket, up to a limit.
+
+        A burst without a new result does not end the loop: the next burst may have the results that the member would
+        request otherwise.
+
+        Parameters
+        ----------
+        wait_s : float
+            Seconds to wait for the first burst.
+
+        Returns
+        -------
+        int
+            The number of new results.
+        """
+        new_results = 0
+        for _ in range(_BURSTS):
+            size, segment_bytes = self.transport.receive(self._view, wait_s)
+            if not size:
+                break
+            wait_s = 0.0
+            new_results += self.handle_burst(self._buffer, size, segment_bytes)
+        return new_results
 
     def handle_burst(self, buffer: np.ndarray | memoryview, size: int, segment_bytes: int) -> int:
         """Handle a burst of received datagrams.

@@ -350,7 +350,7 @@ class Ring(LossRecovery):
             If the switch rejects this member.
         """
         self.activity.mark(self.transport.now())
-        while self.receive(0.0):
+        if self.receive_waiting():
             self._restart_idle_timer()
         self.acknowledge()
         now = self.transport.now()

@@ -28,8 +28,6 @@ __all__ = ["PIPELINE_DEPTH", "Stream"]
 _GRANT, _REFUSE = version_type(Type.GRANT), version_type(Type.REFUSE)
 _LONGEST_TIMEOUT_S = 0.05
 """Other members go on without this one, and a slot can be blocked until its receipt, so time-outs stay short."""
-_BURSTS = 64
-"""The most bursts to receive before the stream sends something."""
 
 
 class Stream(LossRecovery):
@@ -170,12 +168,7 @@ class Stream(LossRecovery):
             If the members' vectors differ in size or number format.
         """
         self.activity.mark(self.transport.now())
-        for _ in range(_BURSTS):
-            size, segment_bytes = self.transport.receive(self._view, wait_s)
-            if not size:
-                break
-            wait_s = 0.0
-            self.handle_burst(self._buffer, size, segment_bytes)
+        self.receive_waiting(wait_s)
         now = self.transport.now()
         if self.frames.dropped_from <= self.low < self.limit:  # there is room again for results that were dropped
             self.frames.dropped_from = math.inf

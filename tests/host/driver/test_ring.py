@@ -511,6 +511,17 @@ def test_an_idle_ring_requests_what_it_lacks_in_the_window():
     assert [int(header["behind"]) for header in script.sent] == [index(header) for header in script.sent]
 
 
+def test_an_idle_ring_requests_no_result_that_waits_behind_a_duplicate():
+    """The ring runs late: its request is due when it finds both frames in the socket."""
+    script = Script()
+    ring = Ring(script, MEMBER, backlog=16)
+    script.waiting += [result_at(0)]
+    script.time += ring.serve()
+    script.waiting += [result_at(0), result_at(1)]
+    assert ring.serve() > 0
+    assert ring.low == 2 and not any(flags(header) & ContributionFlag.WANT for header in script.sent)
+
+
 @pytest.mark.parametrize("membership", [{}, {"threshold": 1}])
 def test_a_desynchronised_ring_only_shows_that_it_is_alive(membership):
     script = Timed()
