@@ -46,10 +46,11 @@ class Sampler(wiring.Component):
 
     `corrupted` is 1 in a cycle in which a bit error was found in a memory, and `corrupt` is 1 from the result of the
     command on that found the error. Results are then undefined until the tree is rebuilt. For that, `restart` is 1 for
-    one cycle while no command is inside, and `capacity` RESTOREs follow, with other commands between, as many as one
-    likes, but no SAMPLE and no READ. Commands wait for 256 cycles after `restart`. `restored` counts RESTOREs; it is
-    `capacity` when the tree is complete. A priority with a bit error becomes 0 when it is restored; the error makes
-    `corrupted` 1, and not `corrupt`.
+    one cycle while no command is inside, and `capacity` RESTOREs follow. Any number of ADDs and UPDATEs may come before
+    each RESTORE. From a RESTORE until its result, all commands must be RESTOREs, and no SAMPLE or READ may come until
+    the tree is complete. Commands wait for 256 cycles after `restart`. `restored` counts RESTOREs; it is `capacity`
+    when the tree is complete. A priority with a bit error becomes 0 when it is restored; the error makes `corrupted` 1,
+    and not `corrupt`.
 
     `single_copy` saves the second copy of all priorities. Then every command but a SAMPLE waits until the SAMPLEs
     before it are past (`SumTree`), and `latency` is a lower bound. The golden model of both is
