@@ -71,7 +71,8 @@ class Setting:
     rack : int, optional
         Workers below one switch of a tree of two levels; None: all are at one switch.
     cores : int, optional
-        Cores that all processes share, for one machine; None: each process has its own.
+        Cores that all processes share, for one machine. A process keeps its core until it waits. None: each process has
+        its own.
     costs : Costs
         Times of the parts.
 
@@ -97,7 +98,7 @@ class Setting:
 
     def network(self, simulation: Simulation, *, servers: int = 0) -> Network:
         """Return the network of the workers, and of servers behind them at the last switch."""
-        processor = Processor(simulation, self.cores) if self.cores else None
+        processor = Processor(simulation, self.cores, until_wait=True) if self.cores else None
         return Network(
             simulation, self.workers + servers, self.costs, rate_bps=self.rate_bps, rack=self.rack, processors=processor
         )

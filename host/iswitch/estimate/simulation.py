@@ -27,10 +27,16 @@ class Simulation:
     ----------
     now_s : float
         The time, in seconds.
+    running : Process, optional
+        The process that runs now.
+    on_wait : list of callable
+        Called with a process when it begins to wait for a signal, and when it has ended.
     """
 
     def __init__(self) -> None:
         self.now_s = 0.0
+        self.running: Process | None = None
+        self.on_wait: list[Callable[[Process], None]] = []
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._serial = 0
         self._running = 0
@@ -67,15 +73,22 @@ class Simulation:
         return self.now_s
 
     def _step(self, process: Process) -> None:
+        self.running = process
         try:
             wait = next(process)
         except StopIteration:
             self._running -= 1
+            self._leave(process)
             return
         if isinstance(wait, Signal):
             wait.waiting.append(process)
+            self._leave(process)
         else:
             self.call_at(self.now_s + wait, partial(self._step, process))
+
+    def _leave(self, process: Process) -> None:
+        for function in self.on_wait:
+            function(process)
 
 
 class Processor:
@@ -87,11 +100,18 @@ class Processor:
         The clock.
     cores : int, optional
         Number of cores; None: as many as processes.
+    until_wait : bool
+        If True, a process keeps its core until it waits for a signal, as with real-time priority. If False, until the
+        end of each use.
     """
 
-    def __init__(self, simulation: Simulation, cores: int | None = None):
+    def __init__(self, simulation: Simulation, cores: int | None = None, *, until_wait: bool = False):
         self._simulation, self._free = simulation, cores
         self._queue: deque[Signal] = deque()
+        self._holders: list[Process] = []
+        self._until_wait = until_wait
+        if until_wait:
+            simulation.on_wait.append(self._release_holder)
         self.busy_s = 0.0
         """Seconds of all cores that were used."""
 
@@ -102,7 +122,7 @@ class Processor:
     def use(self, seconds: float) -> Process:
         """Use a core for that time."""
         self.busy_s += seconds
-        if self._free is None:
+        if self._free is None or self._simulation.running in self._holders:
             yield from self.spend(seconds)
             return
         if not self._free:
@@ -110,8 +130,19 @@ class Processor:
             yield turn  # the core is handed over, not freed
         else:
             self._free -= 1
+        if self._until_wait and self._simulation.running is not None:
+            self._holders.append(self._simulation.running)
         yield from self.spend(seconds)
+        if not self._until_wait:
+            self._release()
+
+    def _release_holder(self, process: Process) -> None:
+        if process in self._holders:
+            self._holders.remove(process)
+            self._release()
+
+    def _release(self) -> None:
         if self._queue:
             self._simulation.fire(self._queue.popleft())
-        else:
+        elif self._free is not None:
             self._free += 1

@@ -2,7 +2,8 @@
 
 All workers do the same at the same time, so one worker stands for all: a segment's sum is on its way when the
 contributions of all workers have come. A segment passes stages one after the other; each stage takes one segment at a
-time. The worker is the driver's loop: it takes what has come, sends as many new segments, and waits.
+time. The worker is the driver's loop: it takes what has come, sends as many new segments, and waits. What a call takes
+beside that stands before the first segment.
 """
 
 from collections import deque
@@ -14,7 +15,10 @@ from iswitch.estimate.costs import Costs
 from iswitch.estimate.setting import Phases, Setting
 from iswitch.wire import FRAME_BYTES, TAIL_BYTES, UPLINK_TAIL, uplink_elements
 
-__all__ = ["GAP_BYTES", "MAXIMUM_BURST_BYTES", "Sum", "asynchronous_switch", "mask_bytes", "switch", "switch_sum"]
+__all__ = [
+    "GAP_BYTES", "MAXIMUM_BURST_BYTES", "Sum", "asynchronous_switch", "mask_bytes", "segments_in_burst", "switch",
+    "switch_sum",
+]  # fmt: skip
 
 GAP_BYTES = 8 + 4 + 12
 """Preamble, FCS and gap."""
@@ -46,6 +50,11 @@ def mask_bytes(workers: int) -> int:
     They have two sets of workers, in the sum and tainted, as masks of 32 bits.
     """
     return 2 * max(0, ceil(workers / 8) - MEMBERS_MAX // 8)
+
+
+def segments_in_burst(elements: int) -> int:
+    """Return the most segments, of so many elements, in a burst of the driver."""
+    return max(1, MAXIMUM_BURST_BYTES // (_HEADER_BYTES + 4 * elements))
 
 
 def stages(
@@ -117,11 +126,12 @@ def switch_sum(
     up, down = stages(costs, fan_ins, elements=elements, rate_bps=rate_bps, uplink_bps=uplink_bps)
     way = [*up, *down]
     free = [0.0] * len(way)
-    burst_most = max(1, MAXIMUM_BURST_BYTES // (_HEADER_BYTES + 4 * elements))
+    burst_most = segments_in_burst(elements)
     burst_s, datagram_s = costs.udp_burst_us / 1e6, costs.udp_datagram_us / 1e6
     total = -(-size_bytes // (4 * elements))
     arriving: deque[float] = deque()
-    now_s = busy_s = first_s = sent_s = 0.0
+    now_s = busy_s = costs.udp_call_us / 1e6
+    first_s = sent_s = 0.0
     sent = done = 0
     while done < total:
         count = min(window - (sent - done), burst_most, total - sent)

@@ -18,6 +18,7 @@ IDEAL = Costs(
     wake_us=0,
     sum_byte_ns=0,
     update_byte_ns=0,
+    udp_call_us=0,
     udp_burst_us=0,
     udp_datagram_us=0,
     card_us=0,
@@ -105,6 +106,27 @@ def test_processes_share_cores():
     assert simulation.run() == 3.0 and processor.busy_s == 5.0
 
 
+@pytest.mark.parametrize("until_wait, ends", [(False, [5.0, 6.0]), (True, [3.0, 6.0])])
+def test_a_process_keeps_its_core_until_it_waits_or_until_each_use_has_ended(until_wait, ends):
+    """Two processes on one core, one use of 1 s after another. The first one waits for the second one's end."""
+    simulation, ended, found = Simulation(), Signal(), []
+    processor = Processor(simulation, 1, until_wait=until_wait)
+
+    def work(uses, wait):
+        for _ in range(uses):
+            yield from processor.use(1.0)
+        found.append(simulation.now_s)
+        if wait:
+            yield ended
+            yield from processor.use(1.0)
+        simulation.fire(ended)
+
+    simulation.start(work(3, True))
+    simulation.start(work(3, False))
+    assert simulation.run() == 7.0
+    assert found == ends
+
+
 def test_a_signal_that_nothing_fires_is_an_error():
     simulation = Simulation()
 
@@ -121,6 +143,12 @@ def test_a_slow_driver_is_the_bottleneck():
     costs = Costs(udp_burst_us=0, udp_datagram_us=2, card_us=0, wake_us=0)
     found = switch_sum(1_408_000, (4,), costs, rate_bps=10e9)
     assert found.busy_s == pytest.approx(4e-3) and found.last_s == pytest.approx(4e-3, rel=0.05)
+
+
+def test_the_time_of_a_call_is_on_the_path_once_for_each_sum():
+    for size in (1_408, 1_408_000):
+        plain, slow = (switch_sum(size, (4,), Costs(udp_call_us=call_us), rate_bps=10e9) for call_us in (0, 150))
+        assert [after - before for before, after in zip(plain, slow)] == pytest.approx([150e-6] * 4)
 
 
 @pytest.mark.parametrize("name", ["size_bytes", "workers", "rate_bps", "rack"])
