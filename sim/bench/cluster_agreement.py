@@ -1,21 +1,26 @@
-"""`python -m sim.bench.cluster_agreement`: the models of server and ring beside the real ones, over loopback.
+"""`python -m sim.bench.cluster_agreement`: models of server, ring and iswitch beside the real ones, over loopback.
 
-The model has all processes on the cores of one machine, without cables: it is the model of the clusters with other
-numbers. The real systems are those of `sim/bench/compare_systems.py` between processes, with sums that are checked.
+The model has all processes on the cores of one machine, without cables. For server and ring it is the model of the
+clusters with other numbers. For iswitch it is that of `sim/cluster/software_switch.py`, because a software switch is
+a process, too. The real systems are those of `sim/bench/compare_systems.py` between processes, with checked sums.
 Costs and real systems take turns, and both run at real-time priority, so other programs disturb them less. Costs are
-those of messages as long as those that the system sends. No cost is fitted to a measured sum. The ratio is modelled by
-measured time.
+those of messages as long as those that the system sends, with what the system's own Python takes around a message. No
+cost is fitted to a measured sum. The ratio is modelled by measured time.
 
-`--out docs/cluster_agreement.json` keeps costs and times of all turns, and `--show` prints the table of such a file.
+`--out docs/loopback_agreement.json` keeps costs and times of all turns, and `--show` prints the table of such a file.
+`docs/cluster_agreement.json` is a run of server and ring alone on a slower machine, with the costs of one buffer and
+without the systems' own Python.
 """
 
 import json
 import os
 import statistics
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -24,19 +29,30 @@ from iswitch.estimate.collectives import ring
 from iswitch.estimate.costs import Costs
 from iswitch.estimate.server import parameter_server
 from iswitch.estimate.setting import Phases, Setting
+from iswitch.switch.sizing import config_for
+from iswitch.switch.sockets import open_port
 from sim.bench.compare import measure as measure_system
+from sim.bench.compare_systems import HOST, InstantSocket, ring_reduce, server_reduce
+from sim.cluster.driver_costs import measure_driver
 from sim.cluster.host_costs import measure_copy_s, measure_sums, measure_tcp
+from sim.cluster.processor_time import median_cpu_s
+from sim.cluster.realtime import before_others
+from sim.cluster.software_switch import ServedSwitch, software_switch
 
-__all__ = ["MODELS", "RECORD", "SIZES", "Turn", "medians", "read", "spread"]
+__all__ = ["ISWITCH", "MODELS", "RECORD", "SIZES", "SLOWER_RECORD", "SYSTEMS", "Turn", "medians", "read", "spread"]
 
-RECORD = Path(__file__).parents[2] / "docs" / "cluster_agreement.json"
+DOCS = Path(__file__).parents[2] / "docs"
+RECORD, SLOWER_RECORD = DOCS / "loopback_agreement.json", DOCS / "cluster_agreement.json"
 SIZES = {"PPO": 40_020, "DDPG": 157_520, "A2C": 3_310_000, "DQN": 6_410_000}
 WORLDS = (2, 4)
+CODE_REPETITIONS = 99
 MODELS: dict[str, Callable[[Setting], Phases]] = {
     "tcp_server": lambda setting: parameter_server(setting, eager=False, update=False),
     "tcp_ring": lambda setting: ring(setting, piece_bytes=None, update=False),
 }
-"""The models of the systems that `sim/bench/compare_systems.py` runs, by their names there."""
+"""The models of systems over TCP that `sim/bench/compare_systems.py` runs, by their names there."""
+ISWITCH = "iswitch"
+SYSTEMS = (*MODELS, ISWITCH)
 
 
 class Turn(NamedTuple):
@@ -54,6 +70,12 @@ class Turn(NamedTuple):
         Costs by name.
     cores : int
         Cores of the machine.
+    load : float, optional
+        Processes that ran or waited for a core in the minute before, on average.
+    code_s : float
+        Processor time of a worker's own Python in a sum over TCP, without sockets and additions.
+    served : dict, optional
+        The software switch, by the names of `ServedSwitch`.
     """
 
     system: str
@@ -63,19 +85,31 @@ class Turn(NamedTuple):
     measured_s: float
     costs: dict[str, float]
     cores: int
+    load: float | None = None
+    code_s: float = 0.0
+    served: dict[str, Any] | None = None
 
     @property
     def modelled_s(self) -> float:
         """Seconds of a sum by the model. A worker's own preparation does not count, but that of others delays it."""
+        costs = Costs.from_dict(self.costs)
+        code_us = 1e6 * self.code_s / calls(self.system, self.workers)
         setting = Setting(
             size_bytes=self.size_bytes,
             workers=self.workers,
             compute_s=self.copy_s,
             rate_bps=None,
             cores=self.cores,
-            costs=Costs.from_dict(self.costs),
+            costs=replace(costs, tcp_call_us=costs.tcp_call_us + code_us),
         )
+        if self.served is not None:
+            return software_switch(setting, ServedSwitch(**self.served)).communication_s
         return MODELS[self.system](setting).communication_s
+
+    @property
+    def python_us(self) -> float:
+        """Microseconds of the system's own Python at a worker, in a sum."""
+        return self.costs.get("udp_call_us", 1e6 * self.code_s)
 
     @property
     def ratio(self) -> float:
@@ -88,14 +122,46 @@ def message_bytes(system: str, workers: int, size_bytes: int) -> int:
     return size_bytes // workers if system == "tcp_ring" else size_bytes
 
 
+def calls(system: str, workers: int) -> int:
+    """Return how often a worker calls a socket in a sum."""
+    return 4 * (workers - 1) if system == "tcp_ring" else 2
+
+
+def measure_code_s(system: str, workers: int, *, realtime: bool) -> float:
+    """Return the processor time of a worker's own Python in a sum, by sockets that take and have all bytes at once.
+
+    The vector has an element for each worker, so that its additions take no time.
+    """
+    instant = InstantSocket()
+    reduce = server_reduce(instant) if system == "tcp_server" else ring_reduce(instant, instant, 0, workers)
+    vector = np.zeros(workers, np.float32)
+    with before_others(realtime):
+        return median_cpu_s(lambda: reduce(vector), CODE_REPETITIONS)
+
+
+def measure_costs(
+    system: str, workers: int, size_bytes: int, *, realtime: bool
+) -> tuple[dict[str, float], dict[str, Any] | None]:
+    """Return the costs of a system, and its switch if it has one."""
+    if system != ISWITCH:
+        costs = measure_tcp(message_bytes(system, workers, size_bytes), buffers=workers, realtime=realtime)
+        return costs | measure_sums(size_bytes, realtime=realtime), None
+    with open_port(HOST, 0) as port:
+        config = config_for([port])
+    found = measure_driver(size_bytes, elements=config.elements, workers=workers, realtime=realtime)
+    served = ServedSwitch(found.switch_burst_us, found.switch_datagram_us, config.elements, config.window)
+    return found.driver, served._asdict()
+
+
 def measure_turn(system: str, workers: int, size_bytes: int, *, realtime: bool) -> Turn:
     """Measure the costs, and the real system after them."""
-    costs = measure_tcp(message_bytes(system, workers, size_bytes), realtime=realtime)
-    costs |= measure_sums(size_bytes, realtime=realtime)
+    load = os.getloadavg()[0]
+    costs, served = measure_costs(system, workers, size_bytes, realtime=realtime)
     copy_s = measure_copy_s(size_bytes, realtime=realtime)
+    code_s = 0.0 if served else measure_code_s(system, workers, realtime=realtime)
     repetitions = max(16, min(200, 100_000_000 // size_bytes))
     timing = measure_system(system, size_bytes, workers, repetitions=repetitions, realtime=realtime)
-    return Turn(system, workers, size_bytes, copy_s, timing.ms / 1e3, costs, os.cpu_count() or 1)
+    return Turn(system, workers, size_bytes, copy_s, timing.ms / 1e3, costs, os.cpu_count() or 1, load, code_s, served)
 
 
 def read(path: Path = RECORD) -> list[Turn]:
@@ -111,6 +177,14 @@ def medians(turns: Iterable[Turn]) -> dict[tuple[str, int, int], float]:
     return {key: statistics.median(found) for key, found in ratios.items()}
 
 
+def times(turns: Iterable[Turn]) -> dict[tuple[str, int, int], list[float]]:
+    """Return the measured times of each system, number of workers, and size."""
+    found: dict[tuple[str, int, int], list[float]] = {}
+    for turn in turns:
+        found.setdefault(turn[:3], []).append(turn.measured_s)
+    return found
+
+
 def spread(ratios: Iterable[float]) -> tuple[float, float, float]:
     """Return the least, the median and the largest ratio."""
     found = sorted(ratios)
@@ -119,16 +193,23 @@ def spread(ratios: Iterable[float]) -> tuple[float, float, float]:
 
 def show(console: Console, turns: list[Turn]) -> None:
     """Print the medians."""
-    table = Table("system", "workers", "size", "modelled ms", "measured ms", "ratio", "of turns")
+    table = Table("system", "workers", "size", "modelled ms", "measured ms", "ratio", "of turns", "Python us")
     names = {size: name for name, size in SIZES.items()}
     for key, ratio in medians(turns).items():
         cell = [turn for turn in turns if turn[:3] == key]
         modelled, measured = (1e3 * statistics.median(getattr(turn, name) for turn in cell) for name in TIMES)
         least, _, most = spread(turn.ratio for turn in cell)
         shown = (f"{modelled:.3g}", f"{measured:.3g}", f"{ratio:.2f}", f"{least:.2f} to {most:.2f}")
-        table.add_row(key[0], str(key[1]), names[key[2]], *shown)
+        python_us = statistics.median(turn.python_us for turn in cell)
+        table.add_row(key[0], str(key[1]), names[key[2]], *shown, f"{python_us:.0f}")
     console.print(table)
-    for system in MODELS:
+    differ = [max(found) / min(found) for found in times(turns).values()]
+    console.print(
+        f"measured times differ between turns by up to {max(differ):.1f}, median {statistics.median(differ):.1f}"
+    )
+    if loads := [turn.load for turn in turns if turn.load is not None]:
+        console.print(f"load {min(loads):.1f} to {max(loads):.1f}")
+    for system in dict.fromkeys(turn.system for turn in turns):
         least, middle, most = spread(ratio for key, ratio in medians(turns).items() if key[0] == system)
         console.print(f"{system}: modelled by measured {least:.2f} to {most:.2f}, median {middle:.2f}", highlight=False)
 
@@ -151,7 +232,7 @@ def main(
         return
     for turn in range(turns):
         for size_bytes in SIZES.values():
-            for system in MODELS:
+            for system in SYSTEMS:
                 for workers in WORLDS:
                     one = measure_turn(system, workers, size_bytes, realtime=realtime)
                     found.append(one)
@@ -164,9 +245,14 @@ def main(
 def plain(turn: Turn) -> dict[str, Any]:
     """Return a turn with four digits of each time and cost."""
     row = turn._asdict()
-    for name in ("copy_s", "measured_s"):
-        row[name] = float(f"{row[name]:.4g}")
-    return row | {"costs": {name: float(f"{value:.4g}") for name, value in turn.costs.items()}}
+    for name in ("copy_s", "measured_s", "load", "code_s"):
+        row[name] = row[name] and float(f"{row[name]:.4g}")
+    row["costs"] = {name: float(f"{value:.4g}") for name, value in turn.costs.items()}
+    if turn.served is not None:
+        row["served"] = {
+            name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in turn.served.items()
+        }
+    return row
 
 
 if __name__ == "__main__":

@@ -23,7 +23,10 @@ from iswitch.switch.sockets import open_port, open_ports
 from iswitch.switch.software_switch import SoftwareSwitch
 from iswitch.wire import Format
 
-__all__ = ["ECHO", "HALF", "HOST", "OTHER_CALLS", "SYSTEMS", "Reduce", "System"]
+__all__ = [
+    "ECHO", "HALF", "HOST", "OTHER_CALLS", "SYSTEMS", "InstantSocket", "Reduce", "System", "ring_reduce",
+    "server_reduce",
+]  # fmt: skip
 
 HOST = "127.0.0.1"
 CONNECT_S = 60.0
@@ -140,7 +143,11 @@ def serve_sums(control: Connection, world: int, size_bytes: int) -> None:
 
 
 def connect_server(stack: ExitStack, address: int, rank: int, world: int) -> Reduce:
-    peer = stack.enter_context(tuned(socket.create_connection((HOST, address), CONNECT_S)))
+    return server_reduce(stack.enter_context(tuned(socket.create_connection((HOST, address), CONNECT_S))))
+
+
+def server_reduce(peer: Any) -> Reduce:
+    """Return what a worker of the server does, given its socket."""
 
     def reduce(array: np.ndarray) -> None:
         peer.sendall(array)
@@ -155,7 +162,11 @@ def connect_server(stack: ExitStack, address: int, rank: int, world: int) -> Red
 def connect_ring(stack: ExitStack, address: int, rank: int, world: int) -> Reduce:
     listener = stack.enter_context(socket.create_server((HOST, address + rank)))
     following = stack.enter_context(tuned(connect_patiently(address + (rank + 1) % world)))
-    before = stack.enter_context(tuned(listener.accept()[0]))
+    return ring_reduce(following, stack.enter_context(tuned(listener.accept()[0])), rank, world)
+
+
+def ring_reduce(following: Any, before: Any, rank: int, world: int) -> Reduce:
+    """Return what a worker of the ring does, given the sockets to the next worker and from the one before."""
 
     def reduce(array: np.ndarray) -> None:
         parts = np.array_split(array, world)
@@ -170,7 +181,7 @@ def connect_ring(stack: ExitStack, address: int, rank: int, world: int) -> Reduc
     return reduce
 
 
-def pass_on(following: socket.socket, sent: memoryview, before: socket.socket, into: memoryview) -> None:
+def pass_on(following: Any, sent: memoryview, before: Any, into: memoryview) -> None:
     """Send to one neighbour and receive from the other, in pieces that the kernel holds, so that neither waits."""
     piece = before.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 4
     for at in range(0, max(len(sent), len(into)), piece):
@@ -197,7 +208,7 @@ def tuned(connected: socket.socket) -> socket.socket:
     return connected
 
 
-def receive(peer: socket.socket, into: memoryview) -> None:
+def receive(peer: Any, into: memoryview) -> None:
     """Receive until the buffer is full.
 
     Raises
@@ -210,6 +221,19 @@ def receive(peer: socket.socket, into: memoryview) -> None:
         if not got:
             raise EOFError
         into = into[got:]
+
+
+class InstantSocket:
+    """Stands for a socket that takes all that is sent, and has received all that is wanted, without a system call."""
+
+    def sendall(self, sent: Any) -> None:
+        pass
+
+    def recv_into(self, into: memoryview, size: int, flags: int) -> int:
+        return len(into)
+
+    def getsockopt(self, level: int, option: int) -> int:
+        return 2 * BUFFER_BYTES
 
 
 # The bound: bursts of datagrams there and back, without sums and without a protocol
