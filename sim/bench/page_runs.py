@@ -31,7 +31,7 @@ class Run(NamedTuple):
 SHORT_RUNS = {
     "hw.synthesis.level_agreement": Run("--only sequencer", "rank correlation"),
     "hw.board.critical_paths": Run("--only lane --most 3", " -> "),
-    "sim.bench.cluster_agreement": Run("--show ROOT/docs/cluster_agreement.json", "tcp_ring: modelled by measured"),
+    "sim.bench.cluster_agreement": Run("--show ROOT/docs/loopback_agreement.json", "iswitch: modelled by measured"),
     "sim.bench.ddp_overlap": Run("--steps 1", "bucket"),
     "sim.bench.emulator_speed": Run("--repetitions 2", "kHz of processor time"),
     "sim.bench.flood": Run("--seconds 1 --senders 1 --workers 2", "wrong"),
@@ -42,6 +42,7 @@ SHORT_RUNS = {
     "sim.bench.soak": Run("--frames 100 --operations 10 --only member_port", "no promise was broken"),
     "sim.coverage.rtl": Run("--show ROOT/docs/rtl_coverage.json", "| core.ring |"),
     "sim.coverage.crosses": Run("--show ROOT/docs/crosses.json", "| ADDED |"),
+    "sim.cluster.system_costs": Run("--show ROOT/docs/cluster_costs.json", "udp_call_us"),
     "sim.cluster.host_costs": Run("--repetitions 1 --out costs.json", "udp_burst_us"),
     "sim.demo": Run("--engine software --workers 2 --total-steps 2048", "the same on all 2 workers", status=1),
     "sim.demo_apex": Run("--actors 1 --steps 256", "not solved", status=1),

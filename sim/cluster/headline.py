@@ -3,7 +3,8 @@
 All systems have the same hosts, cables and compute times. Servers, rings and trees of workers are models over
 TCP without loss, slow start or a framework. `python -m sim.bench.cluster_agreement` sets them beside real ones. The
 switch is a model, too; `--rtl` sums the same vectors with the real driver at the
-compiled RTL, and prints the difference.
+compiled RTL, and prints the difference. `--costs docs/cluster_costs.json` sets the ratios with the costs that
+`python -m sim.cluster.system_costs` has measured beside those with the default costs.
 
 The paper's time of computing is known for DQN only, and derived: 31.72 h for 1.4 million iterations with the server, of
 which 83.2 % is communication. For the others it is chosen so that communication has the share, with our model of the
@@ -28,7 +29,9 @@ from iswitch.estimate.server import asynchronous_server, parameter_server
 from iswitch.estimate.setting import Phases, Setting
 from iswitch.estimate.switch import asynchronous_switch, switch
 from iswitch.estimate.systems import SYSTEMS
+from sim.cluster.measured_ratios import show_measured
 from sim.cluster.rtl_sum import rtl_sum_s
+from sim.cluster.system_costs import read
 
 __all__ = ["ALGORITHMS", "Algorithm", "compute_s", "figures", "setting_of"]
 
@@ -136,9 +139,16 @@ def draw(costs: Costs, path: Path) -> None:
 def main(
     out: Annotated[Path | None, typer.Option(help="A picture of the iterations to write.")] = None,
     rtl: Annotated[bool, typer.Option("--rtl", help="Also sum at the compiled RTL, and print the difference.")] = False,
+    measured: Annotated[
+        Path | None,
+        typer.Option("--costs", help="Print only the ratios, with measured costs, such as docs/cluster_costs.json."),
+    ] = None,
 ) -> None:
     """Print the tables."""
     console, costs = Console(width=120, highlight=False), Costs()
+    if measured:
+        show_measured(console, {name: setting_of(name, costs) for name in ALGORITHMS}, read(measured))
+        return
     console.print("; ".join(f"{name} {value:g} ({source})" for name, value, source in describe_costs(costs)))
     found = {}
     for name, algorithm in ALGORITHMS.items():
