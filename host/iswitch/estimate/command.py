@@ -82,6 +82,12 @@ def table_of(found: Estimate) -> Table:
     return table
 
 
+NO_CALL = (
+    "The time of a call of the iswitch driver is not counted; with small gradients it decides. Give your own, "
+    "as in --cost udp_call_us=130."
+)
+
+
 def _fail(error: Exception) -> NoReturn:
     print(error, file=sys.stderr)
     raise typer.Exit(1) from error
@@ -139,6 +145,8 @@ def estimate_cluster(
     console.print(verdict(found), soft_wrap=True)
     if (why := reservation(setting)) is not None:
         console.print(why, soft_wrap=True)
+    if not setting.costs.udp_call_us:
+        console.print(NO_CALL, soft_wrap=True)
     if show_costs:
         for name, value, source in describe_costs(setting.costs):
             is_given = value != getattr(Costs(), name)

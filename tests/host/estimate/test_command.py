@@ -93,3 +93,9 @@ def test_the_command_says_when_no_switch_has_so_many_workers():
     assert "a job has 32 workers at most" in " ".join(call(*options, "33").output.split())
     assert "No switch does this" not in call(*options, "32").output
     assert "a job has 32 workers at most" in json.loads(call(*options, "33", "--json").output)["reservation"]
+
+
+@pytest.mark.parametrize("options, is_said", [((), True), (("--cost", "udp_call_us=100"), False)])
+def test_the_command_says_if_the_time_of_a_call_is_not_counted(options, is_said):
+    printed = call("--size", "40KB", *options).output
+    assert ("The time of a call of the iswitch driver is not counted" in printed) == is_said
