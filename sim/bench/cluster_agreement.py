@@ -8,8 +8,8 @@ those of messages as long as those that the system sends, with what the system's
 cost is fitted to a measured sum. The ratio is modelled by measured time.
 
 `--out docs/loopback_agreement.json` keeps costs and times of all turns, and `--show` prints the table of such a file.
-`docs/cluster_agreement.json` is a run of server and ring alone on a slower machine, with the costs of one buffer and
-without the systems' own Python.
+`docs/cluster_agreement.json` is a run of server and ring alone, with the costs of one buffer and without the systems'
+own Python.
 """
 
 import json
@@ -39,10 +39,10 @@ from sim.cluster.processor_time import median_cpu_s
 from sim.cluster.realtime import before_others
 from sim.cluster.software_switch import ServedSwitch, software_switch
 
-__all__ = ["ISWITCH", "MODELS", "RECORD", "SIZES", "SLOWER_RECORD", "SYSTEMS", "Turn", "medians", "read", "spread"]
+__all__ = ["ISWITCH", "MODELS", "RECORD", "SIZES", "TCP_RECORD", "SYSTEMS", "Turn", "medians", "read", "spread"]
 
 DOCS = Path(__file__).parents[2] / "docs"
-RECORD, SLOWER_RECORD = DOCS / "loopback_agreement.json", DOCS / "cluster_agreement.json"
+RECORD, TCP_RECORD = DOCS / "loopback_agreement.json", DOCS / "cluster_agreement.json"
 SIZES = {"PPO": 40_020, "DDPG": 157_520, "A2C": 3_310_000, "DQN": 6_410_000}
 WORLDS = (2, 4)
 CODE_REPETITIONS = 99

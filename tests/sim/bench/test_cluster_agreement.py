@@ -4,7 +4,7 @@ import statistics
 
 import pytest
 
-from sim.bench.cluster_agreement import ISWITCH, RECORD, SIZES, SLOWER_RECORD, medians, read
+from sim.bench.cluster_agreement import ISWITCH, RECORD, SIZES, TCP_RECORD, medians, read
 
 ONE_STREAM = {"tcp_send_byte_ns": 0.06, "tcp_receive_byte_ns": 0.2, "tcp_call_us": 1.6, "wake_us": 7.0}
 
@@ -16,8 +16,8 @@ def middle(turns):
 @pytest.mark.parametrize(
     "record, system, least, most",
     [
-        (SLOWER_RECORD, "tcp_server", 0.85, 1.2),
-        (SLOWER_RECORD, "tcp_ring", 0.55, 1.5),
+        (TCP_RECORD, "tcp_server", 0.85, 1.2),
+        (TCP_RECORD, "tcp_ring", 0.55, 1.5),
         (RECORD, "tcp_server", 0.75, 1.2),
         (RECORD, "tcp_ring", 0.6, 1.25),
         (RECORD, ISWITCH, 0.75, 1.2),
@@ -35,7 +35,7 @@ def test_the_models_agree_with_the_recorded_runs(record, system, least, most):
 def test_a_model_that_lacks_a_cause_does_not_agree(change):
     turns = [
         turn._replace(**{name: turn.costs | value if name == "costs" else value for name, value in change.items()})
-        for turn in read(SLOWER_RECORD)
+        for turn in read(TCP_RECORD)
         if turn.workers == 4
     ]
     assert middle(turns) < 0.8
