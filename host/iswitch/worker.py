@@ -1,31 +1,31 @@
 """A worker of a synchronous job: sums, broadcasts and barriers over all workers, computed by the switch.
 
-`Worker` is what a program calls. `driver/ring.py` sends, receives and retransmits; `control/collective_caller.py` turns
-its errors into those that a program sees; `control/job_worker.py` joins and leaves the job; `control/recovery.py`
-returns to it after an error.
+`Worker` is what a program calls. `control/array_sums.py` makes one vector of a program's arrays; `driver/ring.py`
+sends, receives and retransmits; `control/collective_caller.py` turns its errors into those that a program sees;
+`control/job_worker.py` joins and leaves the job; `control/recovery.py` returns to it after an error.
 """
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Literal, overload
 
 import numpy as np
 
+from iswitch.control.array_sums import ArraySums
 from iswitch.control.call_queue import CallQueue
 from iswitch.control.collective_caller import CollectiveCaller
 from iswitch.control.job_key import job_key
 from iswitch.control.job_worker import JobWorker, brings_network, switch_address
 from iswitch.control.recovery import Recovery
 from iswitch.control.settings import require_int, require_one_of, require_seconds, require_settings, usual_fraction
-from iswitch.control.state_sync import Copy, StateSync
+from iswitch.control.state_sync import StateSync, Transfer, bytes_transfer, vector_transfer
 from iswitch.control.state_transfer import pack_arrays, unpack_arrays
-from iswitch.driver.arrays import Arrays, FlatBuffer, as_array, as_bits
-from iswitch.driver.buffers import FLOAT, INT, Bytes, buffer_octets, fill_buffer, require_reducible, wire_type_of
+from iswitch.driver.arrays import Arrays, as_bits
+from iswitch.driver.buffers import INT, Bytes, buffer_octets, fill_buffer
 from iswitch.driver.exchange import open_exchange
-from iswitch.driver.half_width import half_views, narrow, widen
 from iswitch.driver.membership import Membership
 from iswitch.driver.notices import CollectiveConflictError, MembershipRejectedError
 from iswitch.driver.progress import STATELESS
@@ -211,9 +211,7 @@ class Worker(JobWorker):
         self.on_taint = on_taint
         self.warns_missing = True  # False: the caller reads `Reduction.absent`, and no MissingWarning stands beside it
         self._calls = CallQueue()
-        is_half_width = FORMATS[JOB_FORMATS[format]].is_half_width
-        self._flat_buffer = FlatBuffer(FLOAT if is_half_width else FORMATS[JOB_FORMATS[format]].element)  # of lists
-        self._half_buffer = np.zeros(0, "<u2")  # of collectives whose elements are converted
+        self._array_sums = ArraySums(JOB_FORMATS[format])
         self._collectives = 0  # makes the text of each warning new: Python shows the same text once
         self._reported_missing: tuple[int, ...] = ()  # ranks in the last MissingWarning
         self._admitted = False  # the last collective admitted joining workers
@@ -375,60 +373,9 @@ class Worker(JobWorker):
             # the program may fill its list with other arrays meanwhile
             return self._calls.submit(self.allreduce, list(array) if isinstance(array, list) else array, op)
         with self._counted_call():
-            arrays = array if isinstance(array, (list, tuple)) else None
-            if halves := half_views([array] if arrays is None else arrays, self._ring.membership.format):
-                return self._reduce_halves(halves, op)
-            array = as_array(array) if arrays is None else self._flat_buffer.gather(arrays)
-            format, wire_type = wire_type_of(array, op, self._ring.membership.format)
-            values = np.ascontiguousarray(array, wire_type).reshape(-1)
-            reduction = self._collect_float(values) if wire_type == FLOAT else self._collect(values, format)
-            if values.size:
-                if op == "mean":
-                    reduction.divide(values)
-                if not np.may_share_memory(values, array):
-                    array[...] = values.reshape(array.shape)
-                if arrays is not None:
-                    self._flat_buffer.scatter(array, arrays)
+            reduction = self._array_sums.reduce(array, op, self._collect)
+            if len(reduction.headers):
                 self._report_if_flagged(reduction)
-        return reduction
-
-    def _collect_float(self, values: np.ndarray) -> Reduction:
-        """Sum float32 elements over the job, in place; in a job with a half-width format by way of its elements."""
-        format = self._ring.membership.format
-        if not FORMATS[format].is_half_width:
-            return self._collect(values, format)
-        wire = self._half_vector(values.size)
-        narrow(values, format, wire)
-        reduction = self._collect(wire, format)
-        widen(wire, format, values)
-        return reduction
-
-    def _half_vector(self, size: int) -> np.ndarray:
-        """Return room for half-width elements: of an odd number, a zero follows."""
-        padded = size + size % 2
-        if self._half_buffer.size != padded:
-            self._half_buffer = np.zeros(padded, "<u2")
-        self._half_buffer[size:] = 0
-        return self._half_buffer
-
-    def _reduce_halves(self, arrays: Sequence[np.ndarray], op: str) -> Reduction:
-        """Replace arrays of half-width elements, uint16, by their sum or mean in one collective. A mean is the rounded
-        sum, divided and rounded."""
-        format = self._ring.membership.format
-        for array in arrays:
-            require_reducible(array, op)
-        size = sum(array.size for array in arrays)
-        wire = self._half_vector(size)
-        np.concatenate([array.reshape(-1) for array in arrays], out=wire[:size])
-        reduction = self._collect(wire, format)
-        if size:
-            if op == "mean":
-                values = np.empty(size, FLOAT)
-                widen(wire, format, values)
-                reduction.divide(values)
-                narrow(values, format, wire)
-            self._flat_buffer.scatter(wire, arrays)
-            self._report_if_flagged(reduction)
         return reduction
 
     def _report_if_flagged(self, reduction: Reduction) -> None:
@@ -534,13 +481,7 @@ class Worker(JobWorker):
         require_int("step", step, 0, 2**62 - 1)
         single = as_bits(state)
         arrays = [single] if isinstance(single, np.ndarray) else [as_bits(array) for array in state]
-        own = pack_arrays(arrays)
-
-        def transfer(sends: bool, copy: Copy) -> np.ndarray | None:
-            values = own.copy()
-            return values if copy(values) else None
-
-        values, highest_step = self._sync(step, transfer)
+        values, highest_step = self._sync(step, vector_transfer(pack_arrays(arrays)))
         if values is not None:
             unpack_arrays(arrays, values)
         return highest_step
@@ -571,22 +512,10 @@ class Worker(JobWorker):
         """
         self._calls.wait()
         require_int("step", step, 0, 2**62 - 1)
-        octets = buffer_octets(bytes(data))
-
-        def transfer(sends: bool, copy: Copy) -> np.ndarray | None:
-            size = np.array([octets.size & 0x7FFFFFFF, octets.size >> 31], INT)
-            if not copy(size):
-                return None
-            length = int(size[0]) | int(size[1]) << 31
-            words = np.zeros(-(-length // 4), INT)
-            if sends:
-                words.view(np.uint8)[:length] = octets
-            return words.view(np.uint8)[:length] if not length or copy(words) else None
-
-        received, highest_step = self._sync(step, transfer)
+        received, highest_step = self._sync(step, bytes_transfer(bytes(data)))
         return (bytes(data) if received is None else received.tobytes()), highest_step
 
-    def _sync(self, step: int, transfer: Callable[[bool, Copy], np.ndarray | None]) -> tuple[np.ndarray | None, int]:
+    def _sync(self, step: int, transfer: Transfer) -> tuple[np.ndarray | None, int]:
         """Copy the state of the most advanced worker, as `StateSync.run` describes it."""
         self._require_open()
         with self._exclusive_call():

@@ -9,14 +9,14 @@ from collections.abc import Callable
 import numpy as np
 
 from iswitch.control.state_transfer import CANDIDATE, TakesPart, most_advanced
-from iswitch.driver.buffers import INT
+from iswitch.driver.buffers import INT, buffer_octets
 from iswitch.driver.progress import Progress
 from iswitch.driver.transport import Transport
 from iswitch.errors import CollectiveTimeoutError
 from iswitch.results import Reduction
 from iswitch.wire import CollectiveKind
 
-__all__ = ["Copy", "StateSync"]
+__all__ = ["StateSync", "Transfer", "bytes_transfer", "vector_transfer"]
 
 _ELECTION_PAUSE_S = 0.05
 """Pause between two elections in which no worker has a state."""
@@ -25,6 +25,36 @@ Collect = Callable[[np.ndarray, CollectiveKind], tuple[Reduction, bool]]
 """Sums an int32 vector over all members, in place. Returns the reduction, and True if it admitted joining workers."""
 Copy = Callable[[np.ndarray], bool]
 """Replaces an int32 vector by that of the elected worker. Returns False if the workers begin again."""
+Transfer = Callable[[bool, Copy], np.ndarray | None]
+"""`transfer(sends, copy)` copies a state by one or several calls of `copy`, and returns it, or None as soon as a call
+returns False. `sends` is True at the elected worker."""
+
+
+def vector_transfer(own: np.ndarray) -> Transfer:
+    """Return the transfer of an int32 vector, which is equally long on all workers."""
+
+    def transfer(sends: bool, copy: Copy) -> np.ndarray | None:
+        values = own.copy()
+        return values if copy(values) else None
+
+    return transfer
+
+
+def bytes_transfer(own: bytes) -> Transfer:
+    """Return the transfer of bytes of any length: the length first, in two words of 31 bits."""
+    octets = buffer_octets(own)
+
+    def transfer(sends: bool, copy: Copy) -> np.ndarray | None:
+        size = np.array([octets.size & 0x7FFFFFFF, octets.size >> 31], INT)
+        if not copy(size):
+            return None
+        length = int(size[0]) | int(size[1]) << 31
+        words = np.zeros(-(-length // 4), INT)
+        if sends:
+            words.view(np.uint8)[:length] = octets
+        return words.view(np.uint8)[:length] if not length or copy(words) else None
+
+    return transfer
 
 
 class StateSync:
@@ -47,12 +77,7 @@ class StateSync:
         self._world, self._rank, self.has_state, self._job_name = world, rank, has_state, job_name
 
     def run(
-        self,
-        collect: Collect,
-        step: int,
-        progress: Progress,
-        timeout_s: float,
-        transfer: Callable[[bool, Copy], np.ndarray | None],
+        self, collect: Collect, step: int, progress: Progress, timeout_s: float, transfer: Transfer
     ) -> tuple[np.ndarray | None, int]:
         """Elect the sender and copy its state.
 
@@ -67,8 +92,7 @@ class StateSync:
         timeout_s : float
             The longest time without a worker that has a state.
         transfer : callable
-            `transfer(sends, copy)` copies the state by one or several calls of `copy`, and returns it, or None as soon
-            as a call returns False.
+            Copies the state.
 
         Returns
         -------
