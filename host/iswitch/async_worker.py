@@ -6,8 +6,8 @@ Computing", ISCA 2019, section IV): while the program computes a gradient, the s
 updates that other workers took part in arrive.
 
 `AsyncWorker` is what a program calls. `driver/stream.py` sends, receives and retransmits; `control/update_reader.py`
-reads what comes; `control/job_worker.py` joins and leaves the job; `control/state_transfer.py` copies the weights to a
-joining worker.
+reads what comes; `control/quiet_stream.py` queries the switch when nothing comes; `control/job_worker.py` joins and
+leaves the job; `control/state_transfer.py` copies the weights to a joining worker.
 """
 
 import contextlib
@@ -20,10 +20,10 @@ import numpy as np
 
 from iswitch.caller_warning import warn_program
 from iswitch.control.counters import unusual_rises
-from iswitch.control.inspection import read_slot
 from iswitch.control.job_key import job_key
 from iswitch.control.job_worker import JobWorker, brings_network, switch_address
 from iswitch.control.lost_membership import lost_membership_error
+from iswitch.control.quiet_stream import QuietStream
 from iswitch.control.settings import require_int, require_one_of, require_settings
 from iswitch.control.state_transfer import TRANSFER_NOTE, copy_state, free_job, transfer_key
 from iswitch.control.update_reader import UpdateReader
@@ -50,8 +50,8 @@ from iswitch.errors import (
     TaintedError,
     TaintWarning,
 )
-from iswitch.results import TAINT_ADVICE, Update, format_ranks, rejected_values
-from iswitch.wire import NO_MEMBER, SEGMENTS_MAX, STALENESS_MAX, JobState, Mode, Reason, SlotState
+from iswitch.results import TAINT_ADVICE, Update, rejected_values
+from iswitch.wire import NO_MEMBER, SEGMENTS_MAX, STALENESS_MAX, JobState, Mode, Reason
 from iswitch.wire.formats import FORMATS, JOB_FORMATS
 from iswitch.worker import Worker
 
@@ -60,8 +60,6 @@ __all__ = ["AsyncWorker"]
 _PENDING_PERIOD_S = 0.01
 """While a vector is pending, the keepalive thread serves the stream at least this often, because `push` can add one
 while the thread sleeps."""
-_QUIET_S = 1.0
-"""After this time without a frame, a waiting call queries the switch for the cause."""
 _BACKLOG, _BACKLOG_BYTES = 16, 1 << 26
 _UNBOUNDED = 2**24
 _TRANSFER_S = 3.0
@@ -241,8 +239,7 @@ class AsyncWorker(JobWorker):
         self._first_update = 0  # number of the update with which this member began, once it is known
         self._reader = UpdateReader(self._layout, membership)
         self._refused_before = 0
-        self._bursts_heard = -1  # those at the last look
-        self._quiet_until = 0.0  # the time of the next inquiry, if nothing comes before
+        self._quiet_stream = QuietStream(self._control, self._stream, self._layout, self._job_name)
         logger.info("rank %d of %d has joined %s, which is asynchronous", self.rank, world, self._job_name)
 
     # Properties of the job
@@ -653,47 +650,13 @@ class AsyncWorker(JobWorker):
             deadline, rest_s = self._transport.now() + timeout_s, 0.0
             while not condition():
                 self._raise_failure()
-                self._inquire_if_quiet()
+                if mismatch := self._quiet_stream.inquire_if_due(self.switch_timeout_s):
+                    self._failure = mismatch
                 now = self._transport.now()
                 if now >= deadline:
                     return False
                 rest_s = self._serve_stream(min(rest_s, deadline - now))
         return True
-
-    def _inquire_if_quiet(self) -> None:
-        """Query the switch if nothing has come for some time. A program that waits briefly, again and again, learns as
-        much as one that waits for long, so the time does not begin anew with each call.
-
-        Raises SwitchUnreachableError.
-        """
-        now, bursts = self._transport.now(), self._stream.bursts_received
-        if bursts == self._bursts_heard and now < self._quiet_until:
-            return
-        if bursts == self._bursts_heard:
-            self._inquire()
-            now, bursts = self._transport.now(), self._stream.bursts_received
-        self._bursts_heard, self._quiet_until = bursts, now + min(_QUIET_S, self.switch_timeout_s)
-
-    def _inquire(self) -> None:
-        """Query the switch for the reason why nothing comes. Record that the job is halted, which the switch reports
-        only to a member that contributes, or a MismatchError if the workers' vectors differ in size.
-
-        Raises SwitchUnreachableError.
-        """
-        stream, layout = self._stream, self._layout
-        low, m = stream.low, stream.membership
-        stream.halted |= self._control.job(m.job).state == JobState.HALTED
-        slot = read_slot(self._control, m.job, stream.low_seq, m.window)
-        # Joins compare the number of segments, so sizes can differ in the vector's last segment only.
-        last_segment = layout.vector_segments - 1
-        their_size = last_segment * layout.elements + slot.length // 4
-        waits_for_last = low == stream.low and low % layout.segments == last_segment and slot.seq == stream.low_seq
-        if waits_for_last and slot.state == SlotState.COLLECTING and their_size != layout.size:
-            self._failure = MismatchError(
-                f"the workers of {self._job_name} push vectors of different sizes: {their_size:,} elements by "
-                f"{format_ranks(slot.arrived)}, and {layout.size:,} by this worker, rank {m.member}. Start all "
-                "workers with the same `size`"
-            )
 
     # Errors
 
