@@ -21,19 +21,18 @@ from iswitch.replay.limits import Limits
 from iswitch.replay.log_writer import LogWriter
 from iswitch.replay.parameters import Parameters
 from iswitch.replay.prefetch import Prefetch
-from iswitch.replay.priorities import Normalize, Scale, bucket_start
+from iswitch.replay.priorities import Normalize, Scale
 from iswitch.replay.rebuild import rebuild_table
 from iswitch.replay.records import Field, Layout
 from iswitch.replay.request import Request
 from iswitch.replay.sampling import Batch, SampleOperation, SampleOptions
 from iswitch.replay.seeds import SEED_BITS
 from iswitch.replay.session import Session, closed_message
-from iswitch.replay.statistics import Statistics
+from iswitch.replay.statistics import Statistics, read_statistics
 from iswitch.replay.tickets import check_ticket, consecutive_tickets
 from iswitch.replay.update import PendingUpdate
 from iswitch.replay.writer import PendingAdd, Writer
-from iswitch.wire import Register
-from iswitch.wire.replay import BODY_BYTES, UNIT_BYTES, UPDATE_ROW, Kind, ReplayOutcome
+from iswitch.wire.replay import BODY_BYTES, UPDATE_ROW, Kind, ReplayOutcome
 
 __all__ = ["ReplayClient"]
 
@@ -603,33 +602,7 @@ class ReplayClient:
 
     def statistics(self) -> Statistics:
         """Read the state of table, switch and client. Requests that are not acknowledged may be in it or not."""
-        status, session, scale = self._session.read_status(), self._session, self._scale
-        outcomes = dict(
-            zip(ReplayOutcome.__members__, session.control.registers(Register.REPLAY_OUTCOMES, len(ReplayOutcome)))
-        )
-        self._writer.process_answers()
-        space = self._log.space
-        return Statistics(
-            size=status.filled,
-            adds=status.adds,
-            samples=status.sampled,
-            priority_sum=status.total / scale.scale,
-            min_priority=float(scale.to_real(bucket_start(status.lowest))),
-            max_priority=float(scale.to_real(bucket_start(status.highest))),
-            ticket=status.ticket,
-            version=status.version,
-            outcomes=outcomes,
-            own_adds=self._writer.acknowledged,
-            bytes_sent=self._log.bytes_sent + self._writer.bytes_sent,
-            frames_written=self._writer.frames_written,
-            frames_shared=self._writer.frame_cache.hits,
-            log_bytes=self.config.log_bytes,
-            log_bytes_used=(space.units - space.free_units(session.adds)) * UNIT_BYTES,
-            saturated=scale.saturated,
-            retransmissions=session.channel.retransmissions + session.queries.retransmissions,
-            window=int(session.queries.window),
-            delay_s=session.channel.timer.delay_s or session.queries.timer.delay_s or 0.0,
-        )
+        return read_statistics(self._session, self._writer, self._log, self._scale)
 
     def save(self, path: str | os.PathLike[str]) -> int:
         """Write the items of the table to a file, while all clients continue. Items that are overwritten meanwhile are

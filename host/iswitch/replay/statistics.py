@@ -2,7 +2,14 @@
 
 from dataclasses import dataclass, field
 
-__all__ = ["Statistics"]
+from iswitch.replay.log_writer import LogWriter
+from iswitch.replay.priorities import Scale, bucket_start
+from iswitch.replay.session import Session
+from iswitch.replay.writer import Writer
+from iswitch.wire import Register
+from iswitch.wire.replay import UNIT_BYTES, ReplayOutcome
+
+__all__ = ["Statistics", "read_statistics"]
 
 
 @dataclass(frozen=True)
@@ -64,3 +71,33 @@ class Statistics:
     retransmissions: int
     window: int
     delay_s: float
+
+
+def read_statistics(session: Session, writer: Writer, log: LogWriter, scale: Scale) -> Statistics:
+    """Read the state of the table and the switch over a session, and that of the session's client."""
+    status = session.read_status()
+    outcomes = dict(
+        zip(ReplayOutcome.__members__, session.control.registers(Register.REPLAY_OUTCOMES, len(ReplayOutcome)))
+    )
+    writer.process_answers()
+    return Statistics(
+        size=status.filled,
+        adds=status.adds,
+        samples=status.sampled,
+        priority_sum=status.total / scale.scale,
+        min_priority=float(scale.to_real(bucket_start(status.lowest))),
+        max_priority=float(scale.to_real(bucket_start(status.highest))),
+        ticket=status.ticket,
+        version=status.version,
+        outcomes=outcomes,
+        own_adds=writer.acknowledged,
+        bytes_sent=log.bytes_sent + writer.bytes_sent,
+        frames_written=writer.frames_written,
+        frames_shared=writer.frame_cache.hits,
+        log_bytes=session.config.log_bytes,
+        log_bytes_used=(log.space.units - log.space.free_units(session.adds)) * UNIT_BYTES,
+        saturated=scale.saturated,
+        retransmissions=session.channel.retransmissions + session.queries.retransmissions,
+        window=int(session.queries.window),
+        delay_s=session.channel.timer.delay_s or session.queries.timer.delay_s or 0.0,
+    )
