@@ -63,6 +63,12 @@ def transfer(begin, segments, *, part=None):
     return made
 
 
+def test_bursts_that_wait_are_received_by_one_call_which_counts_their_new_results():
+    member = Member()
+    member.transport.waiting += [[result_at(0)], [result_at(0)], [result_at(1), result_at(2)]]
+    assert member.receive_waiting() == 3 and member.low == 3
+
+
 def described(headers):
     """Return type, position, flags but `boundary`, and `behind` of each datagram."""
     return [
