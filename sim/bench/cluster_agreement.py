@@ -35,6 +35,7 @@ from sim.bench.compare import measure as measure_system
 from sim.bench.compare_systems import HOST, InstantSocket, ring_reduce, server_reduce
 from sim.cluster.driver_costs import measure_driver
 from sim.cluster.host_costs import measure_copy_s, measure_sums, measure_tcp
+from sim.cluster.measured_record import rounded
 from sim.cluster.processor_time import median_cpu_s
 from sim.cluster.realtime import before_others
 from sim.cluster.software_switch import ServedSwitch, software_switch
@@ -169,20 +170,17 @@ def read(path: Path = RECORD) -> list[Turn]:
     return [Turn(**row) for row in json.loads(path.read_text())]
 
 
+def cells(turns: Iterable[Turn]) -> dict[tuple[str, int, int], list[Turn]]:
+    """Return the turns of each system, number of workers, and size."""
+    found: dict[tuple[str, int, int], list[Turn]] = {}
+    for turn in turns:
+        found.setdefault(turn[:3], []).append(turn)
+    return found
+
+
 def medians(turns: Iterable[Turn]) -> dict[tuple[str, int, int], float]:
     """Return the median ratio of each system, number of workers, and size."""
-    ratios: dict[tuple[str, int, int], list[float]] = {}
-    for turn in turns:
-        ratios.setdefault(turn[:3], []).append(turn.ratio)
-    return {key: statistics.median(found) for key, found in ratios.items()}
-
-
-def times(turns: Iterable[Turn]) -> dict[tuple[str, int, int], list[float]]:
-    """Return the measured times of each system, number of workers, and size."""
-    found: dict[tuple[str, int, int], list[float]] = {}
-    for turn in turns:
-        found.setdefault(turn[:3], []).append(turn.measured_s)
-    return found
+    return {key: statistics.median(turn.ratio for turn in cell) for key, cell in cells(turns).items()}
 
 
 def spread(ratios: Iterable[float]) -> tuple[float, float, float]:
@@ -195,22 +193,23 @@ def show(console: Console, turns: list[Turn]) -> None:
     """Print the medians."""
     table = Table("system", "workers", "size", "modelled ms", "measured ms", "ratio", "of turns", "Python us")
     names = {size: name for name, size in SIZES.items()}
-    for key, ratio in medians(turns).items():
-        cell = [turn for turn in turns if turn[:3] == key]
+    by_cell, ratios = cells(turns), medians(turns)
+    for key, cell in by_cell.items():
         modelled, measured = (1e3 * statistics.median(getattr(turn, name) for turn in cell) for name in TIMES)
         least, _, most = spread(turn.ratio for turn in cell)
-        shown = (f"{modelled:.3g}", f"{measured:.3g}", f"{ratio:.2f}", f"{least:.2f} to {most:.2f}")
+        shown = (f"{modelled:.3g}", f"{measured:.3g}", f"{ratios[key]:.2f}", f"{least:.2f} to {most:.2f}")
         python_us = statistics.median(turn.python_us for turn in cell)
         table.add_row(key[0], str(key[1]), names[key[2]], *shown, f"{python_us:.0f}")
     console.print(table)
-    differ = [max(found) / min(found) for found in times(turns).values()]
+    measured_s = [[turn.measured_s for turn in cell] for cell in by_cell.values()]
+    differ = [max(found) / min(found) for found in measured_s]
     console.print(
         f"measured times differ between turns by up to {max(differ):.1f}, median {statistics.median(differ):.1f}"
     )
     if loads := [turn.load for turn in turns if turn.load is not None]:
         console.print(f"load {min(loads):.1f} to {max(loads):.1f}")
     for system in dict.fromkeys(turn.system for turn in turns):
-        least, middle, most = spread(ratio for key, ratio in medians(turns).items() if key[0] == system)
+        least, middle, most = spread(ratio for key, ratio in ratios.items() if key[0] == system)
         console.print(f"{system}: modelled by measured {least:.2f} to {most:.2f}, median {middle:.2f}", highlight=False)
 
 
@@ -238,21 +237,8 @@ def main(
                     found.append(one)
                     console.print(f"[dim]{turn} {system} {workers} {size_bytes}: {one.ratio:.2f}", highlight=False)
                     if out:
-                        out.write_text(json.dumps([plain(row) for row in found], indent=1) + "\n")
+                        out.write_text(json.dumps([rounded(row._asdict()) for row in found], indent=1) + "\n")
     show(console, found)
-
-
-def plain(turn: Turn) -> dict[str, Any]:
-    """Return a turn with four digits of each time and cost."""
-    row = turn._asdict()
-    for name in ("copy_s", "measured_s", "load", "code_s"):
-        row[name] = row[name] and float(f"{row[name]:.4g}")
-    row["costs"] = {name: float(f"{value:.4g}") for name, value in turn.costs.items()}
-    if turn.served is not None:
-        row["served"] = {
-            name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in turn.served.items()
-        }
-    return row
 
 
 if __name__ == "__main__":

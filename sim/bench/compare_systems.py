@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -36,6 +36,15 @@ UDP_SEGMENT, UDP_GRO = 103, 104
 BURST_BYTES, DATAGRAM_BYTES = 65507, 8858
 """The longest burst, and a full datagram of `iswitch switch` on loopback."""
 ECHO_IN_FLIGHT_BYTES = 8 * BURST_BYTES
+
+
+class Peer(Protocol):
+    """What the plain systems need of a connected socket."""
+
+    def sendall(self, data: Any, /) -> None: ...
+    def recv_into(self, buffer: memoryview, nbytes: int, flags: int, /) -> int: ...
+    def getsockopt(self, level: int, option: int, /) -> int: ...
+
 
 Reduce = Callable[[np.ndarray], Any]
 """Replaces an array by the sum of all workers' arrays."""
@@ -146,7 +155,7 @@ def connect_server(stack: ExitStack, address: int, rank: int, world: int) -> Red
     return server_reduce(stack.enter_context(tuned(socket.create_connection((HOST, address), CONNECT_S))))
 
 
-def server_reduce(peer: Any) -> Reduce:
+def server_reduce(peer: Peer) -> Reduce:
     """Return what a worker of the server does, given its socket."""
 
     def reduce(array: np.ndarray) -> None:
@@ -165,7 +174,7 @@ def connect_ring(stack: ExitStack, address: int, rank: int, world: int) -> Reduc
     return ring_reduce(following, stack.enter_context(tuned(listener.accept()[0])), rank, world)
 
 
-def ring_reduce(following: Any, before: Any, rank: int, world: int) -> Reduce:
+def ring_reduce(following: Peer, before: Peer, rank: int, world: int) -> Reduce:
     """Return what a worker of the ring does, given the sockets to the next worker and from the one before."""
 
     def reduce(array: np.ndarray) -> None:
@@ -181,7 +190,7 @@ def ring_reduce(following: Any, before: Any, rank: int, world: int) -> Reduce:
     return reduce
 
 
-def pass_on(following: Any, sent: memoryview, before: Any, into: memoryview) -> None:
+def pass_on(following: Peer, sent: memoryview, before: Peer, into: memoryview) -> None:
     """Send to one neighbour and receive from the other, in pieces that the kernel holds, so that neither waits."""
     piece = before.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 4
     for at in range(0, max(len(sent), len(into)), piece):
@@ -208,7 +217,7 @@ def tuned(connected: socket.socket) -> socket.socket:
     return connected
 
 
-def receive(peer: Any, into: memoryview) -> None:
+def receive(peer: Peer, into: memoryview) -> None:
     """Receive until the buffer is full.
 
     Raises
@@ -226,13 +235,13 @@ def receive(peer: Any, into: memoryview) -> None:
 class InstantSocket:
     """Stands for a socket that takes all that is sent, and has received all that is wanted, without a system call."""
 
-    def sendall(self, sent: Any) -> None:
+    def sendall(self, data: Any, /) -> None:
         pass
 
-    def recv_into(self, into: memoryview, size: int, flags: int) -> int:
-        return len(into)
+    def recv_into(self, buffer: memoryview, nbytes: int, flags: int, /) -> int:
+        return len(buffer)
 
-    def getsockopt(self, level: int, option: int) -> int:
+    def getsockopt(self, level: int, option: int, /) -> int:
         return 2 * BUFFER_BYTES
 
 

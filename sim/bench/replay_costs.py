@@ -26,6 +26,7 @@ from rich.console import Console
 from sim.bench.replay_buffers import Buffer, CpprbBuffer, NumpyBuffer
 from sim.bench.replay_redis import KEY, SAMPLE, TRANSITIONS, Learner, packed, server
 from sim.cluster.host_costs import measure_copy_s, measure_tcp
+from sim.cluster.measured_record import rounded
 from sim.cluster.realtime import before_others, run_before_others
 
 __all__ = ["ACTORS", "RECORD", "WORKLOADS", "ReplayCosts", "Turn", "Workload", "read"]
@@ -336,16 +337,8 @@ def main(
     found = measure(names, turns, realtime=realtime)
     for turn in found:
         console.print(turn)
-    out.write_text(json.dumps([plain(turn) for turn in kept + found], indent=1) + "\n")
-
-
-def plain(turn: Turn) -> dict[str, Any]:
-    """Return a turn with four digits of each time."""
-
-    def short(row: dict[str, Any]) -> dict[str, Any]:
-        return {name: float(f"{one:.4g}") if isinstance(one, float) else one for name, one in row.items()}
-
-    return short(turn._asdict()) | {"costs": short(turn.costs._asdict())}
+    rows = [rounded(turn._asdict() | {"costs": turn.costs._asdict()}) for turn in kept + found]
+    out.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -23,13 +23,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from iswitch.estimate.collectives import ring
 from iswitch.estimate.costs import Costs, describe_costs
 from iswitch.estimate.server import asynchronous_server, parameter_server
 from iswitch.estimate.setting import Phases, Setting
 from iswitch.estimate.switch import asynchronous_switch, switch
 from iswitch.estimate.systems import SYSTEMS
-from sim.cluster.measured_ratios import show_measured
+from sim.cluster.measured_ratios import ratio, show_measured
 from sim.cluster.rtl_sum import rtl_sum_s
 from sim.cluster.system_costs import read
 
@@ -85,11 +84,6 @@ def ratio_compute_s(setting: Setting, ratio: float) -> float:
     return 0.0
 
 
-def asynchronous_ratio(setting: Setting) -> float:
-    """Return how many times as fast as the asynchronous server the asynchronous switch is, for as many gradients."""
-    return asynchronous_server(setting) / asynchronous_switch(setting)
-
-
 def compute_s(name: str, costs: Costs) -> float:
     """Return the time of computing of an algorithm."""
     algorithm = ALGORITHMS[name]
@@ -107,10 +101,12 @@ def figures(costs: Costs | None = None) -> Iterator[tuple[str, float, str]]:
     """Yield key, value and unit of the ratios."""
     for name in ALGORITHMS:
         setting = setting_of(name, costs or Costs())
-        ours_s = switch(setting).total_s
-        yield f"cluster.{name}.sync_over_ps", parameter_server(setting).total_s / ours_s, "x, model"
-        yield f"cluster.{name}.sync_over_ring", ring(setting).total_s / ours_s, "x, model"
-        yield f"cluster.{name}.async_over_ps", asynchronous_ratio(setting), "x for as many gradients, model"
+        for key, unit in (
+            ("sync_over_ps", "x, model"),
+            ("sync_over_ring", "x, model"),
+            ("async_over_ps", "x for as many gradients, model"),
+        ):
+            yield f"cluster.{name}.{key}", ratio(key, setting), unit
 
 
 def draw(costs: Costs, path: Path) -> None:
@@ -181,8 +177,8 @@ def main(
         console.print(
             f"asynchronous, as many gradients: server {1e3 * server_s:.3f} ms, overlapped {1e3 * overlapped_s:.3f} ms, "
             f"iswitch {1e3 * ours_s:.3f} ms: {server_s / ours_s:.2f} and {overlapped_s / ours_s:.2f} times; "
-            f"without computing {asynchronous_ratio(replace(setting, compute_s=0)):.2f} times; "
-            f"with {MOST_WORKERS} workers {asynchronous_ratio(replace(setting, workers=MOST_WORKERS)):.2f} times"
+            f"without computing {ratio('async_over_ps', replace(setting, compute_s=0)):.2f} times; "
+            f"with {MOST_WORKERS} workers {ratio('async_over_ps', replace(setting, workers=MOST_WORKERS)):.2f} times"
         )
         if rtl:
             model_s = switch(replace(setting, compute_s=0)).communication_s

@@ -18,7 +18,7 @@ from iswitch.estimate.switch import asynchronous_switch
 from iswitch.estimate.systems import ISWITCH, SYSTEMS
 from sim.cluster.system_costs import ASYNCHRONOUS_SERVER, Measured, costs_of
 
-__all__ = ["RATIOS", "Ratio", "ratios", "show_measured"]
+__all__ = ["RATIOS", "Ratio", "ratio", "ratios", "show_measured"]
 
 RATIOS = {
     "sync_over_ps": "parameter server",
@@ -49,10 +49,21 @@ class Ratio(NamedTuple):
     free_call: float
 
 
-def ratio(name: str, setting: Setting, costs: Callable[[str], Costs]) -> float:
-    """Return a ratio with the costs that each system has."""
-    other = replace(setting, costs=costs(RATIOS[name]))
-    ours = replace(setting, costs=costs(ISWITCH))
+def ratio(name: str, setting: Setting, costs: Callable[[str], Costs] | None = None) -> float:
+    """Return how many times as fast as another system the switch is; asynchronous ones, for as many gradients.
+
+    Parameters
+    ----------
+    name : str
+        One of `RATIOS`.
+    setting : Setting
+        The workers.
+    costs : callable, optional
+        Returns the costs of a system. Default: those of the setting.
+    """
+    other, ours = (
+        setting if costs is None else replace(setting, costs=costs(system)) for system in (RATIOS[name], ISWITCH)
+    )
     if RATIOS[name] == ASYNCHRONOUS_SERVER:
         return asynchronous_server(other) / asynchronous_switch(ours)
     return SYSTEMS[RATIOS[name]](other).total_s / SYSTEMS[ISWITCH](ours).total_s
@@ -69,7 +80,7 @@ def ratios(setting: Setting, rows: list[Measured]) -> dict[str, Ratio]:
     for name in RATIOS:
         single = [ratio(name, setting, measured([row])) for row in cell]
         found[name] = Ratio(
-            ratio(name, setting, lambda system: setting.costs),
+            ratio(name, setting),
             ratio(name, setting, measured(cell)),
             min(single),
             max(single),

@@ -11,7 +11,7 @@ import os
 import statistics
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 from rich.console import Console
@@ -22,6 +22,7 @@ from iswitch.estimate.costs import Costs
 from iswitch.estimate.systems import ISWITCH
 from sim.cluster.driver_costs import measure_driver
 from sim.cluster.host_costs import measure_sums, measure_tcp
+from sim.cluster.measured_record import rounded
 
 __all__ = ["ASYNCHRONOUS_SERVER", "RECORD", "Measured", "costs_of", "medians", "message_bytes", "read"]
 
@@ -103,13 +104,6 @@ def medians(rows: Iterable[dict[str, float]]) -> dict[str, float]:
 def costs_of(rows: Iterable[Measured], size_bytes: int, system: str) -> Costs:
     """Return the costs of a system with a vector: the median of each over the turns."""
     return Costs.from_dict(medians(row.costs(system) for row in rows if row.size_bytes == size_bytes))
-
-
-def rounded(value: Any) -> Any:
-    """Return a value with four digits of each number that is no integer."""
-    if isinstance(value, dict):
-        return {name: rounded(each) for name, each in value.items()}
-    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def show(console: Console, rows: list[Measured]) -> None:

@@ -41,7 +41,8 @@ class QuietStream:
         Parameters
         ----------
         switch_timeout_s : float
-            The longest time without a frame, in seconds, if it is below a second.
+            The worker's longest time to wait for the switch, in seconds. The switch is queried after as long without a
+            frame, and at the latest after a second.
 
         Returns
         -------
