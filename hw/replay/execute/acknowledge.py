@@ -56,7 +56,8 @@ class Acknowledgement(wiring.Component):
 
     Then `answers` offers the answer. A request that is answered with data has none, and is not reported here: FETCH,
     LOAD, and the outcome OVERWRITTEN. A FAULT has one at most every `NOTICE_INTERVAL_US` at each port. `done` is 1 for
-    one cycle, when the answer is taken, or else with the step before.
+    one cycle, when the answer is taken, or else with the step before. The request's port and time must be there in the
+    cycle of `start`.
     """
 
     def __init__(self, replay: Replay):
@@ -102,7 +103,11 @@ class Acknowledgement(wiring.Component):
         # When each port had its last answer to a fault, and whether it has had one.
         m.submodules.noticed_us = memory = Memory(shape=32, depth=PORTS_MAX, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
         noticed, noticed_us, notice = Signal(PORTS_MAX), memory.read_port(domain="comb"), memory.write_port()
+        may_notice = Signal()
         m.d.comb += [noticed_us.addr.eq(port), notice.addr.eq(port), notice.data.eq(now_us)]
+        m.d.sync += may_notice.eq(
+            ~noticed.bit_select(port, 1) | ((now_us - noticed_us.data)[:32] >= NOTICE_INTERVAL_US)
+        )
         self._advance(m, kind)
         self._compose(m, kind, composed)
         self._address(m, offered)
@@ -140,7 +145,7 @@ class Acknowledgement(wiring.Component):
                     offered.kind.eq(request.frame.kind),
                     offered.table.eq(request.frame.table),
                 ]
-                with m.If(~noticed.bit_select(port, 1) | ((now_us - noticed_us.data)[:32] >= NOTICE_INTERVAL_US)):
+                with m.If(may_notice):
                     m.d.comb += notice.en.eq(1)
                     m.d.sync += noticed.bit_select(port, 1).eq(1)
                     m.next = "ANSWER"

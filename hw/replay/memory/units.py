@@ -137,11 +137,12 @@ class UnitWriter(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.skid = buffer = SkidBuffer(WriteData(self.data_bits))
-        # Unconfirmed units, and those of them whose rows were not all accepted. `confirmed`: a confirmation of a unit
-        # that was not written before a reset.
+        # Unconfirmed units, and those of them whose rows were not all accepted, if it `awaits` any. `confirmed`: a
+        # confirmation of a unit that was not written before a reset.
         pending, awaiting_rows = (
             Signal(range(self.outstanding + 1), name=name) for name in ("pending", "awaiting_rows")
         )
+        awaits = Signal()
         accepted, unit_complete, confirmed, beat = (Signal(), Signal(), Signal(), Signal(range(self.unit_beats)))
         address = Signal.like(self.units.payload)
         m.d.comb += [
@@ -153,10 +154,11 @@ class UnitWriter(wiring.Component):
             confirmed.eq(self.b.valid & self.busy),
             self.error.eq(confirmed & self.b.payload.resp[1]),
         ]
-        m.d.sync += [
-            pending.eq(pending + accepted - confirmed),
-            awaiting_rows.eq(awaiting_rows + accepted - unit_complete),
-        ]
+        m.d.sync += pending.eq(pending + accepted - confirmed)
+        with m.If(accepted & ~unit_complete):
+            m.d.sync += [awaiting_rows.eq(awaiting_rows + 1), awaits.eq(1)]
+        with m.Elif(unit_complete & ~accepted):
+            m.d.sync += [awaiting_rows.eq(awaiting_rows - 1), awaits.eq(awaiting_rows != 1)]
         with m.If(accepted):
             m.d.sync += [self.aw.valid.eq(1), address.eq(aligned(self.units.payload))]
         with m.Elif(self.aw.ready):
@@ -167,10 +169,10 @@ class UnitWriter(wiring.Component):
         rows_per_beat, put, taken, ends_beat = self.data_bits // row_bits, buffer.i.payload, Signal(), Signal()
         kept, row = Signal(self.data_bits - row_bits), Signal(range(rows_per_beat))
         m.d.comb += [
-            self.rows.ready.eq(buffer.i.ready & (awaiting_rows != 0)),
+            self.rows.ready.eq(buffer.i.ready & awaits),
             taken.eq(self.rows.valid & self.rows.ready),
             ends_beat.eq(row == rows_per_beat - 1),
-            buffer.i.valid.eq(self.rows.valid & (awaiting_rows != 0) & ends_beat),
+            buffer.i.valid.eq(self.rows.valid & awaits & ends_beat),
             put.data.eq(Cat(kept, self.rows.payload)),
             put.strb.eq(-1),
             put.last.eq(beat == self.unit_beats - 1),

@@ -42,8 +42,8 @@ class AnswerSender(wiring.Component):
 
     While `busy`, `list` is the first row of the list that is being sent, which must not change, and `row_address` and
     `listed`, the bus word of rows from there on 1 cycle later, own the reply cache's lists. `corrupt` says which rows
-    of `listed` have a bit error; if such a row is sent, `spoil` is 1 in that cycle, and the word spoils its frame. A
-    new answer is taken only while not `busy`.
+    of `listed` have a bit error. If such a row is sent, its word spoils its frame, and `spoil` is 1 in the next cycle,
+    in which `list` is still the same. A new answer is taken only while not `busy`.
 
     Latency: a head is offered 1 cycle after its answer was taken. Then one word in each cycle, and 2 cycles between
     fragments; both outputs may stall.
@@ -98,10 +98,8 @@ class AnswerSender(wiring.Component):
             header.ticket.eq(outgoing.ticket),
         ]
         word, last_word = self.words.payload, Signal()
-        m.d.comb += [
-            last_word.eq(left <= self.rows_per_word),  # no word follows the last of a list
-            self.spoil.eq(self.words.valid & self.words.ready & word.spoil),
-        ]
+        m.d.comb += last_word.eq(left <= self.rows_per_word)  # no word follows the last of a list
+        m.d.sync += self.spoil.eq(self.words.valid & self.words.ready & word.spoil)
         with m.FSM() as fsm:
             m.d.comb += self.busy.eq(~fsm.ongoing("IDLE"))
             with m.State("IDLE"):

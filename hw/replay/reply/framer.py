@@ -1,6 +1,6 @@
 """Frames of the replay service: a header, words of the body, and the row that holds the checksum's complement."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
@@ -10,7 +10,7 @@ from hw.interface.layout import layout
 from hw.interface.reply import ReplyRoute
 from hw.stream.checksum import sum_halves
 from hw.stream.packet import Packet, require_bus
-from hw.stream.reduction import tree_sum
+from hw.stream.reduction import reaches, tree_sum
 from hw.stream.skid_buffer import SkidBuffer
 from iswitch.wire import ADDRESSES, FRAME_BYTES
 from iswitch.wire.replay import BODY_BYTES, END, REPLAY_HEADER, ROW_BYTES, STATUS
@@ -132,16 +132,21 @@ class ReplyFramer(wiring.Component):
         head_words = HEAD_ROWS // rows_per_word
         image, later_words = (Signal(8 * FRAME_BYTES), Signal(8 * FRAME_BYTES - self.bus_bits, reset_less=True))
         head_left, rows_left = Signal(range(HEAD_ROWS)), Signal(range(BODY_ROWS + 1))
-        ends_here, is_partial = Signal(), Signal()
-        m.d.comb += [
-            image.eq(given.header.as_value() << 8 * ADDRESSES.itemsize),
-            is_partial.eq(rows_left < rows_per_word),
-            ends_here.eq(rows_left <= rows_per_word),
-        ]
+        # Of the next word of the body: the rows that belong to it, and whether the body ends with it. In registers,
+        # because sums begin at them.
+        kept_rows, ends_here, is_partial = Signal(rows_per_word), Signal(), Signal()
+        m.d.comb += [image.eq(given.header.as_value() << 8 * ADDRESSES.itemsize), is_partial.eq(~kept_rows[-1])]
 
-        def begin_body(rows):
+        def show_rows(rows, behind):
+            """Keep what the next word of the body has, if the body has so many rows and `behind` of them are sent."""
+            return [
+                kept_rows.eq(Cat(reaches(rows, behind + k + 1) for k in range(rows_per_word))),
+                ends_here.eq(~reaches(rows, behind + rows_per_word + 1)),
+            ]
+
+        def begin_body(has_rows):
             m.next = "BODY"
-            with m.If(rows == 0):
+            with m.If(~has_rows):
                 m.next = "END"
 
         with m.FSM() as fsm:
@@ -158,6 +163,7 @@ class ReplyFramer(wiring.Component):
                         later_words.eq(image[self.bus_bits :]),
                         head_left.eq(head_words - 1),
                         rows_left.eq(given.rows),
+                        *show_rows(given.rows, 0),
                         route.port.eq(given.port),
                         route.address.eq(given.address),
                         route.length.eq(FRAME_BYTES + END.itemsize + (given.rows << exact_log2(ROW_BYTES))),
@@ -165,14 +171,14 @@ class ReplyFramer(wiring.Component):
                     if head_words > 1:
                         m.next = "HEAD"
                     else:
-                        begin_body(given.rows)
+                        begin_body(given.rows.any())
             if head_words > 1:
                 with m.State("HEAD"):
                     m.d.comb += [is_chosen.eq(1), chosen.data.eq(later_words[: self.bus_bits])]
                     with m.If(advance):
                         m.d.sync += [later_words.eq(later_words >> self.bus_bits), head_left.eq(head_left - 1)]
                         with m.If(head_left == 1):
-                            begin_body(rows_left)
+                            begin_body(kept_rows[0])
             with m.State("BODY"):
                 m.d.comb += [
                     body.ready.eq(advance),
@@ -182,10 +188,10 @@ class ReplyFramer(wiring.Component):
                     chosen.end.eq(rows_left),
                 ]
                 for k in range(rows_per_word):
-                    with m.If(k < rows_left):
+                    with m.If(kept_rows[k]):
                         m.d.comb += chosen.data.word_select(k, ROW_BITS).eq(body.payload.data.word_select(k, ROW_BITS))
                 with m.If(body.valid & advance):
-                    m.d.sync += rows_left.eq(rows_left - rows_per_word)
+                    m.d.sync += [rows_left.eq(rows_left - rows_per_word), *show_rows(rows_left, rows_per_word)]
                     with m.If(ends_here):
                         m.next = "END"
                         with m.If(is_partial):

@@ -1,6 +1,6 @@
 """Checks of a request that need nothing but its header and the length of its frame."""
 
-from amaranth.hdl import Const, Module, Signal
+from amaranth.hdl import Const, Module, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -46,9 +46,9 @@ def times_constant(count, constant: int):
 class HeaderCheck(wiring.Component):
     """Finds what is wrong with a header (docs/replay.md, section 3), and what body belongs to it.
 
-    `fault` and `outcome` describe the header that stood at the inputs 1 cycle before; without a fault `outcome` is
-    DONE. `parameter_rows`, the number of rows that come before anything is done, and `ordered` follow in the same
-    cycle.
+    `fault` and `outcome` describe the header that stood at the inputs 1 cycle before, and the `length` of 2 cycles
+    before; without a fault `outcome` is DONE. `parameter_rows`, the number of rows that come before anything is done,
+    and `ordered` follow in the same cycle.
     """
 
     def __init__(self, replay: Replay):
@@ -89,11 +89,16 @@ class HeaderCheck(wiring.Component):
             Kind.REBUILD: (REBUILD_SLOTS, 0, 1),
         }
         count_required, length_fits, count_too_large = Signal(), Signal(), Signal()
-        # All comparisons run in parallel and the kind selects one. The rows before are subtracted from the length while
-        # the count is multiplied.
+        # All comparisons run in parallel and the kind selects one. How many rows follow the header, and the rows before
+        # the counted ones, is in registers: the frame's length is there before its header is.
+        rows_behind = {
+            before: Signal(signed(LENGTH_BITS - 2), name=f"rows_behind_{before}") for *_, before in forms.values()
+        }
+        whole_rows = Signal()
+        m.d.sync += whole_rows.eq(~self.length[:3].any())
+        m.d.sync += [rows.eq(self.length[3:] - (HEADER_ROWS + before)) for before, rows in rows_behind.items()]
         length_fits_form = {
-            (each, before): ~self.length[:3].any()
-            & (self.length[3:] - (before + HEADER_ROWS) == times_constant(count[:8], each))
+            (each, before): whole_rows & (rows_behind[before] == times_constant(count[:8], each))
             for each, before in {form[1:] for form in forms.values()}
         }
         exceeds = {most: count > most for most, *_ in forms.values()}

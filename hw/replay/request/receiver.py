@@ -4,7 +4,7 @@ A request is executed while its rows are read, and most of it cannot be undone. 
 find bit errors, then row by row.
 """
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Array, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -14,11 +14,11 @@ from hw.stream.packet import Packet, word_of
 from hw.stream.parity import with_parity
 from hw.stream.skid_buffer import SkidBuffer
 from hw.stream.stored_word import parity_of
-from iswitch.wire.replay import QUEUED_REQUESTS
+from iswitch.wire.replay import QUEUED_REQUESTS, ROW_BYTES
 
 __all__ = ["RequestReceiver", "RequestRow"]
 
-ROW_BITS = 64
+ROW_BITS = 8 * ROW_BYTES
 
 
 class RequestRow(data.Struct):
@@ -89,7 +89,7 @@ class RequestReceiver(wiring.Component):
         row_index = Signal(range(rows))
         ends_word = Signal()  # this row is the last of its word
         m.d.comb += [
-            ends_word.eq(word.count <= (row_index + 1) << 3),
+            ends_word.eq(Array(word.count <= ROW_BYTES * (k + 1) for k in range(rows))[row_index]),
             put.row.last.eq(word.last & ends_word),
             put.row.data.eq(word.data.word_select(row_index, ROW_BITS)),
             queue.o.ready.eq(Mux(is_checked, buffer.i.ready & ends_word, ~word.last | last_is_checked)),

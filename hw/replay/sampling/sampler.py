@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from hw.replay.sampling.histogram import BUCKET_BITS, Histogram
-from hw.replay.sampling.slots import Command, CommandKind, SlotTable, generation
+from hw.replay.sampling.slots import Command, CommandKind, SlotTable
 from hw.replay.sampling.sum_tree import SumTree
 
 __all__ = ["Result", "Sampler"]
@@ -33,6 +33,12 @@ class Result(data.StructLayout):
                 "total": priority_bits + exact_log2(capacity),
             }
         )
+
+
+def generation(adds, slot, slots: int):
+    """Return the generation of a slot after `adds` items: the lap around all slots in which it was filled, from 1."""
+    next_slot = adds[: exact_log2(slots)]
+    return adds[exact_log2(slots) :] + (slot < next_slot)
 
 
 class Sampler(wiring.Component):

@@ -10,7 +10,7 @@ from amaranth.utils import exact_log2
 
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
 
-__all__ = ["Command", "CommandKind", "PlacedCommand", "SlotTable", "generation"]
+__all__ = ["Command", "CommandKind", "PlacedCommand", "SlotTable"]
 
 
 class CommandKind(IntEnum):
@@ -38,12 +38,6 @@ class Command(data.StructLayout):
                 "fraction": 64,
             }
         )
-
-
-def generation(adds, slot, slots: int):
-    """Return the generation of a slot after `adds` items: the lap around all slots in which it was filled, from 1."""
-    next_slot = adds[: exact_log2(slots)]
-    return adds[exact_log2(slots) :] + (slot < next_slot)
 
 
 class PlacedCommand(data.StructLayout):
@@ -120,16 +114,17 @@ class SlotTable(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         command, placed = self.commands.payload, self.placed.payload
-        adds, adds_next = Signal.like(placed.adds), Signal.like(placed.adds)
+        adds = Signal(placed.adds.shape(), name="adds")
         taken, adding, checked = Signal(), command.kind == CommandKind.ADD, Signal.like(placed)
         restores, slot_bits = command.kind == CommandKind.RESTORE, exact_log2(self.capacity)
         was_filled = command.slot < self.filled
-        handle_valid = was_filled & (
-            command.generation == generation(adds, command.slot, self.capacity)[: self.generation_bits]
-        )
+        # Both generations that the slot may have are compared before it is known which one it has.
+        laps, in_lap, in_next = adds[slot_bits:], Signal(), Signal()
+        handle_valid = was_filled & Mux(command.slot < adds[:slot_bits], in_next, in_lap)
         m.d.comb += [
             taken.eq(self.commands.valid & self.commands.ready),
-            adds_next.eq(adds + (taken & adding)),
+            in_lap.eq(command.generation == laps),
+            in_next.eq(command.generation == (laps + 1)[: self.generation_bits]),
             checked.kind.eq(command.kind),
             checked.stale.eq(
                 (command.kind == CommandKind.UPDATE) & ~handle_valid | (command.kind == CommandKind.READ) & ~was_filled
@@ -139,15 +134,16 @@ class SlotTable(wiring.Component):
                 command.kind.matches(CommandKind.ADD, CommandKind.UPDATE) & (checked.slot >= self.restored)
             ),
             checked.slot.eq(Mux(adding, adds[:slot_bits], Mux(restores, self.restored[:slot_bits], command.slot))),
-            checked.adds.eq(adds_next),
+            checked.adds.eq(adds + adding),
             checked.new.eq(command.priority),
             checked.fraction.eq(command.fraction),
         ]
         m.d.sync += [
-            adds.eq(adds_next),
             self.filled.eq(self.filled + (taken & adding & (self.filled != self.capacity))),
             self.restored.eq(Mux(self.restart, 0, self.restored + (taken & restores))),
         ]
+        with m.If(taken & adding):
+            m.d.sync += adds.eq(adds + 1)
         if self.single_copy:
             m.d.comb += self.commands.ready.eq(~self.placed.valid | self.placed.ready)
             with m.If(self.commands.ready):

@@ -174,8 +174,8 @@ class SumTree(wiring.Component):
         leaves = memory.read_port(), memory.write_port(granularity=1)
         sampled = Signal()
         step, corrupted = self._enter(m, wiped, leaves, sampled)
-        step = self._place(m, step)
-        step = self._root(m, step)
+        step, before = self._place(m, step)
+        step = self._root(m, step, before)
         errors = [corrupted]
         for level in range(1, len(self.fanouts) - 1):
             step, corrupted = self._level(m, step, level, wiped, wipe)
@@ -278,7 +278,7 @@ class SumTree(wiring.Component):
         )
 
     def _place(self, m, step):
-        """Return the steps with a sample's position within the total in `rest`."""
+        """Return the steps with a sample's position within the total in `rest`, and the steps of a cycle before."""
         rest = multiply_high(m, step.fraction, step.total, name="place")
         for stage in range(LATENCY):
             before, step = step, Signal(self._step(0), name=f"placing_{stage}")
@@ -288,11 +288,19 @@ class SumTree(wiring.Component):
             ]
         placed = Signal.like(step)
         m.d.comb += [placed.eq(step), placed.rest.eq(rest)]
-        return placed
+        return placed, before
 
-    def _pass(self, m, step, level, sums):
+    def _changes(self, m, before, level):
+        """Return which sums of a node an update changes: those of the children behind its own. `before`: the step of a
+        cycle before."""
+        low, fanout = self.bits_below(level), self.fanouts[level]
+        changes, mine = Signal(fanout - 1, name=f"changes_{level}"), before.leaf[low : low + exact_log2(fanout)]
+        m.d.sync += changes.eq(Cat(~before.is_sample & before.valid & (mine <= k) for k in range(fanout - 1)))
+        return changes
+
+    def _pass(self, m, step, level, sums, changes):
         """Return the step to the next level, and the node's `sums` after it. `sums` are, for each child but the first,
-        the sum of the siblings before it."""
+        the sum of the siblings before it; those of `changes` change."""
         low, bits = self.bits_below(level), exact_log2(self.fanouts[level])
         into, after = (
             Signal(self._step(level + 1), name=f"into_{level + 1}"),
@@ -310,11 +318,7 @@ class SumTree(wiring.Component):
             chosen.eq(select_one_hot(here, range(len(lefts)))),
             rest.eq(select_one_hot(here, (left[: len(rest)] for left in lefts))),
         ]
-        mine = step.leaf[low : low + bits]
-        m.d.comb += [
-            new.eq(old + Mux(~step.is_sample & step.valid & (mine <= k), step.change, 0))
-            for k, (old, new) in enumerate(zip(sums, after))
-        ]
+        m.d.comb += [new.eq(old + Mux(changed, step.change, 0)) for changed, old, new in zip(changes, sums, after)]
         m.d.comb += [
             getattr(into, name).eq(getattr(step, name))
             for name in ("valid", "is_sample", "restores", "early", "change", "priority", "total")
@@ -322,9 +326,9 @@ class SumTree(wiring.Component):
         m.d.comb += [into.leaf.eq(step.leaf | Mux(step.is_sample, chosen, 0) << low), into.rest.eq(rest)]
         return into, after
 
-    def _root(self, m, step):
+    def _root(self, m, step, before):
         sums = [Signal(self.sum_bits(0), name=f"root_{k}") for k in range(1, self.fanouts[0])]
-        into, after = self._pass(m, step, 0, sums)
+        into, after = self._pass(m, step, 0, sums, self._changes(m, before, 0))
         m.d.sync += [old.eq(new) for old, new in zip(sums, after)]
         with m.If(self.restart):
             m.d.sync += [old.eq(0) for old in sums]
@@ -350,7 +354,7 @@ class SumTree(wiring.Component):
         here, passing, out = (Signal.like(step, name=f"{name}_{level}") for name in ("here", "passing", "written"))
         sums, written = Signal(row_shape, name=f"sums_{level}"), Signal(row_shape, name=f"written_sums_{level}")
         writes = Signal(name=f"writes_{level}")
-        into, after = self._pass(m, passing, level, list(sums))
+        into, after = self._pass(m, passing, level, list(sums), self._changes(m, here, level))
         new = Cat(after)
         same = lambda one, other: one.leaf[low:] == other.leaf[low:]
         updates = passing.valid & ~passing.is_sample

@@ -70,7 +70,7 @@ def check(answers, *, bus_bits=256, answerer=AnswerSender, asked=0.0, heads=0.0,
     source = bench.source(dut.answers, answers, stalls=asked)
     head_sink, word_sink = (
         bench.sink(dut.heads, stalls=heads),
-        bench.sink(dut.words, stalls=words, beside=[dut.list, dut.busy, dut.spoil]),
+        bench.sink(dut.words, stalls=words, beside=[dut.list, dut.busy]),
     )
 
     async def memory(ctx):
@@ -82,9 +82,10 @@ def check(answers, *, bus_bits=256, answerer=AnswerSender, asked=0.0, heads=0.0,
             ctx.set(dut.corrupt, sum((row in corrupt) << k for k, row in enumerate(rows)))
 
     async def follow(ctx):
-        """Between an answer and the next, and only then, the answerer is not busy."""
-        taken = left = 0
-        async for _, _, valid, ready, busy, offers, goes, shows, takes, spoil in ctx.tick().sample(
+        """Between an answer and the next, and only then, the answerer is not busy. `spoil` follows a word, while its
+        list is still shown."""
+        taken = left = spoiled = list_before = 0
+        async for _, _, valid, ready, busy, offers, goes, shows, takes, wrong, spoil, list_now in ctx.tick().sample(
             dut.answers.valid,
             dut.answers.ready,
             dut.busy,
@@ -92,9 +93,13 @@ def check(answers, *, bus_bits=256, answerer=AnswerSender, asked=0.0, heads=0.0,
             dut.heads.ready,
             dut.words.valid,
             dut.words.ready,
+            dut.words.payload.spoil,
             dut.spoil,
+            dut.list,
         ):
-            assert ready == (not busy) and not (offers and shows) and (shows and takes or not spoil)
+            assert ready == (not busy) and not (offers and shows)
+            assert spoil == spoiled and (not spoil or busy and list_now == list_before)
+            spoiled, list_before = shows and takes and wrong, list_now
             assert busy or not (offers or shows) and left == heads_of[taken]
             taken, left = taken + (valid and ready), left + (offers and goes)
 
@@ -133,7 +138,7 @@ def check(answers, *, bus_bits=256, answerer=AnswerSender, asked=0.0, heads=0.0,
         for _, _, body in frames
         for _ in range(-(-len(body) // per_word))
     ]
-    assert word_sink.besides == [[here, 1, word.spoil] for here, word in zip(lists, word_sink.items, strict=True)]
+    assert word_sink.besides == [[here, 1] for here in lists]
     return source, head_sink, word_sink
 
 

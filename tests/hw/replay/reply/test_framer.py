@@ -255,7 +255,7 @@ def test_bus_wrong(bus_bits):
         ("complement << ROW_BITS - 16", "complement"),
         ("~(folded[:16]", "(folded[:16]"),
         ("ROW_BITS), 0, ROW_BYTES)", "ROW_BITS), 0, 6)"),
-        ("with m.If(k < rows_left):", "with m.If(1):"),
+        ("with m.If(kept_rows[k]):", "with m.If(1):"),
         ("chosen.end.eq(rows_left)", "chosen.end.eq(0)"),
         # what goes beside
         ("                    route.eq(next_route),\n", ""),
@@ -268,9 +268,11 @@ def test_bus_wrong(bus_bits):
         ("has_begun | is_summed | self.o.valid", "has_begun | is_summed"),
         # rows
         ("head_left.eq(head_words - 1)", "head_left.eq(head_words)"),
-        ("with m.If(rows == 0):", "with m.If(0):"),
-        ("is_partial.eq(rows_left < rows_per_word)", "is_partial.eq(rows_left <= rows_per_word)"),
-        ("ends_here.eq(rows_left <= rows_per_word)", "ends_here.eq(rows_left < rows_per_word)"),
+        ("with m.If(~has_rows):", "with m.If(0):"),
+        ("is_partial.eq(~kept_rows[-1])", "is_partial.eq(ends_here)"),
+        ("behind + rows_per_word + 1)", "behind + rows_per_word)"),
+        ("behind + k + 1)", "behind + k)"),
+        ("*show_rows(rows_left, rows_per_word)", "*show_rows(rows_left, 0)"),
         ("<< 8 * ADDRESSES.itemsize", "<< 8 * ADDRESSES.itemsize - 8"),
     ],
 )

@@ -248,8 +248,8 @@ def test_a_mutant_of_the_check_is_noticed(sound, wrong, monkeypatch):
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
-        ("(row_index + 1) << 3", "row_index << 3"),
-        ("(row_index + 1) << 3", "(row_index + 2) << 3"),
+        ("ROW_BYTES * (k + 1)", "ROW_BYTES * k"),
+        ("ROW_BYTES * (k + 1)", "ROW_BYTES * (k + 2)"),
         ("word.last & ends_word", "word.last"),
         ("word.last & ends_word", "ends_word"),
         ("buffer.i.ready & ends_word", "buffer.i.ready"),

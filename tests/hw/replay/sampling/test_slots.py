@@ -125,10 +125,10 @@ def test_parameters_wrong(wrong, message):
     ("sound", "wrong"),
     [
         ("transparent_for=[write]", ""),
-        ("was_filled & (command.gen", "(command.gen"),
-        ("command.generation == generation(", "1 | generation("),
-        ("+ (slot < next_slot)", ""),
-        ("(slot < next_slot)", "(slot <= next_slot)"),
+        ("was_filled & Mux(", "Mux("),
+        ("command.generation == laps", "1"),
+        ("(laps + 1)[", "laps["),
+        ("command.slot < adds", "command.slot <= adds"),
         ("adding | (command.kind == CommandKind.UPDATE) & handle_valid", "adding"),
         ("adding | (command.kind == CommandKind.UPDATE) & handle_valid", "adding | handle_valid"),
         (
@@ -143,7 +143,7 @@ def test_parameters_wrong(wrong, message):
         ("with m.If(~held.changes):", "with m.If(held.stale):"),
         ("slot.eq(Mux(adding, adds", "slot.eq(Mux(0, adds"),
         ("~self.placed.valid | self.placed.ready", "1"),
-        ("checked.adds.eq(adds_next)", "checked.adds.eq(adds)"),
+        ("checked.adds.eq(adds + adding)", "checked.adds.eq(adds)"),
     ],
 )
 def test_a_mutant_is_noticed(sound, wrong):
