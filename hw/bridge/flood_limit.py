@@ -1,6 +1,6 @@
 """How many frames a port may flood: a token bucket for each port (as storm control of other switches)."""
 
-from amaranth.hdl import Array, Module, Mux, Signal
+from amaranth.hdl import Array, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -37,12 +37,19 @@ class FloodLimit(wiring.Component):
         seen, passed = Signal.like(tick), Signal(BURST_BITS)
         elapsed = Signal.like(tick)
         m.d.comb += elapsed.eq(tick - seen)
-        m.d.sync += [seen.eq(tick), passed.eq(Mux(elapsed[BURST_BITS:].any(), full, elapsed))]
+        granted, passed_less_one = Signal(BURST_BITS), Signal(signed(BURST_BITS + 1), init=-1)
+        m.d.comb += granted.eq(Mux(elapsed[BURST_BITS:].any(), full, elapsed))
+        m.d.sync += [seen.eq(tick), passed.eq(granted), passed_less_one.eq(granted - 1)]
+        at_most_full = lambda sum: Mux(sum[BURST_BITS], full, sum)
         buckets = []
         for port in range(self.config.ports):
-            tokens, following = Signal(BURST_BITS, init=full, name=f"tokens_{port}"), Signal(BURST_BITS + 1)
-            m.d.comb += following.eq(tokens + passed - (self.takes & (self.port == port)))
-            m.d.sync += tokens.eq(Mux(following[BURST_BITS], full, following))
+            tokens = Signal(BURST_BITS, init=full, name=f"tokens_{port}")
+            # Both sums are there before `takes`, which is known late.
+            kept, taken = Signal(BURST_BITS + 1, name=f"kept_{port}"), Signal(BURST_BITS + 1, name=f"taken_{port}")
+            m.d.comb += [kept.eq(tokens + passed), taken.eq(tokens + passed_less_one)]
+            m.d.sync += tokens.eq(at_most_full(kept))
+            with m.If(self.takes & (self.port == port)):
+                m.d.sync += tokens.eq(at_most_full(taken))
             buckets.append(tokens)
         chosen = Signal(BURST_BITS)
         m.d.comb += [

@@ -111,10 +111,12 @@ class Checks(wiring.Component):
         m.d.comb += body.eq(scan.length - FRAME_BYTES)
         has_no_payload = kind.receipt | kind.claim
         types, above = kind.control | has_no_payload | kind.contribution | kind.replay_request, Const(0)
-        half_width, half, wide = self.config.half_width, is_half(format), Const(0)
+        half_width = self.config.half_width
+        half, wide = is_half(format) if half_width else Const(0), Const(0)
+        # Frames with elements: how many bytes these take at four an element, and whether they end well.
+        forms = [(kind.contribution & ~half, body, Const(1))]
         if half_width:
-            with m.If(kind.contribution):
-                m.d.comb += [payload.eq(body << half), ends_well.eq(~(body[-1] & half))]
+            forms.append((kind.contribution & half, body << 1, Const(1)))
         if self.config.replay:
             m.d.comb += kind.replay_request.eq(type == Type.REQUEST)
         format_good = has_no_payload | (format == job.numeric) | (format == Format.INT32)
@@ -135,34 +137,33 @@ class Checks(wiring.Component):
                 ((type != Type.ACK) | (body == ACK.itemsize), Outcome.LENGTH),
                 ((type != Type.NOTICE) | (body == 0), Outcome.LENGTH),
             ]
-            for tailed, tail, halves in (
-                (kind.uplink, UPLINK_TAIL.itemsize, wide),
-                (kind.parent_result, TAIL_BYTES, 0),
-            ):
-                element_bytes = Signal.like(body)
-                m.d.comb += element_bytes.eq(scan.length - (FRAME_BYTES + tail))
-                with m.If(tailed):
-                    m.d.comb += [
-                        payload.eq(element_bytes >> halves),
-                        ends_well.eq((body > tail) & ~(element_bytes[0] & halves)),
-                    ]
-                    if half_width and tail == TAIL_BYTES:
-                        m.d.comb += [
-                            payload.eq(element_bytes << half),
-                            ends_well.eq((body > tail) & ~(element_bytes[-1] & half)),
-                        ]
+            sums, results = (Signal.like(body, name=name) for name in ("sums", "results"))
+            m.d.comb += [
+                sums.eq(scan.length - (FRAME_BYTES + UPLINK_TAIL.itemsize)),
+                results.eq(scan.length - (FRAME_BYTES + TAIL_BYTES)),
+            ]
+            has_sums, has_results = body > UPLINK_TAIL.itemsize, body > TAIL_BYTES
+            forms += [
+                (kind.uplink & ~wide, sums, has_sums),
+                (kind.uplink & wide, sums >> 1, has_sums & ~sums[0]),
+                (kind.parent_result & ~half, results, has_results),
+            ]
+            if half_width:
+                forms.append((kind.parent_result & half, results << 1, has_results))
             job_uplink = uplink_format(job.numeric, half_width=self.config.half_width)
             format_good = Mux(kind.uplink, (format == Format.INT32) | (format == job_uplink), format_good)
-        with m.If(has_no_payload):
-            m.d.comb += payload_good.eq(payload == 0)
-        with m.Else():
-            m.d.comb += payload_good.eq(ends_well & (payload != 0) & (payload[:2] == 0) & (payload[2:] <= job.elements))
-            if half_width:
-                # The sums of a half-width job have an even number of elements, but for integers.
-                odd = payload[2] & (half | wide & is_half(job.numeric))
-                m.d.comb += payload_good.eq(
-                    ends_well & (payload != 0) & (payload[:2] == 0) & ~odd & (payload[2:] <= job.elements)
-                )
+        for applies, elements, ends in forms:
+            with m.If(applies):
+                m.d.comb += [payload.eq(elements), ends_well.eq(ends)]
+        # The sums of a half-width job have an even number of elements, but for integers.
+        odd = payload[2] & (half | wide & is_half(job.numeric)) if half_width else Const(0)
+        # The frame's kind is known late, and only selects.
+        fits_job = (
+            has_no_payload | Cat(applies & (elements[2:] <= job.elements) for applies, elements, _ in forms).any()
+        )
+        m.d.comb += payload_good.eq(
+            Mux(has_no_payload, payload == 0, ends_well & (payload != 0) & (payload[:2] == 0) & ~odd)
+        )
         port_good, address_good = matches_sender(self.headers, member)
         token_good = frame.token == member.token
         m.d.sync += self.from_member.eq(
@@ -190,6 +191,7 @@ class Checks(wiring.Component):
             (has_no_payload | (job.state != JobState.HALTED), Outcome.HALTED),
             (format_good, Outcome.FORMAT),
             (payload_good, Outcome.LENGTH),
+            (fits_job, Outcome.LENGTH),
         ]
         if self.config.uplinks:
             # A sender with several ranks sends uplinks only, and an uplink names only its sender's ranks. A frame from
@@ -224,6 +226,7 @@ class Checks(wiring.Component):
                     (frame.epoch == job.epoch, Outcome.EPOCH),
                     (format_good, Outcome.FORMAT),
                     (payload_good, Outcome.LENGTH),
+                    (fits_job, Outcome.LENGTH),
                 )
             ]
             row_checks += [

@@ -83,16 +83,16 @@ class Claims(wiring.Component):
             beyond.eq(self.at - row.base),
             beyond_acknowledged.eq(self.at - Array(self.acknowledged)[self.member]),
         ]
-        older, repeats, future, unheld, minus_segments = Signal(), Signal(), Signal(), Signal(), Signal(SEQ_BITS)
-        m.d.comb += minus_segments.eq(0 - job.segments)
+        older, repeats, future, unheld = Signal(), Signal(), Signal(), Signal()
         at_or_after, owns, valid, lacks = [], [], [], []
         for k, grant in enumerate(kept):
-            # A grant owns the seqs 0 to M - 1 ahead of its base: -M < distance <= 0, modulo 2^32.
-            distance = Signal(signed(32), name=f"distance_{k}")
-            m.d.comb += distance.eq(grant.base - self.at)
+            past_base = Signal(SEQ_BITS, name=f"past_base_{k}")
+            m.d.comb += past_base.eq(self.at - grant.base)
             valid.append(grant.valid & (job.staleness >= k))
-            at_or_after.append(valid[k] & (distance >= 0))
-            owns.append(valid[k] & ((distance == 0) | (distance.as_unsigned() > minus_segments)))
+            # The base is ahead of `at`, or is `at`: as a signed number, -past_base is not negative.
+            at_or_after.append(valid[k] & (past_base[:-1].any() == past_base[-1]))
+            # A grant owns the seqs 0 to M - 1 ahead of its base.
+            owns.append(valid[k] & (past_base < job.segments))
             holding_grants.append(valid[k] & (grant.members & bit).any())
         for k in range(self.config.members):
             lacks.append(job.live[k] & (self.acknowledged[k] != row.base))

@@ -70,7 +70,7 @@ class Core(wiring.Component):
     both are contributions of one job to different slots, the slot takes the one before, no member of the job is joining
     or joined at the last boundary, the job has no parent, and the next headers are there a cycle before. Of what the
     frame before writes, the next one then reads only what its sender acknowledged and when it was heard, and the ring
-    takes both from that frame (`FrameBefore`). `_enters_early` says why these conditions suffice.
+    takes both from that frame (`FrameBefore`). `_may_enter_early` says why these conditions suffice.
 
     Back-pressure: `headers` stalls while a verdict or a reply cannot be accepted. A verdict and its reply are offered
     in the same cycle, each only while the other's receiver is ready. So a receiver that is ready must stay ready until
@@ -197,9 +197,10 @@ class Core(wiring.Component):
 
         word_shift = exact_log2(config.bus_bytes)
         is_short = ~(held.headers.arrival.scan.length >> (word_shift + exact_log2(DECISION_CYCLES))).any()
-        # Pointers: from the arriving frame as it enters, from the held one afterwards.
+        # Pointers: from the next frame while it may enter, from the held one otherwise.
         upcoming = self.headers.payload.frame
-        enters, enters_early = Signal(), self._enters_early(m, held, rows=rows, fault=fault, accepts=ring.accepts)
+        may_enter, may_enter_early = Signal(), self._may_enter_early(m, held, rows=rows)
+        enters_early = may_enter_early & ring.accepts & ~fault
         decides = Signal()
         admitted = admit_joining(m, decision.completes, decision.slot_next, decides, rows)
         work = build_work(m, held, rows=rows, membership=membership, admitted=admitted, lowest=ring.lowest)
@@ -254,7 +255,7 @@ class Core(wiring.Component):
             Signal(name=name) for name in ("sends_notice", "suppresses_notice", "sends_reply", "updates_ring", "evicts")
         )
         final_outcome, works, issued = Signal(Outcome), Signal(), Signal()
-        notice, conflicts, may_notice = Signal(), Signal(), Signal()
+        notice, conflicts, may_notice, from_member = Signal(), Signal(), Signal(), Signal()
         # A member always gets its notice; the other hosts of a port share one in an interval.
         m.d.comb += [noticed_us.addr.eq(port), notice_time.addr.eq(port), notice_time.data.eq(held.now_us)]
         m.d.sync += [
@@ -295,7 +296,7 @@ class Core(wiring.Component):
                     m.next = "IDLE"
             with m.State("IDLE"):
                 # The route of an ordinary frame is valid while the next headers are accepted.
-                m.d.comb += [self.headers.ready.eq(~ordinary | self.verdicts.ready), enters.eq(1)]
+                m.d.comb += [self.headers.ready.eq(~ordinary | self.verdicts.ready), may_enter.eq(1)]
                 with m.If(ordinary):
                     m.d.comb += [
                         self.verdicts.valid.eq(1),
@@ -355,7 +356,7 @@ class Core(wiring.Component):
                     decided.low.eq(ring.low),
                     decided.tick.eq(ring.tick),
                 ]
-                m.d.comb += [enters.eq(enters_early), self.headers.ready.eq(enters_early)]
+                m.d.comb += [may_enter.eq(may_enter_early), self.headers.ready.eq(enters_early)]
                 m.next = "DECIDE"
             with m.State("ISSUE_REPLAY"):
                 m.d.comb += self.verdicts.valid.eq(1)
@@ -367,6 +368,7 @@ class Core(wiring.Component):
             with m.State("DECIDE"):
                 reports_conflict = ~fault & ~claim & ring.decision.conflicts
                 m.d.sync += [
+                    from_member.eq(checks.from_member),
                     conflicts.eq(reports_conflict),
                     decision.eq(ring.decision),
                     held.keeps_slot.eq(ring.decision.resend | (ring.decision.operation == Operation.SEND_UP)),
@@ -426,7 +428,7 @@ class Core(wiring.Component):
                         self.stats[Stat.NOTICES].eq(sends_notice),
                         self.stats[Stat.NOTICES_SUPPRESSED].eq(suppresses_notice),
                     ]
-                    with m.If(sends_notice & ~checks.from_member):
+                    with m.If(sends_notice & ~from_member):
                         m.d.comb += notice_time.en.eq(1)
                         m.d.sync += noticed.bit_select(port, 1).eq(1)
                     m.next = "IDLE"
@@ -540,7 +542,7 @@ class Core(wiring.Component):
                 with m.If(membership.done):
                     m.d.sync += self.stats[Stat.CORRUPT_JOBS].eq(1)
                     m.next = "IDLE"
-        with m.If(enters):
+        with m.If(may_enter):
             m.d.comb += [
                 rows.job.eq(upcoming.job),
                 rows.member.eq(upcoming.member),
@@ -577,10 +579,11 @@ class Core(wiring.Component):
                 build_refusal(m, reply, rows.claims_row.base)
         return m
 
-    def _enters_early(self, m, held: HeldFrame, *, rows, fault, accepts):
-        """Return whether the next frame may enter while the core decides about the held one.
+    def _may_enter_early(self, m, held: HeldFrame, *, rows):
+        """Return whether the next frame may enter while the core decides about the held one, if the slot takes that.
 
-        The rows of the next frame are read before the held one is written, so these must not meet:
+        The next frame's rows are read in CLASSIFY even if the slot does not take the held frame, whose own rows are
+        needed again in ISSUE only. They are read before the held frame is written, so these must not meet:
 
         - The row of the slot: the frames are for different slots.
         - What a procedure does after the held frame, its answer, and the notices of its port: the slot takes the held
@@ -609,4 +612,4 @@ class Core(wiring.Component):
                 held.kind.contribution & ~held.kind.is_leaf & ~(rows.job_row.joining | rows.job_row.admitted).any()
             ),
         ]
-        return follows & is_settled & accepts & ~fault
+        return follows & is_settled

@@ -355,7 +355,6 @@ class Ring(wiring.Component):
         ]
         m.d.sync += [refusal.eq(holds) for refusal, holds in refusals]
         refused = Cat(holds for _, holds in refusals).any() | other_collective | other_format | other_length
-        m.d.comb += self.accepts.eq(~refused & ~receipt & ~installing & ~contests)
 
         # Fourth: the decision, and the next row of the slot. The inputs may be those of the next frame.
         request, slot, incarnation, numeric, now_us = (
@@ -370,6 +369,8 @@ class Ring(wiring.Component):
         )
         if uplinks:
             uplink, contests = request.uplink, request.contest
+        # Of the third step, from registers like the reasons to refuse.
+        m.d.comb += self.accepts.eq(~refused & ~receipt & ~installs & ~contests)
         closed = Mux(leaf, SlotState.SENT_UP, SlotState.COMPLETE)
         waits = Signal()
         m.d.comb += [

@@ -142,7 +142,7 @@ PROOFS = [
             accepts_what_is_fresh,
             (
                 ("old.eq(age > job.staleness)", "old.eq(age > job.staleness + 1)"),
-                ("at_or_after.append(valid[k] & (distance >= 0))", "at_or_after.append(valid[k] & (distance > 0))"),
+                ("(past_base[:-1].any() == past_base[-1])", "past_base[-1]"),
                 ("unheld.eq(beyond_acknowledged > 0)", "unheld.eq(0)"),
                 ("| ~(job.live & ~waiting).any()", ""),
             ),
@@ -151,7 +151,7 @@ PROOFS = [
             "a seq belongs to the newest kept grant with it among its segments, and else to no update",
             finds_the_update,
             (
-                ("distance.as_unsigned() > minus_segments", "distance.as_unsigned() >= minus_segments"),
+                ("past_base < job.segments", "past_base <= job.segments"),
                 ("for k in reversed(range(len(kept))):", "for k in range(len(kept)):"),
                 ("valid.append(grant.valid & (job.staleness >= k))", "valid.append(grant.valid)"),
             ),

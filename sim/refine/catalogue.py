@@ -193,7 +193,7 @@ REFINEMENTS = [
         ClaimsCase(
             seqs=(0, 1, 2, 3), behinds=(0,), thresholds=(1,), staleness=1, segments=2, updates=2, numbers=(1, 2)
         ),
-        Mutant(CLAIMS, "distance.as_unsigned() > minus_segments", "distance.as_unsigned() >= minus_segments"),
+        Mutant(CLAIMS, "past_base < job.segments", "past_base <= job.segments"),
     ),
     claims(
         "claims and departures",
