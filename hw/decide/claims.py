@@ -86,11 +86,10 @@ class Claims(wiring.Component):
         older, repeats, future, unheld = Signal(), Signal(), Signal(), Signal()
         at_or_after, owns, valid, lacks = [], [], [], []
         for k, grant in enumerate(kept):
-            past_base = Signal(SEQ_BITS, name=f"past_base_{k}")
-            m.d.comb += past_base.eq(self.at - grant.base)
+            distance, past_base = Signal(signed(32), name=f"distance_{k}"), Signal(SEQ_BITS, name=f"past_base_{k}")
+            m.d.comb += [distance.eq(grant.base - self.at), past_base.eq(self.at - grant.base)]
             valid.append(grant.valid & (job.staleness >= k))
-            # The base is ahead of `at`, or is `at`: as a signed number, -past_base is not negative.
-            at_or_after.append(valid[k] & (past_base[:-1].any() == past_base[-1]))
+            at_or_after.append(valid[k] & (distance >= 0))
             # A grant owns the seqs 0 to M - 1 ahead of its base.
             owns.append(valid[k] & (past_base < job.segments))
             holding_grants.append(valid[k] & (grant.members & bit).any())

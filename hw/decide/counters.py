@@ -158,11 +158,19 @@ class EventBank(wiring.Component):
         groups = [low[first : first + BANK] for first in range(0, depth, BANK)]
         lower = Array(Signal(self.low_bits, name=f"lower_{k}") for k in range(len(groups)))
         written, is_written, upper, number = Signal(above), Signal(), Signal(above), Signal(range(len(groups) + 1))
-        m.d.sync += [written.eq(put.data), is_written.eq(~get.en), number.eq(self.address[3:])]
-        m.d.sync += [chosen.eq(Array(group)[self.address[:3]]) for chosen, group in zip(lower, groups, strict=True)]
+        selected = [Signal(self.low_bits, name=f"selected_{k}") for k in range(len(groups))]
+        shown_top = Signal()  # that of the counter, for the sum of its high bits
+        m.d.comb += [one.eq(Array(group)[self.address[:3]]) for one, group in zip(selected, groups, strict=True)]
+        m.d.sync += [chosen.eq(one) for chosen, one in zip(lower, selected, strict=True)]
+        m.d.sync += [
+            written.eq(put.data),
+            is_written.eq(~get.en),
+            number.eq(self.address[3:]),
+            shown_top.eq(Array(one[-1] for one in selected)[self.address[3:]]),
+        ]
         m.d.comb += [
             upper.eq(Mux(is_written, written, get.data)),
-            self.value.eq(Cat(lower[number], upper.high + (upper.seen & ~lower[number][-1]))),
+            self.value.eq(Cat(lower[number], upper.high + (upper.seen & ~shown_top))),
         ]
         return m
 

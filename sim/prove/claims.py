@@ -142,7 +142,7 @@ PROOFS = [
             accepts_what_is_fresh,
             (
                 ("old.eq(age > job.staleness)", "old.eq(age > job.staleness + 1)"),
-                ("(past_base[:-1].any() == past_base[-1])", "past_base[-1]"),
+                ("at_or_after.append(valid[k] & (distance >= 0))", "at_or_after.append(valid[k] & (distance > 0))"),
                 ("unheld.eq(beyond_acknowledged > 0)", "unheld.eq(0)"),
                 ("| ~(job.live & ~waiting).any()", ""),
             ),

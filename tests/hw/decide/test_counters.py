@@ -257,7 +257,7 @@ def test_every_cycle_reads_exactly_what_has_happened():
 
 
 MUTANTS = {
-    "a round is noticed a visit too late": ("upper.high + (upper.seen & ~lower[number][-1])", "upper.high"),
+    "a round is noticed a visit too late": ("upper.high + (upper.seen & ~shown_top)", "upper.high"),
     "a round is counted at every visit": ("put.data.seen.eq(top)", "put.data.seen.eq(1)"),
     "a round is never added": ("(had.data.seen & ~top)", "0"),
     "too few lower bits": ("ceil_log2(len(counted) + 1) + 1", "ceil_log2(len(counted) + 1) - 1"),
