@@ -25,9 +25,9 @@ class SlotCompletion(wiring.Component):
     slot that completes is offered at `completed`, as it will be, while the tables point at it. It is written, and
     `admitted` joins, in the cycle in which the offer is accepted; `completed` may stall.
 
-    A sweep takes 1 cycle and one for each slot, and 5 more for each slot that collects; an FBCAST takes 4; without
-    stalls of `completed`. Procedure: see
-    `procedure_ports`. Source: `leave` and `force` of `host/iswitch/golden/decide/ring.py`.
+    A sweep takes 2 cycles and one for each slot, and 6 more for each slot that collects; an FBCAST takes 4; without
+    stalls of `completed`. Procedure: see `procedure_ports`. Source: `leave` and `force` of
+    `host/iswitch/golden/decide/ring.py`.
     """
 
     def __init__(self, config: Config):
@@ -47,8 +47,9 @@ class SlotCompletion(wiring.Component):
         frame, segment = request.headers.frame, request.headers.body.segment
         job, slot, completed = tables.job_row, tables.slot_row, self.completed
         is_leaf = request.is_leaf if config.uplinks else Const(0)
-        # `index` points at a slot. In a sweep the row that is here belongs to the slot before, if that `is_read`.
-        index, is_read = Signal(range(config.slots + 1)), Signal()
+        # `index` points at a slot. In a sweep the row that is here belongs to the slot before, if that `is_read`, and
+        # `collects` to the one before that.
+        index, is_read, collects = Signal(range(config.slots + 2)), Signal(), Signal()
         m.d.comb += [
             tables.job.eq(frame.job),
             tables.member.eq(self.member),
@@ -59,10 +60,10 @@ class SlotCompletion(wiring.Component):
         m.d.comb += self.admitted.eq(admit_joining(m, completed.valid, slot, taken, tables))
 
         # The tables point at a slot from before it is offered until it is written, so only what changes is selected.
-        named, collecting, complete, remains = Signal(), Signal(), Signal(), Signal(slot_row(config))
+        named, complete, remains = Signal(), Signal(), Signal(slot_row(config))
+        collecting = slot.state == SlotState.COLLECTING
         count, after = Signal(range(config.members + 1)), completed.payload
         m.d.comb += [
-            collecting.eq(slot.state == SlotState.COLLECTING),
             remains.eq(slot),
             remains.expected.eq(slot.expected & ~Mux(named, 0, 1 << self.member)),
             after.eq(remains),
@@ -73,7 +74,7 @@ class SlotCompletion(wiring.Component):
             tables.slot_next.incarnation.eq(slot.incarnation),
             tables.slot_next.members_changed.eq(Mux(completed.valid, after.members_changed, slot.members_changed)),
         ]
-        m.d.sync += count.eq(popcount(slot.members))
+        m.d.sync += [count.eq(popcount(slot.members)), collects.eq(is_read & collecting)]
         enough = has_enough(slot.requires_all, count, job.threshold, 0)
 
         with m.FSM():
@@ -81,6 +82,7 @@ class SlotCompletion(wiring.Component):
                 m.d.sync += [
                     index.eq(Mux(self.forces_one, segment[: exact_log2(config.slots)], 0)),
                     is_read.eq(0),
+                    collects.eq(0),
                     named.eq(self.forces_one),
                 ]
                 with m.If(self.start):
@@ -106,10 +108,10 @@ class SlotCompletion(wiring.Component):
                     with m.Else():
                         m.d.comb += [tables.slot_write.eq(completed.valid), tables.entry_write.eq(1)]
             with m.State("SCAN_SLOTS"):
-                with m.If(is_read & collecting):
-                    m.d.sync += [index.eq(index - 1), is_read.eq(0)]
+                with m.If(collects):
+                    m.d.sync += [index.eq(index - 2), is_read.eq(0), collects.eq(0)]
                     m.next = "READ_SLOT"
-                with m.Elif(index == config.slots):
+                with m.Elif(index == config.slots + 1):
                     m.d.comb += self.done.eq(1)
                     m.next = "IDLE"
                 with m.Else():

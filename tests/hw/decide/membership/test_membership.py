@@ -333,7 +333,7 @@ def test_cycles_of_each_action():
     members, slots = CONFIG.members, CONFIG.slots
     assert max(challenged, creation, *joins, set_h, unknown, end) <= members + 15
     assert read == 13
-    assert slots < leave <= slots + 14
+    assert slots < leave <= slots + 15
     assert reset <= 12
 
 

@@ -44,7 +44,7 @@ def test_a_sweep_completes_what_waited_for_the_member_and_nothing_else(patience)
     bench = with_slots({"arrived": 0b011}, {"arrived": 0b001}, {"state": SlotState.COMPLETE}, patience=patience)
     outcome = sweep(bench)
     assert outcome[:2] == (Reason.DONE, FollowUp.NONE)
-    assert outcome.cycles == CONFIG.slots + 1 + 2 * 5 + patience
+    assert outcome.cycles == CONFIG.slots + 2 + 2 * 6 + patience
     states = [slot["state"] for slot in bench.slots[0]]
     assert states == [SlotState.COMPLETE, SlotState.COLLECTING, SlotState.COMPLETE, SlotState.EMPTY]
     assert [slot["expected"] for slot in bench.slots[0][:3]] == [0b011, 0b011, 0b111]
