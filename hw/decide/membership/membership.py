@@ -51,7 +51,7 @@ class Membership(wiring.Component):
 
     A sequencer starts one procedure after another: Join, Command, Departure, SlotCompletion, RingReset, JobErasure,
     ParentReply, RegisterRead. `active` to `done`: a departure takes a cycle for each slot, 6 for each slot that
-    collects, and at most 15 more; a Read takes 13, all else at most as many as there are entries, and 15. A Join that
+    collects, and at most 15 more; a Read takes 14, all else at most as many as there are entries, and 15. A Join that
     removes a silent member takes as long as both. Only `completed` can stall. Source: docs/protocol.md section 4,
     `host/iswitch/golden/decide/join.py`, `command.py`; in a tree docs/tree.md, `host/iswitch/golden/tree_switch.py`.
     """

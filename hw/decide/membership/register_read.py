@@ -1,6 +1,6 @@
 """A Read: eight registers for the acknowledgement."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -12,7 +12,7 @@ from iswitch.wire import REGISTERS_PER_READ
 
 __all__ = ["RegisterRead"]
 
-LATENCY = 2
+LATENCY = 3
 """Cycles from an address to what stands there, in a view of the tables or among the counters."""
 
 
@@ -20,7 +20,7 @@ class RegisterRead(wiring.Component):
     """Reads the registers from the request's address on, one per cycle, into `registers`, which `clear` empties.
 
     A register is part of a view of the tables (`Views`), or what `read_value` shows a cycle after `read_address`. Takes
-    10 cycles. Procedure: see `procedure_ports`. Source: docs/protocol.md section 5.
+    11 cycles. Procedure: see `procedure_ports`. Source: docs/protocol.md section 5.
     """
 
     def __init__(self, config: Config):
@@ -43,6 +43,7 @@ class RegisterRead(wiring.Component):
         m.submodules.views = views = Views(self.config)
         m.d.sync += counted.eq(self.read_value)
         m.d.comb += [
+            views.counted.eq(counted),
             tables.job.eq(views.job),
             tables.member.eq(views.member),
             tables.slot.eq(views.slot),
@@ -54,11 +55,10 @@ class RegisterRead(wiring.Component):
             views.acknowledged.eq(tables.acknowledged),
             views.heard.eq(tables.heard),
         ]
-        shown, arrives = Signal(32), Signal()
-        m.d.comb += shown.eq(Mux(views.viewed, views.value, counted))
+        arrives = Signal()
         # The registers arrive in order and are shifted in, so each has one source. `clear` never meets an arrival.
         with m.If(arrives):
-            m.d.sync += self.registers.eq(Cat(*list(self.registers)[1:], shown))
+            m.d.sync += self.registers.eq(Cat(*list(self.registers)[1:], views.value))
         with m.If(self.clear):
             m.d.sync += self.registers.eq(0)
         with m.FSM():

@@ -34,15 +34,17 @@ JOB_BITS, MEMBER_BITS, SLOT_BITS = exact_log2(VIEWED_JOBS), exact_log2(VIEWED_ME
 WORD_BITS = exact_log2(REGISTERS_PER_READ)
 JOB_WORD_BITS = exact_log2(JOB_VIEW.itemsize // 4)
 SEQ_WORD = SLOT_VIEW.fields["seq"][1] // 4
+SILENT_WORD, SILENT_BIT = MEMBER_VIEW.fields["silent"][1] // 4, 8 * (MEMBER_VIEW.fields["silent"][1] % 4)
 
 
 class Views(wiring.Component):
     """Translates the `address` of a register into pointers to rows, one cycle later, and the rows, which come another
-    cycle later, into its `value`.
+    cycle later, into its `value`, 3 cycles behind the address.
 
-    `viewed`: the address of two cycles before belongs to a view; `value` is 0 where there is no such job, member or
-    slot. The views are aligned to their sizes, so that job, member, slot and word of an address are some of its bits.
-    One address a cycle. The records are those of `iswitch.wire`. Source: `host/iswitch/golden/decide/views.py`.
+    Of an address that belongs to no view, the value is what is `counted` 2 cycles behind the address. The value is 0
+    where there is no such job, member or slot. The views are aligned to their sizes, so that job, member, slot and word
+    of an address are some of its bits. One address a cycle. The records are those of `iswitch.wire`. Source:
+    `host/iswitch/golden/decide/views.py`.
     """
 
     def __init__(self, config: Config):
@@ -59,7 +61,7 @@ class Views(wiring.Component):
                 "slot_row": In(slot_row(config)),
                 "acknowledged": In(data.ArrayLayout(SEQ_BITS, config.members)),
                 "heard": In(data.ArrayLayout(TICK_BITS, config.members)),
-                "viewed": Out(1),
+                "counted": In(32),
                 "value": Out(32),
             }
         )
@@ -76,9 +78,11 @@ class Views(wiring.Component):
         pointed, before, member_read = Signal.like(self.member), Signal(MEMBER_BITS), Signal(MEMBER_BITS)
         m.d.sync += [self.member.eq(member), pointed.eq(self.member), before.eq(low), member_read.eq(before)]
         word, job_word = member_read[:WORD_BITS], member_read[:JOB_WORD_BITS]
-        # Of a member that is not live, and of an empty slot except its seq, every word shows 0.
-        is_member, has_content = self.member_row.live, (self.slot_row.state != SlotState.EMPTY) | (word == SEQ_WORD)
-        points, values = [], []
+        # Of a member that is not live, and of an empty slot except its seq, every word shows 0. The state of a slot is
+        # known late in the cycle, so it only selects.
+        is_empty, is_seq = self.slot_row.state == SlotState.EMPTY, word == SEQ_WORD
+        exists = self.job_row.state != JobState.NONE
+        points, chosen, values = [], [], []
         for base, below, there, holds, value in (
             (Register.JOBS_VIEW, JOB_WORD_BITS, 1, 1, self._job(m).as_value().word_select(job_word, 32)),
             (
@@ -92,14 +96,14 @@ class Views(wiring.Component):
                 Register.MEMBERS_VIEW,
                 WORD_BITS + MEMBER_BITS,
                 ~reaches(member, config.members),
-                is_member,
+                self.member_row.live,
                 self._member(m, pointed).as_value().word_select(word, 32),
             ),
             (
                 Register.SLOTS_VIEW,
                 WORD_BITS + SLOT_BITS,
                 ~reaches(slot, config.slots),
-                has_content,
+                ~is_empty,
                 self._slot(m).as_value().word_select(word, 32),
             ),
         ):
@@ -113,9 +117,20 @@ class Views(wiring.Component):
             with m.If(inside):
                 m.d.sync += [self.job.eq(number), self.slot.eq(slot_number(config, number, slot))]
             points.append(point)
-            values.append(Mux(in_view_1 & holds & (self.job_row.state != JobState.NONE), value, 0))
-        m.d.sync += self.viewed.eq(Cat(points).any())
-        m.d.comb += self.value.eq(reduce(or_, values))
+            chosen.append(in_view_1)
+            values.append(Mux(in_view_1 & holds & exists, value, 0))
+        _, _, of_member, of_slot = chosen
+        viewed, read, shows_silence = Signal(), Signal(32), Signal()
+        values += [Mux(of_slot & is_seq & is_empty & exists, self._empty_seq(m), 0), Mux(viewed, 0, self.counted)]
+        m.d.sync += [
+            viewed.eq(Cat(points).any()),
+            read.eq(reduce(or_, values)),
+            shows_silence.eq(of_member & self.member_row.live & exists & (word == SILENT_WORD)),
+        ]
+        silence = (self.tick - read[SILENT_BIT:])[:TICK_BITS]
+        m.d.comb += self.value.eq(read)
+        with m.If(shows_silence):
+            m.d.comb += self.value[SILENT_BIT:].eq(Mux(reaches(silence, SILENCE_TICKS_MAX), SILENCE_TICKS_MAX, silence))
         return m
 
     def _job(self, m):
@@ -140,26 +155,23 @@ class Views(wiring.Component):
         return shown
 
     def _member(self, m, index):
+        """Return what a member shows, with the time at which it was last heard in place of its silence."""
         shown, row = Signal(layout(MEMBER_VIEW)), self.member_row
         live = self.job_row.live.bit_select(index, 1)
-        silence = (self.tick - self.heard[index])[:TICK_BITS]
         m.d.comb += [
             shown.standing.eq(Mux(live, MemberState.LIVE, MemberState.JOINING)),
             shown.port.eq(row.port),
             shown.udp.as_value().eq(row.address.udp),
             shown.ip.as_value().eq(row.address.ip),
             shown.mac.as_value().eq(row.address.mac),
-            shown.silent.eq(Mux(silence > SILENCE_TICKS_MAX, SILENCE_TICKS_MAX, silence)),
+            shown.silent.eq(self.heard[index]),
         ]
         return shown
 
     def _slot(self, m):
-        """Return what a slot shows. An empty slot stands one lap before the first seq, whatever its row says."""
-        shown, row, number = Signal(layout(SLOT_VIEW)), self.slot_row, Signal.like(self.slot)
-        m.d.sync += number.eq(self.slot)
-        empty_seq = Cat(number[: exact_log2(self.config.slots)], self.job_row.empty_lap)
+        shown, row = Signal(layout(SLOT_VIEW)), self.slot_row
         m.d.comb += [
-            shown.seq.eq(Mux(row.state == SlotState.EMPTY, empty_seq, row.seq)),
+            shown.seq.eq(row.seq),
             shown.state.eq(row.state),
             shown["format"].eq(row.numeric),
             shown.length.eq(row.length >> is_half(row.numeric) if self.config.half_width else row.length),
@@ -171,3 +183,9 @@ class Views(wiring.Component):
             shown.rival.eq(row.rival),
         ]
         return shown
+
+    def _empty_seq(self, m):
+        """Return the seq that an empty slot shows, one lap before the first seq of its job, whatever its row says."""
+        number = Signal(exact_log2(self.config.slots))
+        m.d.sync += number.eq(self.slot)
+        return Cat(number, self.job_row.empty_lap)

@@ -332,7 +332,7 @@ def test_cycles_of_each_action():
     read, set_h, unknown, leave, reset, end = cycles[5:]
     members, slots = CONFIG.members, CONFIG.slots
     assert max(challenged, creation, *joins, set_h, unknown, end) <= members + 15
-    assert read == 13
+    assert read == 14
     assert slots < leave <= slots + 15
     assert reset <= 12
 

@@ -22,7 +22,7 @@ class CountingBench(ProcedureBench):
 
 def read(bench, address):
     [outcome] = bench.run(bench.request(Client.numbered(1).read(address)))
-    assert (outcome.reason, outcome.cycles) == (Reason.DONE, REGISTERS_PER_READ + 2)
+    assert (outcome.reason, outcome.cycles) == (Reason.DONE, REGISTERS_PER_READ + 3)
     words = bench.after
     return [words >> 32 * k & 0xFFFFFFFF for k in range(REGISTERS_PER_READ)]
 
