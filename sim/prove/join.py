@@ -133,11 +133,11 @@ PROOFS = [
         depth=CYCLES,
         covers_all=True,
         mutants=(
-            ("empty, chosen, objection = free & ~ranks_taken,", "empty, chosen, objection = free,"),
+            ("empty, wants_any = free & ~ranks_taken,", "empty, wants_any = free,"),
             ("status_next.ranks.eq(job.ranks & ~Mux(row.live, row.ranks, 0))", "status_next.ranks.eq(job.ranks)"),
             ("(wanted != NO_MEMBER) & holder_found", "0"),
             ("tables.roster_next.live.eq(job.live & ~(1 << index))", "tables.roster_next.live.eq(job.live)"),
-            ("with m.Elif(rank_is_taken | rank_not_allowed):", "with m.Elif(rank_is_taken):"),
+            ("objection.eq(rank_is_taken | rank_not_allowed |", "objection.eq(rank_is_taken |"),
         ),
     )
 ]

@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.decide.membership.procedure import FollowUp, job_exists, procedure_ports, wait_row
-from hw.decide.membership.settings import agreement, limits, limits_in_tree
+from hw.decide.membership.settings import agreement, limits, limits_in_tree, ranks_of_world
 from hw.decide.rules.first_failing import first_failing
 from hw.decide.rules.sender import matches_sender
 from hw.decide.tables.access import write_back
@@ -64,12 +64,9 @@ class EntrySearch(wiring.Component):
             tables.member_row,
         )
         # `index` points at an entry; the row that is there belongs to `previous`.
-        index, previous, step = (
-            Signal(range(config.members + 1)),
-            Signal(range(config.members + 1)),
-            Signal(range(config.members + 2)),
-        )
-        own_found, own = Signal(), Signal.like(index)
+        index, previous = Signal(range(config.members + 1)), Signal(range(config.members + 1))
+        # The entry found is the sender's own, or else the one chosen: it cannot be had, or its member yields.
+        own_found, found, objection, yields = Signal(), Signal.like(index), Signal(), Signal()
         free, yielding, ranks_taken = (
             Signal(config.members, name=name) for name in ("free", "yielding", "ranks_taken")
         )
@@ -79,26 +76,34 @@ class EntrySearch(wiring.Component):
         refusal, limit_fails, cleared = Signal(Reason), Signal(), Signal()
         exists, challenge_matches, abandoned = Signal(), Signal(), Signal()
         own_moves, admits_later = Signal(), Signal()
-        every_rank = (1 << settings.world[:6]) - 1
+        # Of the entry `previous`, and of the request.
+        is_stale, in_world, names_ranks = Signal(), Signal(), Signal()
         port_same, address_same = matches_sender(self.request.headers, row)
         m.d.comb += [
             tables.job.eq(frame.job),
             tables.member.eq(index),
             *write_back(tables, *(HOLDER_WRITES if uplinks else ())),
+            exists.eq(job_exists(self.request, job)),
+            self.entry.eq(found),
+            self.own.eq(own_found),
+            self.moves.eq(own_moves),
+            self.replaces.eq(~own_found & (cleared | yields)),
         ]
-        m.d.comb += exists.eq(job_exists(self.request, job))
         m.d.sync += [
             challenge_matches.eq(self.request.challenge == job.challenge),
             # An entry that is cleared was live when the Join came.
             abandoned.eq(Mux(cleared, abandoned, exists & ((job.live & ~self.stale) == 0))),
             admits_later.eq(~self.in_tree & exists & (job.state != JobState.FORMING)),
             previous.eq(index),
+            is_stale.eq(self.stale.bit_select(index, 1)),
+            in_world.eq(index < settings.world),
         ]
         # Without trees the member of an index has the rank of that number, so the size of the job limits both.
         if uplinks:
             m.d.sync += [
                 rank_not_allowed.eq((ranks & ~ranks_below).any()),
-                ranks_below.eq(Mux(self.request.is_leaf, self.request.parent.ranks, every_rank)),
+                ranks_below.eq(Mux(self.request.is_leaf, self.request.parent.ranks, ranks_of_world(settings.world))),
+                names_ranks.eq(frame.members.any()),
             ]
 
         limiting = [*(limits_in_tree(config, self.request) if uplinks else []), *limits(config, self.request)]
@@ -113,7 +118,6 @@ class EntrySearch(wiring.Component):
                 m.d.sync += [
                     holds.eq(Cat(good for good, _ in rules)),
                     index.eq(0),
-                    step.eq(0),
                     own_found.eq(0),
                     holder_found.eq(0),
                     free.eq(0),
@@ -124,70 +128,70 @@ class EntrySearch(wiring.Component):
                 ]
                 if uplinks:
                     m.d.sync += ranks.eq(Mux(frame.member[5:] == 0, 1 << frame.member[:5], 0))
-                    with m.If(frame.members.any()):
+                    with m.If(names_ranks):
                         m.d.sync += [wanted.eq(lowest_set(frame.members)), ranks.eq(frame.members)]
                 m.next = "CHECK_SETTINGS"
             with m.State("CHECK_SETTINGS"):
                 fails, reason = first_failing(zip(holds, (name for _, name in rules), strict=True))
-                m.d.sync += [refusal.eq(Mux(fails, reason, Reason.DONE)), limit_fails.eq(~holds[: len(limiting)].all())]
+                m.d.sync += [
+                    refusal.eq(Mux(fails, reason, Reason.DONE)),
+                    limit_fails.eq(~holds[: len(limiting)].all()),
+                    index.eq(index + 1),
+                ]
                 m.next = "SCAN_ENTRIES"
             with m.State("SCAN_ENTRIES"):
-                m.d.sync += [index.eq(index + 1), step.eq(step + 1)]
-                with m.If(step != 0):
-                    taken = row.live
-                    # In a job that runs, a silent member is evicted when another one waits for it; a tree begins anew.
-                    is_stale, token_same = self.stale.bit_select(previous, 1), row.token == frame.token
-                    # A leaf has the token of one of its workers, so a Join of a worker is never that of a switch.
-                    same_kind = row.sends_uplinks == frame.members.any() if uplinks else 1
-                    has_restarted = self.in_tree & same_kind & (token_same | port_same & address_same)
-                    yields = row.live & ((~admits_later | abandoned) & is_stale | has_restarted)
-                    is_own = taken & same_kind & (row.nonce == settings.nonce) & token_same
-                    with m.If(is_own & ~own_found):
-                        m.d.sync += [own_found.eq(1), own.eq(previous), own_moves.eq(~(port_same & address_same))]
-                    with m.If(previous < settings.world):
-                        m.d.sync += [
-                            free.bit_select(previous, 1).eq(
-                                ~taken & (ranks_below.bit_select(previous, 1) if uplinks else 1)
-                            ),
-                            yielding.bit_select(previous, 1).eq(yields),
-                        ]
-                    if uplinks:
-                        with m.If(taken):
-                            m.d.sync += ranks_taken.eq(ranks_taken | row.ranks)
-                            with m.If((row.ranks & ranks).any() & (previous != wanted)):
-                                m.d.sync += [
-                                    rank_is_taken.eq(rank_is_taken | ~yields),
-                                    holder_found.eq(1),
-                                    holder.eq(previous),
-                                ]
+                m.d.sync += index.eq(index + 1)
+                taken = row.live
+                # In a job that runs, a silent member is evicted when another one waits for it; a tree begins anew.
+                token_same = row.token == frame.token
+                # A leaf has the token of one of its workers, so a Join of a worker is never that of a switch.
+                same_kind = row.sends_uplinks == names_ranks if uplinks else 1
+                has_restarted = self.in_tree & same_kind & (token_same | port_same & address_same)
+                entry_yields = row.live & ((~admits_later | abandoned) & is_stale | has_restarted)
+                is_own = taken & same_kind & (row.nonce == settings.nonce) & token_same
+                with m.If(is_own & ~own_found):
+                    m.d.sync += [own_found.eq(1), found.eq(previous), own_moves.eq(~(port_same & address_same))]
+                with m.If(in_world):
+                    m.d.sync += [
+                        free.bit_select(previous, 1).eq(
+                            ~taken & (ranks_below.bit_select(previous, 1) if uplinks else 1)
+                        ),
+                        yielding.bit_select(previous, 1).eq(entry_yields),
+                    ]
+                if uplinks:
+                    with m.If(taken):
+                        m.d.sync += ranks_taken.eq(ranks_taken | row.ranks)
+                        with m.If((row.ranks & ranks).any() & (previous != wanted)):
+                            m.d.sync += [
+                                rank_is_taken.eq(rank_is_taken | ~entry_yields),
+                                holder_found.eq(1),
+                                holder.eq(previous),
+                            ]
                 with m.If(limit_fails):
                     m.d.comb += [self.done.eq(1), self.reason.eq(refusal)]
                     m.next = "IDLE"
-                with m.Elif(step == config.members):
+                with m.Elif(previous == config.members - 1):
                     m.next = "CHOOSE_ENTRY"
             with m.State("CHOOSE_ENTRY"):
-                empty, chosen, objection = free & ~ranks_taken, Signal.like(self.entry), Signal(Reason)
+                empty, wants_any = free & ~ranks_taken, wanted == NO_MEMBER
                 wanted_fits = ~reaches(wanted, config.members) & (free | yielding).bit_select(wanted, 1)
-                begins_anew = self.in_tree & (job.state != JobState.FORMING)
-                ends = (refusal != Reason.DONE) | self.in_tree & ((objection != Reason.DONE) | begins_anew)
-                m.d.comb += [self.done.eq(1), self.own.eq(own_found), self.moves.eq(own_moves)]
+                # A member that is silent while the job runs may live, so a free entry is better than its place.
+                takes_place = yielding.any() & ~(admits_later & empty.any())
+                fits = Mux(wants_any, yielding.any() | empty.any(), wanted_fits)
+                m.d.sync += [
+                    objection.eq(rank_is_taken | rank_not_allowed | ~fits),
+                    yields.eq(Mux(wants_any, takes_place, yielding.bit_select(wanted, 1))),
+                ]
+                with m.If(~own_found):
+                    m.d.sync += found.eq(Mux(wants_any, lowest_set(Mux(takes_place, yielding, empty)), wanted))
+                m.next = "ANSWER"
+            with m.State("ANSWER"):
+                refused, begins_anew = refusal != Reason.DONE, self.in_tree & (job.state != JobState.FORMING)
+                ends = refused | self.in_tree & objection | begins_anew
+                m.d.comb += self.done.eq(1)
                 m.next = "IDLE"
-                with m.If(refusal != Reason.DONE):
-                    m.d.comb += objection.eq(refusal)
-                with m.Elif(rank_is_taken | rank_not_allowed):
-                    m.d.comb += objection.eq(Reason.MEMBER)
-                with m.Elif(wanted != NO_MEMBER):
-                    m.d.comb += [chosen.eq(wanted), objection.eq(Mux(wanted_fits, Reason.DONE, Reason.MEMBER))]
-                with m.Else():
-                    # A member that is silent while the job runs may live, so a free entry is better than its place.
-                    choices = Mux(yielding.any() & ~(admits_later & empty.any()), yielding, empty)
-                    m.d.comb += [
-                        chosen.eq(lowest_set(choices)),
-                        objection.eq(Mux(choices.any(), Reason.DONE, Reason.MEMBER)),
-                    ]
                 with m.If(own_found):
-                    m.d.comb += self.entry.eq(own)
-                    with m.If(refusal != Reason.DONE):
+                    with m.If(refused):
                         m.d.comb += self.reason.eq(refusal)
                     with m.Elif(own_moves):
                         m.d.comb += self.reason.eq(Mux(challenge_matches, Reason.DONE, Reason.CHALLENGE))
@@ -195,20 +199,12 @@ class EntrySearch(wiring.Component):
                     m.d.comb += self.reason.eq(Reason.CHALLENGE)
                 with m.Elif(abandoned & ends):
                     m.d.comb += [self.reason.eq(Reason.CHALLENGE), self.follow_up.eq(FollowUp.ERASE_JOB)]
-                with m.Elif(abandoned & admits_later & (objection == Reason.DONE) & yielding.bit_select(chosen, 1)):
-                    m.d.comb += [
-                        self.entry.eq(chosen),
-                        self.reason.eq(Reason.CHALLENGE),
-                        self.follow_up.eq(FollowUp.DEPART),
-                    ]
+                with m.Elif(abandoned & admits_later & ~(refused | objection) & yields):
+                    m.d.comb += [self.reason.eq(Reason.CHALLENGE), self.follow_up.eq(FollowUp.DEPART)]
                 with m.Else():
-                    m.d.comb += [
-                        self.entry.eq(chosen),
-                        self.reason.eq(objection),
-                        self.replaces.eq(cleared | yielding.bit_select(chosen, 1)),
-                    ]
+                    m.d.comb += self.reason.eq(Mux(refused, refusal, Mux(objection, Reason.MEMBER, Reason.DONE)))
                     if uplinks:
-                        with m.If((objection == Reason.DONE) & (wanted != NO_MEMBER) & holder_found):
+                        with m.If(~(refused | objection) & (wanted != NO_MEMBER) & holder_found):
                             m.d.comb += self.done.eq(0)
                             m.d.sync += index.eq(holder)
                             m.next = "READ_HOLDER"

@@ -6,10 +6,10 @@ from amaranth.lib.wiring import In, Out
 
 from hw.decide.membership.entry_search import EntrySearch
 from hw.decide.membership.procedure import FollowUp, job_exists, procedure_ports, wait_row
+from hw.decide.membership.settings import ranks_of_world
 from hw.decide.rules.renewal import begin_anew
 from hw.decide.tables.access import connect_rows, connect_writes, write_back
 from hw.interface.address import SWITCH_UDP, Binding
-from hw.stream.reduction import popcount
 from iswitch.config import Config
 from iswitch.wire import NO_MEMBER, JobState, Reason
 
@@ -55,8 +55,10 @@ class Join(wiring.Component):
         frame, job, row = request.headers.frame, tables.job_row, tables.member_row
         is_leaf = request.is_leaf if uplinks else Const(0)
         exists, entry, bit = Signal(), self.entry, Signal(config.members)
-        m.d.comb += [exists.eq(job_exists(request, job)), bit.eq(1 << entry)]
+        # The row of an entry comes a cycle later as well.
+        m.d.sync += bit.eq(1 << entry)
         m.d.comb += [
+            exists.eq(job_exists(request, job)),
             tables.job.eq(frame.job),
             tables.member.eq(entry),
             *write_back(tables, "status", "roster"),
@@ -83,15 +85,17 @@ class Join(wiring.Component):
             search.in_tree.eq(in_tree),
         ]
 
-        # The members, and in trees the ranks, after a new member has come; a cycle after the rows.
+        # The members, and in trees the ranks, after a new member has come; a cycle after the rows. All are ranks of the
+        # job: `EntrySearch` grants no others.
         live, all_joined, ranks = Signal(config.members), Signal(), Signal(config.members)
+        every_rank = ranks_of_world(request.headers.body.world)[: config.members]
         m.d.comb += live.eq(job.live | bit)
         if uplinks:
             own_ranks = Mux(frame.members == 0, bit, frame.members)
             m.d.comb += ranks.eq((job.ranks & ~Mux(row.live, row.ranks, 0)) | own_ranks)
-            m.d.sync += all_joined.eq(~is_leaf & (popcount(ranks) == request.headers.body.world))
+            m.d.sync += all_joined.eq(~is_leaf & (ranks == every_rank))
         else:
-            m.d.sync += all_joined.eq(popcount(live) == request.headers.body.world)
+            m.d.sync += all_joined.eq(live == every_rank)
 
         # What a new challenge, epoch and first seq would be; the states below decide whether they are written.
         own, moves, replaces, created, begins_anew = Signal(), Signal(), Signal(), Signal(), Signal()

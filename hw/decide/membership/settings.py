@@ -1,10 +1,10 @@
 """The rules for a Join's settings: what the switch can do, and what the job already has."""
 
-from amaranth.hdl import Mux, Value
+from amaranth.hdl import Const, Value
 
 from hw.decide.membership.procedure import job_exists
 from hw.numeric.formats import can_be_job_format, fraction_is_good
-from hw.stream.reduction import reaches
+from hw.stream.reduction import reaches, reduce_tree
 from iswitch.config import Config
 from iswitch.wire import (
     DEADLINE_US_MAX,
@@ -18,14 +18,28 @@ from iswitch.wire import (
 )
 from iswitch.wire.formats import FRACTION_MAX, FRACTION_MIN
 
-__all__ = ["agreement", "limits", "limits_in_tree"]
+__all__ = ["agreement", "limits", "limits_in_tree", "ranks_of_world"]
+
+
+def ranks_of_world(world: Value) -> Value:
+    """Return the set of the ranks of a job for so many workers, which are at most 32."""
+    return ~(Const(-1, 32) << world[:6])[:32]
+
+
+def has_several(bits: Value) -> Value:
+    """Return whether at least two bits are 1."""
+
+    def join(one, other):
+        return one[0] | other[0], one[1] | other[1] | one[0] & other[0]
+
+    return reduce_tree(join, [(bit, Const(0)) for bit in bits])[1]
 
 
 def limits_in_tree(config: Config, request) -> list[tuple[Value, Reason]]:
     """Return the rules for a tree: a switch proves that it is one of the tree, every member contributes, no job is
     asynchronous, and an uplink fits into a frame."""
     members, settings = request.headers.frame.members, request.headers.body
-    in_tree = request.is_leaf | (members & (members - 1)).any()
+    in_tree = request.is_leaf | has_several(members)
     return [
         ((members == 0) | request.operator_key_same, Reason.OPERATOR_KEY),
         ((settings.segments == 0) | (~request.is_leaf & (members == 0)), Reason.SEGMENTS),
@@ -51,7 +65,11 @@ def limits(config: Config, request) -> list[tuple[Value, Reason]]:
         (~reaches(settings.mode, max(Mode) + 1), Reason.MODE),
         (~reaches(settings.deadline_us, DEADLINE_US_MAX), Reason.DEADLINE),
         ((evict_us == 0) | (reaches(evict_us, SILENCE_TICK_US) & ~reaches(evict_us, EVICT_US_MAX)), Reason.EVICT),
-        (settings.staleness <= Mux(settings.segments != 0, config.staleness or STALENESS_MAX, 0), Reason.STALENESS),
+        (
+            (settings.staleness == 0)
+            | settings.segments.any() & ~reaches(settings.staleness, (config.staleness or STALENESS_MAX) + 1),
+            Reason.STALENESS,
+        ),
         (~reaches(settings.segments, SEGMENTS_MAX if config.staleness else 1), Reason.SEGMENTS),
     ]
 

@@ -320,10 +320,10 @@ MUTANTS = {
     "anybody's result is the parent's": (checks, "(from_parent_address, Outcome.ADDRESS)", "(1, Outcome.ADDRESS)"),
     "a switch may name others' ranks": (checks, "named_ranks & ~Cat(member.ranks", "0 & ~Cat(member.ranks"),
     "an uplink's numbers are as long as a worker's": (checks, "element_bytes >> halves", "element_bytes"),
-    "a rank has two places": (entry_search, "rank_is_taken | rank_not_allowed):", "rank_not_allowed):"),
+    "a rank has two places": (entry_search, "rank_is_taken | rank_not_allowed |", "rank_not_allowed |"),
     "a rank's pending owner does not yield": (
         entry_search,
-        "rank_is_taken.eq(rank_is_taken | ~yields)",
+        "rank_is_taken.eq(rank_is_taken | ~entry_yields)",
         "rank_is_taken.eq(1)",
     ),
     "a member that yields keeps its entry": (entry_search, "index.eq(holder)", "index.eq(wanted)"),
@@ -387,7 +387,7 @@ MUTANTS = {
         "self.headers.body.operator_key == self.operator_key",
         "self.headers.body.operator_key[:63] == self.operator_key[:63]",
     ),
-    "a worker takes the place of a switch": (entry_search, "row.sends_uplinks == frame.members.any()", "1"),
+    "a worker takes the place of a switch": (entry_search, "row.sends_uplinks == names_ranks", "1"),
     "no time for the lowest": (
         departure,
         'm.next = "SWEEP"',
