@@ -120,7 +120,7 @@ class Checks(wiring.Component):
         if self.config.replay:
             m.d.comb += kind.replay_request.eq(type == Type.REQUEST)
         format_good = has_no_payload | (format == job.numeric) | (format == Format.INT32)
-        sizes = [(~kind.control | (body == CONTROL.itemsize), Outcome.LENGTH)]
+        sizes = [(~kind.control | (scan.length == FRAME_BYTES + CONTROL.itemsize), Outcome.LENGTH)]
         payload_good, sends_uplinks = Signal(), job.tree & member.sends_uplinks if self.config.uplinks else Const(0)
         if self.config.uplinks:
             wide = is_wide(format)
@@ -134,15 +134,17 @@ class Checks(wiring.Component):
             above = kind.parent_reply | kind.parent_result | kind.parent_conflict
             types = types | above | kind.uplink
             sizes += [
-                ((type != Type.ACK) | (body == ACK.itemsize), Outcome.LENGTH),
-                ((type != Type.NOTICE) | (body == 0), Outcome.LENGTH),
+                ((type != Type.ACK) | (scan.length == FRAME_BYTES + ACK.itemsize), Outcome.LENGTH),
+                ((type != Type.NOTICE) | (scan.length == FRAME_BYTES), Outcome.LENGTH),
             ]
             sums, results = (Signal.like(body, name=name) for name in ("sums", "results"))
             m.d.comb += [
                 sums.eq(scan.length - (FRAME_BYTES + UPLINK_TAIL.itemsize)),
                 results.eq(scan.length - (FRAME_BYTES + TAIL_BYTES)),
             ]
-            has_sums, has_results = body > UPLINK_TAIL.itemsize, body > TAIL_BYTES
+            has_sums, has_results = (
+                reaches(scan.length, FRAME_BYTES + tail + 1) for tail in (UPLINK_TAIL.itemsize, TAIL_BYTES)
+            )
             forms += [
                 (kind.uplink & ~wide, sums, has_sums),
                 (kind.uplink & wide, sums >> 1, has_sums & ~sums[0]),
