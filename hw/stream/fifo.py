@@ -1,8 +1,10 @@
 """A FIFO between two streams."""
 
-from amaranth.hdl import Module, Value
-from amaranth.lib import fifo, stream, wiring
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
 
 __all__ = ["Fifo"]
 
@@ -41,15 +43,45 @@ class Fifo(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        kind = fifo.SyncFIFOBuffered if self.buffered else fifo.SyncFIFO
-        m.submodules.fifo = memory = kind(width=len(Value.cast(self.i.payload)), depth=self.depth)
+        # The output register of a buffered FIFO holds one of the items.
+        places = self.depth - self.buffered
+        bits = ceil_log2(places)
+        m.submodules.memory = memory = Memory(shape=self.i.payload.shape(), depth=1 << bits, init=[])
+        writer, reader = memory.write_port(), memory.read_port(domain="sync" if self.buffered else "comb")
+        write, read, stored = Signal(bits), Signal(bits), Signal(range(places + 1))
+        room, filled = Signal(init=1), Signal()
+        enters, leaves = Signal(), Signal()
         m.d.comb += [
-            memory.w_data.eq(self.i.payload),
-            memory.w_en.eq(self.i.valid),
-            self.i.ready.eq(memory.w_rdy),
-            self.o.payload.eq(memory.r_data),
-            self.o.valid.eq(memory.r_rdy),
-            memory.r_en.eq(self.o.ready),
-            self.level.eq(memory.level),
+            enters.eq(self.i.valid & room),
+            writer.addr.eq(write),
+            writer.data.eq(self.i.payload),
+            writer.en.eq(enters),
+            reader.addr.eq(read),
+            self.i.ready.eq(room),
+            self.o.payload.eq(reader.data),
         ]
+        if self.buffered:
+            shown = Signal()
+            m.d.comb += [
+                leaves.eq(filled & (~shown | self.o.ready)),
+                reader.en.eq(leaves),
+                self.o.valid.eq(shown),
+                self.level.eq(stored + shown),
+            ]
+            with m.If(~shown | self.o.ready):
+                m.d.sync += shown.eq(filled)
+        else:
+            m.d.comb += [leaves.eq(filled & self.o.ready), self.o.valid.eq(filled), self.level.eq(stored)]
+        with m.If(enters):
+            m.d.sync += write.eq(write + 1)
+        with m.If(leaves):
+            m.d.sync += read.eq(read + 1)
+        # Long paths end and begin here: `enters` and `leaves` are late, so each bit of the counter is one LUT behind
+        # them, and `room` and `filled` are registers.
+        with m.If(enters != leaves):
+            m.d.sync += [
+                stored.eq(stored ^ Cat(Mux(enters, stored[:k].all(), ~stored[:k].any()) for k in range(len(stored)))),
+                room.eq(leaves | (stored != places - 1)),
+                filled.eq(enters | (stored != 1)),
+            ]
         return m

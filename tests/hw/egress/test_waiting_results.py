@@ -2,12 +2,12 @@
 
 import functools
 
-import amaranth.lib.fifo
 import pytest
 from amaranth.hdl import Value
 from amaranth.lib.memory import Memory
 
 import hw.egress.waiting_results
+import hw.stream.fifo
 from hw.egress.waiting_results import Making, Row, WaitingResults
 from iswitch.config import Config
 from iswitch.wire import Operation
@@ -224,7 +224,7 @@ def test_waiting_result_leaves_in_a_cycle_that_no_frame_needs_or_after_a_bounded
 def upset(monkeypatch, memory: str, bit: int, module=hw.egress.waiting_results) -> Ports:
     """Let a result wait for port 1, and flip a bit of its row, or before that of its item in the FIFO `under_way`."""
     memories = []
-    place = (module, "Memory") if memory == "rows" else (amaranth.lib.fifo, "Memory")
+    place = (module, "Memory") if memory == "rows" else (hw.stream.fifo, "Memory")
     make = lambda *arguments, **options: memories.append(Memory(*arguments, **options)) or memories[-1]
     monkeypatch.setattr(*place, make)
     number = 1 if memory == "rows" else 0
@@ -286,7 +286,7 @@ def check_repeated(monkeypatch, module=hw.egress.waiting_results) -> None:
     for bit in range(first, first + 3):
         memories, flipped = [], []
         make = functools.partial(record, memories)
-        monkeypatch.setattr(amaranth.lib.fifo, "Memory", make)
+        monkeypatch.setattr(hw.stream.fifo, "Memory", make)
 
         def disturb(ctx, cycle, memories=memories, flipped=flipped, bit=bit):
             row = Value.cast(memories[0].data[1])

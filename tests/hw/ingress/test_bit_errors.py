@@ -1,15 +1,15 @@
 # amaranth: UnusedElaboratable=no
 """Bit errors in the memories between a port and the core: they are found, and later frames keep their scans."""
 
-import amaranth.lib.fifo
 import pytest
-from amaranth.hdl import Module, Shape, Value
+from amaranth.hdl import Module, Shape, Value, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, connect, flipped
 
 import hw.ingress.packet_queue
 import hw.ingress.parser
+import hw.stream.fifo
 from hw.ingress.arbiter import Arbiter
 from hw.interface.headers import Scan
 from hw.stream.stored_word import StoredWord
@@ -37,14 +37,14 @@ class Entrance(wiring.Component):
         def recorded(name):
             def make(*arguments, **options):
                 memory = Memory(*arguments, **options)
-                self.memories["kinds" if memory.shape == KIND_BITS else name] = memory
+                self.memories["kinds" if memory.shape == unsigned(KIND_BITS) else name] = memory
                 return memory
 
             return make
 
         monkeypatch.setattr(queue, "Memory", recorded("queue"))
         monkeypatch.setattr(parser, "Memory", recorded("parser"))
-        monkeypatch.setattr(amaranth.lib.fifo, "Memory", recorded("scans"))
+        monkeypatch.setattr(hw.stream.fifo, "Memory", recorded("scans"))
         self.queue = queue.PacketQueue(bus_bits=BUS, depth=256, frame_bytes_max=1518)
         self.parser = parser.Parser(bus_bits=BUS)
         super().__init__(

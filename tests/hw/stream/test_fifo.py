@@ -22,7 +22,11 @@ def run(fifo=Fifo, *, depth=5, buffered=True, stalls=0.0, start=0):
     dut = fifo(Pair, depth=depth, buffered=buffered)
     bench = Bench(dut, stalls=stalls)
     source, sink = bench.source(dut.i, ITEMS), bench.sink(dut.o, start=start)
+    ready, valid, level = (bench.record(signal) for signal in (dut.i.ready, dut.o.valid, dut.level))
     assert bench.run(read=[dut.level]) == [0]
+    for takes, shows, inside in zip(ready, valid, level, strict=True):
+        stored = inside - (shows and buffered)
+        assert takes == (stored != depth - buffered) and (buffered or shows == (stored != 0))
     assert [{"left": item.left, "right": item.right} for item in sink.items] == ITEMS
     return source, sink
 
@@ -62,14 +66,19 @@ def test_level_counts_the_item_that_is_shown():
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
-        ("self.i.ready.eq(memory.w_rdy)", "self.i.ready.eq(1)"),
-        ("memory.r_en.eq(self.o.ready)", "memory.r_en.eq(1)"),
-        ("self.level.eq(memory.level)", "self.level.eq(1)"),
+        ("room.eq(leaves | (stored != places - 1))", "room.eq(1)"),
+        ("room.eq(leaves | (stored != places - 1))", "room.eq(stored != places - 1)"),
+        ("leaves.eq(filled & (~shown | self.o.ready))", "leaves.eq(filled)"),
+        ("filled.eq(enters | (stored != 1))", "filled.eq(stored != 1)"),
+        ("filled.eq(enters | (stored != 1))", "filled.eq(1)"),
+        ("with m.If(enters != leaves):", "with m.If(enters):"),
+        ("self.level.eq(stored + shown)", "self.level.eq(1)"),
     ],
 )
 def test_a_mutant_of_the_fifo_is_noticed(sound, wrong):
     with pytest.raises((AssertionError, TimeoutError)):
-        run(mutant(hw.stream.fifo, sound, wrong).Fifo, stalls=0.5, start=40)
+        for buffered in (False, True):
+            run(mutant(hw.stream.fifo, sound, wrong).Fifo, buffered=buffered, stalls=0.5, start=40)
 
 
 @pytest.mark.parametrize("depth", [0, 1])

@@ -3,9 +3,9 @@
 
 import random
 
-import amaranth.lib.fifo
 import pytest
 
+import hw.stream.fifo
 import hw.stream.store_and_forward
 from hw.interface.reply import ReplyRoute
 from hw.stream.store_and_forward import StoreAndForward
@@ -83,7 +83,7 @@ def test_a_frame_may_fill_the_memory(bus_bits):
 
 def check_last(monkeypatch, part=StoreAndForward, *, bus_bits=64):
     """Flip a copy of `last` in each word that waits. Each frame ends where it ended, with its own meta."""
-    memories = keep_memories(monkeypatch, amaranth.lib.fifo)
+    memories = keep_memories(monkeypatch, hw.stream.fifo)
     bench = Bench(dut := part(bus_bits=bus_bits, depth=128, meta=ReplyRoute))
     frames = frames_of([136, 200, 136, 144])
     bench.source(dut.i, items(frames, bus_bits))

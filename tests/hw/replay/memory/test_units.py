@@ -4,11 +4,11 @@ killed."""
 
 import random
 
-import amaranth.lib.fifo
 import pytest
 from amaranth.hdl import Value
 
 import hw.replay.memory.units
+import hw.stream.fifo
 from hw.interface.axi import Response
 from hw.replay.memory.units import UnitReader, UnitWriter, beats_of
 from iswitch.wire.replay import UNIT_BYTES
@@ -99,7 +99,7 @@ def test_a_beat_a_cycle(data_bits):
 
 def check_bit_errors(monkeypatch, reader=UnitReader):
     """Flip bits of beats in the FIFO. Those beats have a wrong parity, and no others."""
-    memories = keep_memories(monkeypatch, amaranth.lib.fifo)
+    memories = keep_memories(monkeypatch, hw.stream.fifo)
     rng, dut, found = random.Random(3), reader(ADDRESS_BITS, outstanding=4), []
 
     async def drive(ctx):

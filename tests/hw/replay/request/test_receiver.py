@@ -3,12 +3,12 @@
 import random
 import struct
 
-import amaranth.lib.fifo
 import pytest
 from amaranth.hdl import Value
 
 import hw.replay.request.receiver
 import hw.stream.cut_through_queue
+import hw.stream.fifo
 from hw.replay.request.receiver import RequestReceiver
 from hw.stream.packet import Packet
 from sim.bench.bit_errors import flip, keep_memories
@@ -159,7 +159,7 @@ def test_more_than_64_frames_at_a_time_are_too_many():
 def check_bit_errors(monkeypatch, bus_bits, *, inlet=RequestReceiver):
     """Frames wait behind a frame whose rows stall, and bits of some of them flip. Those frames are lost, and no others;
     a frame of which a word came with an error is lost, too."""
-    memories = keep_memories(monkeypatch, hw.stream.cut_through_queue, amaranth.lib.fifo)
+    memories = keep_memories(monkeypatch, hw.stream.cut_through_queue, hw.stream.fifo)
     depth, rng = 64, random.Random(4)
     dut, bus_bytes = inlet(bus_bits=bus_bits, depth=depth), bus_bits // 8
     bench = Bench(dut)
