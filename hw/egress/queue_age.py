@@ -39,12 +39,11 @@ class QueueAge(wiring.Component):
         )
         old, oldest, old_waits = Signal(), Signal(), Signal()
         m.d.comb += [old_waits.eq(old & (left != old_mark)), self.aged.eq(oldest & (left != oldest_mark))]
-        m.d.sync += [
-            entered.eq(entered + self.enters),
-            left.eq(left + self.leaves),
-            old.eq(old_waits | self.tick),
-            oldest.eq(Mux(self.tick, old_waits, self.aged)),
-        ]
+        m.d.sync += [old.eq(old_waits | self.tick), oldest.eq(Mux(self.tick, old_waits, self.aged))]
+        with m.If(self.enters):
+            m.d.sync += entered.eq(entered + 1)
+        with m.If(self.leaves):
+            m.d.sync += left.eq(left + 1)
         with m.If(self.tick):
             m.d.sync += [old_mark.eq(entered), oldest_mark.eq(old_mark)]
         return m

@@ -101,7 +101,9 @@ class CutThroughQueue(wiring.Component):
             writer.data.eq(stored_word(self.i.payload, self.i.payload.error)),
             writer.en.eq(stores),
         ]
-        m.d.sync += [write.eq(write + stores), room.eq(Mux(stores, room_used, room_kept))]
+        m.d.sync += room.eq(Mux(stores, room_used, room_kept))
+        with m.If(stores):
+            m.d.sync += write.eq(write + 1)
         with m.If(self.i.valid & first):
             m.d.sync += dropping.eq(~fits)
         if self.meta is not None:
@@ -116,24 +118,27 @@ class CutThroughQueue(wiring.Component):
             ]
 
         # Two registers at the exit, the memory's and one more: a block RAM is slow, and the consumer's path is long.
-        filled, held, reads, moves, passes, alone = (
-            Signal(name=name) for name in ("filled", "held", "reads", "moves", "passes", "alone")
+        filled, held, reads, moves, empty, free, passes, alone = (
+            Signal(name=name) for name in ("filled", "held", "reads", "moves", "empty", "free", "passes", "alone")
         )
         shown, latest = Signal(Packet(self.bus_bits)), Signal(Packet(self.bus_bits), reset_less=True)
         m.d.comb += [
             moves.eq(~held | self.o.ready & has_meta),
             reads.eq(~filled | moves),
             reader.addr.eq(read[:-1]),
-            reader.en.eq(reads & (read != write) & ~passes),
+            empty.eq(read == write),
+            reader.en.eq(reads & ~empty & ~(free & alone)),
             self.o.valid.eq(held & has_meta),
             word_of(self.o.payload).eq(shown),
             self.busy.eq(write != start),
         ]
-        m.d.sync += read.eq(read + (reader.en | passes))
+        with m.If(Mux(empty, free & stores, reads)):
+            m.d.sync += read.eq(read + 1)
         if self.bypass:
-            # `latest` was written in the cycle before, and is the only word that waits in the memory if it is `alone`.
-            m.d.sync += [latest.eq(word_of(self.i.payload)), alone.eq(stores & Mux(passes, alone, read == write))]
-            m.d.comb += passes.eq(~filled & moves & (alone | stores & (read == write)))
+            # A word passes the memory if the registers are `free`. `latest` was written in the cycle before, and is the
+            # only word that waits in the memory if it is `alone`.
+            m.d.comb += [free.eq(~filled & moves), passes.eq(alone | stores & empty)]
+            m.d.sync += [latest.eq(word_of(self.i.payload)), alone.eq(stores & Mux(free, alone, empty))]
         with m.If(reads):
             m.d.sync += filled.eq(reader.en)
         with m.If(moves):

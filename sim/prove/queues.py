@@ -213,9 +213,9 @@ PROOFS = [
         harness=functools.partial(accepted_packets_leave, bypass=True),
         depth=14,
         mutants=(
-            ("(alone | stores & (read == write))", "(alone | self.i.valid & (read == write))"),
-            ("(alone | stores & (read == write))", "(alone | stores)"),
-            ("read + (reader.en | passes)", "read + reader.en"),
+            ("alone | stores & empty", "alone | self.i.valid & empty"),
+            ("alone | stores & empty", "alone | stores"),
+            ("Mux(empty, free & stores, reads)", "~empty & reads"),
             ("held.eq(0), alone.eq(0)", "held.eq(0)"),
         ),
     ),
