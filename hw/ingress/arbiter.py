@@ -58,8 +58,8 @@ class Arbiter(wiring.Component):
                 word_of(i.payload).eq(frames.payload),
                 i.payload.parity.eq(frames.payload.parity),
                 i.payload.meta.eq(scans.payload),
-                frames.ready.eq(i.valid & i.ready),
-                scans.ready.eq(i.valid & i.ready & i.payload.last),
+                frames.ready.eq(i.ready),
+                scans.ready.eq(i.ready & i.payload.last),
             ]
         shown = arbiter.o.payload
         m.d.comb += [

@@ -1,6 +1,10 @@
 """Several packet streams into one."""
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from functools import reduce
+from itertools import combinations
+from operator import or_
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -11,7 +15,8 @@ class PacketArbiter(wiring.Component):
     """Passes complete packets, from one input at a time.
 
     Combinational: latency 0, one word per cycle, no cycle lost between packets. `o` stalls the input that is served.
-    The input is chosen when `o` becomes valid with a first word, and stays until the last word is taken.
+    The input is chosen when `o` becomes valid with a first word, and stays until the last word is taken. An input is
+    ready only while `o` shows its word.
 
     Parameters
     ----------
@@ -51,46 +56,42 @@ class PacketArbiter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        within, served, following = Signal(), Signal(range(self.inputs)), Signal(range(self.inputs))
-        valid, candidates = Signal(self.inputs), Signal(self.inputs)
+        numbers = range(self.inputs)
+        within, served, has_turn = Signal(), Signal(range(self.inputs)), Signal(range(self.inputs))
+        # Which of two inputs goes before the other is known before it is known which of them have a packet.
+        offers, chosen = Signal(self.inputs), Signal(self.inputs)
+        goes_before = {pair: self._goes_before(has_turn, *pair) for pair in combinations(numbers, 2)}
+        for number, i in enumerate(self.i):
+            better = [offers[other] & goes_before[other, number] for other in numbers[:number]]
+            better += [offers[other] & ~goes_before[number, other] for other in numbers[number + 1 :]]
+            m.d.comb += [
+                offers[number].eq(i.valid & (~within | (served == number))),
+                chosen[number].eq(offers[number] & ~Cat(better).any()),
+                i.ready.eq(self.o.ready & chosen[number]),
+            ]
         m.d.comb += [
-            valid.eq(Cat(i.valid for i in self.i)),
-            candidates.eq(Mux((valid & ~self.deferred).any(), valid & ~self.deferred, valid)),
-        ]
-        if self.round_robin:
-            # The search begins at the input that has the turn. `had`: words of this turn, at most `turn_words` - 1.
-            has_turn, had, before = (
-                Signal(range(self.inputs)),
-                Signal(range(self.turn_words)),
-                Signal(range(self.turn_words)),
-            )
-            with m.Switch(has_turn):
-                for number in range(self.inputs):
-                    with m.Case(number):
-                        self._choose(m, following, candidates, number)
-            ends = before == self.turn_words - 1
-            taken = Mux(ends, before, before + 1)
-            m.d.comb += before.eq(Mux(self.grant == served, had, 0))
-            with m.If(self.o.valid):
-                next_input = Mux(self.grant == self.inputs - 1, 0, self.grant + 1)
-                m.d.sync += [has_turn.eq(Mux(ends, next_input, self.grant)), had.eq(Mux(self.o.ready, taken, before))]
-        else:
-            self._choose(m, following, candidates, 0)
-        m.d.comb += [
-            self.grant.eq(Mux(within, served, following)),
-            self.o.valid.eq(valid.bit_select(self.grant, 1)),
+            self.grant.eq(reduce(or_, (Mux(chosen[number], number, 0) for number in numbers))),
+            self.o.valid.eq(offers.any()),
             self.o.payload.eq(Array(i.payload for i in self.i)[self.grant]),
         ]
-        for number, i in enumerate(self.i):
-            m.d.comb += i.ready.eq(self.o.ready & (self.grant == number))
         with m.If(self.o.valid):
             # From the first offer on, taken or not: a stream must hold what it has offered.
             m.d.sync += [within.eq(~(self.o.ready & self.o.payload.last)), served.eq(self.grant)]
+        if self.round_robin:
+            # The turn passes to the next input with its last word. `had`: words of this turn, at most `turn_words` - 1.
+            had, goes_on, full = Signal(range(self.turn_words)), Signal(), Signal()
+            m.d.comb += [goes_on.eq(self.grant == served), full.eq(had == self.turn_words - 1)]
+            ends = (goes_on & full) if self.turn_words > 1 else Const(1)
+            taken = Mux(goes_on, Mux(full, had, had + 1), int(self.turn_words > 1))
+            with m.If(self.o.valid):
+                next_input = Mux(self.grant == self.inputs - 1, 0, self.grant + 1)
+                m.d.sync += [
+                    has_turn.eq(Mux(ends, next_input, self.grant)),
+                    had.eq(Mux(self.o.ready, taken, Mux(goes_on, had, 0))),
+                ]
         return m
 
-    def _choose(self, m, following, candidates, begin: int):
-        """Assign the first of the `candidates`, counted from `begin`."""
-        for distance in reversed(range(self.inputs)):
-            number = (begin + distance) % self.inputs
-            with m.If(candidates[number]):
-                m.d.comb += following.eq(number)
+    def _goes_before(self, has_turn, one: int, other: int) -> Value:
+        """Return whether input `one` goes before input `other`, a higher one, if both have a packet."""
+        in_order = ~((has_turn > one) & (has_turn <= other)) if self.round_robin else Const(1)
+        return Mux(self.deferred[one] == self.deferred[other], in_order, self.deferred[other])

@@ -33,7 +33,7 @@ def packets_stay_whole(part: Any) -> Harness:
     with h.m.If(o.valid):
         h.m.d.sync += [within.eq(~(o.ready & o.payload.last)), source.eq(h.dut.grant)]
     h.require(h.holds(o))
-    h.require(~within | (h.dut.grant == source))
+    h.require(~within | ~o.valid | (h.dut.grant == source))
     h.require(within == h.inner("within"))
     h.require(~within | (source == h.inner("served")))
     h.require(source < INPUTS)
@@ -42,6 +42,7 @@ def packets_stay_whole(part: Any) -> Harness:
     for number, i in enumerate(h.dut.i):
         shown = o.valid & (h.dut.grant == number)
         h.require(~shown | (i.valid & (i.payload.as_value() == o.payload.as_value())))
+        h.require(~i.ready | shown)
         h.require(h.taken(i) == (h.taken(o) & (h.dut.grant == number)))
         h.require(~i.valid | o.valid | within)
         h.reach(within & (source == number) & (i.payload.data == 3))
@@ -104,8 +105,8 @@ PROOFS = [
         induction=2,
         mutants=(
             ("within.eq(~(self.o.ready & self.o.payload.last))", "within.eq(~self.o.payload.last)"),
-            ("self.o.ready & (self.grant == number)", "self.o.ready"),
-            ("Mux((valid & ~self.deferred).any(), valid & ~self.deferred, valid)", "valid & ~self.deferred"),
+            ("self.o.ready & chosen[number]", "self.o.ready"),
+            ("i.valid & (~within | (served == number))", "i.valid & ~self.deferred[number]"),
         ),
     ),
     Proof(
@@ -116,7 +117,7 @@ PROOFS = [
         induction=3,
         mutants=(
             ("Mux(self.grant == self.inputs - 1, 0, self.grant + 1)", "0"),
-            ("candidates, number)", "candidates, number + 1)"),
+            ("(has_turn <= other)", "(has_turn < other)"),
         ),
     ),
     Proof(
@@ -126,7 +127,7 @@ PROOFS = [
         harness=partial(no_input_starves, turn_words=TURN_WORDS),
         depth=16,
         induction=3,
-        mutants=(("Mux(ends, next_input, self.grant)", "self.grant"), ("Mux(ends, before, before + 1)", "0")),
+        mutants=(("Mux(ends, next_input, self.grant)", "self.grant"), ("Mux(full, had, had + 1)", "0")),
     ),
     Proof(
         law="a deferred input of the arbiter begins a packet only while no other input has one",
@@ -134,6 +135,6 @@ PROOFS = [
         harness=deferred_inputs_go_last,
         depth=8,
         induction=1,
-        mutants=(("Mux((valid & ~self.deferred).any(), valid & ~self.deferred, valid)", "valid"),),
+        mutants=(("Mux(self.deferred[one] == self.deferred[other], in_order, self.deferred[other])", "in_order"),),
     ),
 ]
