@@ -1,10 +1,10 @@
 """The ingress queue: a store-and-forward queue that shows complete, sound and scanned frames."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
-from amaranth.utils import ceil_log2
+from amaranth.utils import ceil_log2, exact_log2
 
 from hw.ingress.scanner import Scanner
 from hw.interface.headers import Scan
@@ -127,9 +127,15 @@ class PacketQueue(wiring.Component):
 
         # Entry: a frame begins at `start`, which moves behind the frame when the frame has ended well.
         word = self.i.payload
-        length = Signal(range(self.frame_bytes_max + 2 * self.bus_bytes))
-        frame_length = Signal.like(length)
-        oversize, taken, good = Signal(), Signal(), Signal()
+        # All words but the last are full, so lengths are compared without an addition. `words`: those before this one.
+        shift = exact_log2(self.bus_bytes)
+        words_max, bytes_max = divmod(self.frame_bytes_max, self.bus_bytes)
+        words_min, bytes_min = divmod(FRAME_BYTES_MIN, self.bus_bytes)
+        words = Signal(range(words_max + 1))
+        frame_length = Signal(range(self.frame_bytes_max + 2 * self.bus_bytes))
+        oversize, exceeds, is_short, taken, good = (
+            Signal(name=name) for name in ("oversize", "exceeds", "is_short", "taken", "good")
+        )
         first = first_of(m, self.i)
         at, following = Signal(pointer_bits), Signal(pointer_bits)
         # `room` is a cycle old, and a word may have entered since. The FIFO's level counts committed frames only.
@@ -141,7 +147,9 @@ class PacketQueue(wiring.Component):
             at.eq(Mux(first, start, write)),
             following.eq(at + 1),
             taken.eq(self.i.valid & self.i.ready),
-            frame_length.eq(length + word.count),
+            frame_length.eq(Cat(word.count[:shift], words + word.count[shift])),
+            exceeds.eq((words == words_max) & (word.count > bytes_max)),
+            is_short.eq((words < words_min) | ((words == words_min) & (word.count < bytes_min))),
             writer.addr.eq(at[:-1]),
             writer.data.eq(stored_word(word, parity_of(word))),
             writer.en.eq(taken & ~oversize),
@@ -153,15 +161,15 @@ class PacketQueue(wiring.Component):
                 m.d.comb += [
                     self.stat_overflow.eq(is_truncated(word)),
                     self.stat_error.eq(word.error & ~self.stat_overflow),
-                    self.stat_runt.eq(~word.error & (frame_length < FRAME_BYTES_MIN) & ~oversize),
-                    self.stat_oversize.eq(~word.error & (oversize | (frame_length > self.frame_bytes_max))),
+                    self.stat_runt.eq(~word.error & is_short & ~oversize),
+                    self.stat_oversize.eq(~word.error & (oversize | exceeds)),
                     good.eq(~(word.error | self.stat_runt | self.stat_oversize)),
                 ]
-                m.d.sync += [length.eq(0), oversize.eq(0)]
+                m.d.sync += [words.eq(0), oversize.eq(0)]
                 with m.If(good):
                     m.d.sync += start.eq(following)
             with m.Elif(~oversize):
-                m.d.sync += [length.eq(frame_length), oversize.eq(frame_length > self.frame_bytes_max)]
+                m.d.sync += [words.eq(words + 1), oversize.eq(exceeds)]
 
         # The scan commits the frame: its tag is the address behind the last word.
         m.d.comb += [
