@@ -91,7 +91,8 @@ class Parser(wiring.Component):
         m.d.comb += [
             heads.eq(index == header_words - 1),
             bodied.eq(waits & (word.last | (index == 2 * header_words - 1))),
-            free.eq(~self.headers.valid | self.headers.ready),
+            # `headers.ready` is late, and counts only where every word may complete an item.
+            free.eq(~self.headers.valid | (self.headers.ready if header_words == 1 else 0)),
             taken.eq(self.i.valid & self.i.ready),
             corrupt.eq((index != 0) & damaged | (parity_of(word) != word.parity) | word.meta.scan.corrupt),
             self.headers.payload.eq(item),
@@ -164,7 +165,10 @@ class Parser(wiring.Component):
             reader.en.eq(reads & (write != read)),
             self.o.valid.eq(held),
         ]
-        m.d.sync += [write.eq(write + taken), read.eq(read + reader.en)]
+        with m.If(taken):
+            m.d.sync += write.eq(write + 1)
+        with m.If(reader.en):
+            m.d.sync += read.eq(read + 1)
         with m.If(reads):
             m.d.sync += filled.eq(reader.en)
 
