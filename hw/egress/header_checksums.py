@@ -1,6 +1,6 @@
 """The IPv4 and UDP checksums of a frame that the switch sends."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -94,7 +94,9 @@ class HeaderChecksums(wiring.Component):
             m.d.sync += [ip_total.eq(rest + hosts), udp_total.eq(ports + hosts)]
 
         ip_sum, udp_sum = fold_carries(m, ip_total), fold_carries(m, udp_total)
+        # A UDP checksum of 0 means that there is none, so 0xFFFF is sent instead. The folded sum is 0xFFFF if the lower
+        # 16 bits of the total and the upper 4 add up to that without a carry.
+        is_zero = udp_total[4:16].all() & (udp_total[:4] == ~udp_total[16:])
         with m.If(self.steps[3]):
-            # A UDP checksum of 0 means that there is none, so 0xFFFF is sent instead.
-            m.d.sync += [self.ip.eq(~swapped(ip_sum)), self.udp.eq(Mux(udp_sum == 0xFFFF, 0xFFFF, ~swapped(udp_sum)))]
+            m.d.sync += [self.ip.eq(~swapped(ip_sum)), self.udp.eq(~swapped(udp_sum) | is_zero.replicate(16))]
         return m
