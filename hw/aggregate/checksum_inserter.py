@@ -4,15 +4,12 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.stream.checksum import fold_carries, sum_halves
+from hw.stream.checksum import fold_carries, sums_of_parts
 from hw.stream.packet import Packet, require_bus
 from hw.stream.reduction import tree_sum
 from hw.stream.stages import Stages, record
 
 __all__ = ["ChecksumInserter"]
-
-PART_BYTES = 16
-"""Bytes that are summed in one cycle, before the parts of a word are."""
 
 
 class ChecksumInserter(wiring.Component):
@@ -60,27 +57,20 @@ class ChecksumInserter(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         shape = self.packet.shape()
-        parts = range(0, self.bus_bits // 8, PART_BYTES)
         fields = {name: field.shape for name, field in shape} | {"at": self.bus_bits // 32}
         Written, Added = record("Written", **fields), record("Added", **fields, corrupt=1)
-        Summed = record("Summed", **fields, corrupt=1, **{f"part_{first}": 20 for first in parts})
+        parts = [f"part_{k}" for k in range(len(sums_of_parts(self.packet.data)))]
+        Summed = record("Summed", **fields, corrupt=1, **dict.fromkeys(parts, 20))
         Folded = record("Folded", **fields, complement=16)
         pipe = Stages(m, (Written, Summed, Added, Folded))
         valid = Signal(self.LATENCY - 1)
         m.d.sync += [valid.eq(Cat(self.valid, valid)), self.o.valid.eq(valid[-1])]
 
         written = pipe.then(Written, **{name: self.packet[name] for name, _ in shape}, at=self.complement_at)
-        summed = pipe.then(
-            Summed,
-            corrupt=self.corrupt,
-            **{
-                f"part_{first}": sum_halves(written.data, first, min(first + PART_BYTES, self.bus_bits // 8))
-                for first in parts
-            },
-        )
+        summed = pipe.then(Summed, corrupt=self.corrupt, **dict(zip(parts, sums_of_parts(written.data), strict=True)))
         total = Signal(32, reset_less=True)
         with m.If(valid[1]):
-            word = tree_sum([getattr(summed, f"part_{first}") for first in parts])
+            word = tree_sum([getattr(summed, part) for part in parts])
             m.d.sync += total.eq(Mux(summed.first, 0, total) + word)
         added = pipe.then(Added)
         folded = pipe.then(Folded, complement=~fold_carries(m, total) ^ added.corrupt)

@@ -7,8 +7,9 @@ from amaranth.lib.wiring import In, Out
 from hw.interface.address import Address
 from hw.interface.layout import layout
 from hw.interface.reply import Reply, ReplyRoute
-from hw.stream.checksum import fold_carries, sum_halves
+from hw.stream.checksum import fold_carries, sums_of_parts
 from hw.stream.packet import Packet, require_bus
+from hw.stream.reduction import tree_sum
 from iswitch.wire import ACK, ADDRESSES, FRAME_BYTES, HEADER
 
 __all__ = ["ReplyComposer"]
@@ -44,7 +45,8 @@ class ReplyComposer(wiring.Component):
         reply, payload = self.replies.payload, self.o.payload
         receipt = Signal()
         acknowledges, at, word = Signal(), Signal(range(len(words) + 1)), Signal(self.bus_bits)
-        part, total = Signal(22), Signal(22)
+        total = Signal(22)
+        parts = [Signal(20, name=f"part_{k}") for k in range(len(sums_of_parts(word)))]
         ends = at == Mux(acknowledges, len(words), header_words)
         m.d.comb += [
             payload.data.eq(word),
@@ -57,33 +59,34 @@ class ReplyComposer(wiring.Component):
         with m.FSM() as fsm:
             m.d.comb += self.busy.eq(~fsm.ongoing("IDLE"))
             with m.State("IDLE"):
+                # The registers load whether there is a reply or not: that is known late.
                 m.d.comb += self.replies.ready.eq(1)
+                m.d.sync += [
+                    image.header.eq(reply.header),
+                    image.header.behind.eq(Mux(reply.receipt, reply.header.behind, 0)),
+                    receipt.eq(reply.receipt),
+                    image.body.eq(reply.body),
+                    acknowledges.eq(reply.acknowledges),
+                    port.eq(reply.port),
+                    address.eq(reply.address),
+                    at.eq(begin),
+                    *(part.eq(0) for part in parts),
+                    total.eq(0),
+                    word.eq(0),
+                ]
                 with m.If(self.replies.valid):
-                    m.d.sync += [
-                        image.header.eq(reply.header),
-                        image.header.behind.eq(Mux(reply.receipt, reply.header.behind, 0)),
-                        receipt.eq(reply.receipt),
-                        image.body.eq(reply.body),
-                        acknowledges.eq(reply.acknowledges),
-                        port.eq(reply.port),
-                        address.eq(reply.address),
-                        at.eq(begin),
-                        part.eq(0),
-                        total.eq(0),
-                        word.eq(0),
-                    ]
                     m.next = "SUM_WORDS"
             with m.State("SUM_WORDS"):
                 m.d.sync += [
                     word.eq(words[at]),
                     at.eq(at + 1),
-                    part.eq(sum_halves(word, 0, bus_bytes)),
-                    total.eq(total + part),
+                    *(part.eq(one) for part, one in zip(parts, sums_of_parts(word), strict=True)),
+                    total.eq(total + tree_sum(parts)),
                 ]
                 with m.If(ends):
                     m.next = "SUM_LAST"
             with m.State("SUM_LAST"):
-                m.d.sync += total.eq(total + part)
+                m.d.sync += total.eq(total + tree_sum(parts))
                 m.next = "WRITE_COMPLEMENT"
             with m.State("WRITE_COMPLEMENT"):
                 complement = ~fold_carries(m, total)

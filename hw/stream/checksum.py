@@ -4,7 +4,10 @@ from amaranth.hdl import Const, Signal, Value
 
 from hw.stream.reduction import tree_sum
 
-__all__ = ["fold_carries", "sum_halves"]
+__all__ = ["fold_carries", "sum_halves", "sums_of_parts"]
+
+PART_BYTES = 16
+"""Bytes that are summed in one cycle, before the parts of a word are."""
 
 
 def sum_halves(word: Value, first: int, end: int) -> Value:
@@ -15,6 +18,12 @@ def sum_halves(word: Value, first: int, end: int) -> Value:
     """
     halves = [word[8 * k : 8 * k + 16] for k in range(first, end, 2)]
     return tree_sum(halves) if halves else Const(0, 1)
+
+
+def sums_of_parts(word: Value) -> list[Value]:
+    """Return the `sum_halves` of each `PART_BYTES` of `word`. To add them up is for a later cycle."""
+    end = len(word) // 8
+    return [sum_halves(word, first, min(first + PART_BYTES, end)) for first in range(0, end, PART_BYTES)]
 
 
 def fold_carries(m, total: Value) -> Value:
