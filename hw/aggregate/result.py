@@ -187,7 +187,7 @@ class ResultComposer(wiring.Component):
     def _learn(self, m, known) -> None:
         """Set what follows from the header that is shown, whether it is taken or not: that is known late."""
         config, trees, lanes = self.config, self.config.uplinks, self.config.lanes
-        reserved = reserved_words(config)
+        others = config.header_words + 1 + reserved_words(config)  # words beside those that elements fill
         coming = self.headers.payload
         grants = majority(coming.grant) if config.staleness else Const(0)
         uplink = coming.up if trees else Const(0)
@@ -204,13 +204,14 @@ class ResultComposer(wiring.Component):
             first.eq(Mux(rest == 0, lanes, rest)),  # lane of the tail, counted from the last payload word
             last.eq(first + Mux(uplink, UPLINK_LANES - 1, 0)),
         ]
+        # An uplink's tail begins a word more if the last elements leave too few lanes of theirs.
+        overflows = uplink & (rest > lanes - UPLINK_LANES)
         m.d.comb += [
             known.count.eq(popcount(coming.members)),
             known.grants.eq(grants),
             known.corrupt.eq(header_parity(coming) != coming.parity),
             known.room.eq(
-                config.header_words
-                + Mux(grants, 0, 1 + reserved + ((elements + Mux(uplink, UPLINK_LANES - 1, 0)) >> exact_log2(lanes)))
+                Mux(grants, config.header_words, (elements >> exact_log2(lanes)) + Mux(overflows, others + 1, others))
             ),
             known.extra.eq(last >> exact_log2(lanes)),
             known.at.eq(1 << last[: exact_log2(lanes)]),
@@ -256,16 +257,15 @@ class ResultComposer(wiring.Component):
     def _sum_grant(self, m, image, known, waits):
         """Put the complement into a GRANT's header, and return whether it is there: the header alone is summed while it
         waits, without the place of the complement."""
-        steps, total, complement = Signal(2), Signal(20, reset_less=True), Signal(16, reset_less=True)
+        steps, complement = Signal(2), Signal(16, reset_less=True)
+        before, behind = Signal(20, reset_less=True), Signal(20, reset_less=True)
         complement_at = HEADER.fields["behind"][1]
         with m.If(known.grants):
             m.d.comb += image.behind.eq(complement)
         m.d.sync += [
-            total.eq(
-                sum_halves(image.as_value(), 0, complement_at)
-                + sum_halves(image.as_value(), complement_at + 2, HEADER.itemsize)
-            ),
-            complement.eq(~fold_carries(m, total) ^ known.corrupt),
+            before.eq(sum_halves(image.as_value(), 0, complement_at)),
+            behind.eq(sum_halves(image.as_value(), complement_at + 2, HEADER.itemsize)),
+            complement.eq(~fold_carries(m, before + behind) ^ known.corrupt),
             steps.eq(Mux(waits, Cat(1, steps[0]), 0)),
         ]
         return steps[1]

@@ -206,7 +206,7 @@ def test_a_long_half_width_result_whose_header_has_a_bit_error_waits_until_it_ca
         ("result", "inserter.corrupt.eq(corrupt | wrong | found)", "inserter.corrupt.eq(wrong | found)"),
         ("result", "inserter.corrupt.eq(corrupt | wrong | found)", "inserter.corrupt.eq(corrupt | found)"),
         ("result", "majority(coming.grant)", "coming.length == 0"),
-        ("result", "~fold_carries(m, total) ^ known.corrupt", "~fold_carries(m, total)"),
+        ("result", "~fold_carries(m, before + behind) ^ known.corrupt", "~fold_carries(m, before + behind)"),
         ("result", "Mux(known.corrupt, result_words(config)", "Mux(0, result_words(config)"),
         ("accumulator", "Cat(self.o.payload.data, self.corrupted).xor()", "0"),
     ],
