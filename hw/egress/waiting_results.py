@@ -179,12 +179,12 @@ class WaitingResults(wiring.Component):
         Entry = data.StructLayout({"made": Making(config), "repeated": 3})
         m.submodules.under_way = under_way = Fifo(Entry, depth=UNDER_WAY, buffered=False)
         operation, taken = self.operations.payload, Signal()
-        blocks, issues, has_place = Signal(), Signal(), Signal()
+        blocks, issues, has_place = Signal(), Signal(), Signal(init=1)
         expected, sends, pointer = Signal(CODE_BITS), Signal(hosts), Signal(range(slots))
-        offered = Signal()  # an operation that was offered stays so
-        m.d.sync += offered.eq(self.operations.valid & ~self.operations.ready)
+        # The level that is compared lacks the last two operations. An operation that was offered stays so.
+        offered = self.operations.valid & ~self.operations.ready
+        m.d.sync += has_place.eq(offered | (under_way.level < UNDER_WAY - 2))
         m.d.comb += [
-            has_place.eq(offered | (under_way.level < UNDER_WAY - 2)),
             operation.eq(self.works.payload),
             operation.result.parity.eq(header_parity(self.works.payload.result)),
             self.operations.valid.eq(Mux(blocks, issues, self.works.valid & has_place)),
