@@ -319,7 +319,11 @@ MUTANTS = {
     "a leaf's Join has no ranks": (reply, "Mux(requests_parent, parent.ranks, 0)", "0"),
     "anybody's result is the parent's": (checks, "(from_parent_address, Outcome.ADDRESS)", "(1, Outcome.ADDRESS)"),
     "a switch may name others' ranks": (checks, "named_ranks & ~Cat(member.ranks", "0 & ~Cat(member.ranks"),
-    "an uplink's numbers are as long as a worker's": (checks, "element_bytes >> halves", "element_bytes"),
+    "an uplink's numbers are as long as a worker's": (
+        checks,
+        "(kind.uplink & wide, sums >> 1,",
+        "(kind.uplink & wide, sums,",
+    ),
     "a rank has two places": (entry_search, "rank_is_taken | rank_not_allowed |", "rank_not_allowed |"),
     "a rank's pending owner does not yield": (
         entry_search,

@@ -197,7 +197,12 @@ def test_no_word_is_read_while_it_is_written(bench, stalls):
     ("bench", "module", "sound", "wrong"),
     [
         (queued, hw.ingress.packet_queue, "(level < self.depth - 1)", "(level <= self.depth)"),
-        (stored, hw.stream.cut_through_queue, "(spare >= 0) & ((spare != 0) | ~written)", "(spare >= -2)"),
+        (
+            stored,
+            hw.stream.cut_through_queue,
+            "(Cat(Const(0, shift), room) >= self.length)",
+            "(Cat(Const(0, shift), room + 2) >= self.length)",
+        ),
         (counted, hw.decide.counters, "get.en.eq(self.address != visited)", "get.en.eq(1)"),
         (waited, hw.egress.waiting_results, "with m.Elif(~self.begins & ~noting):", "with m.Elif(~self.begins):"),
         (parsed, hw.ingress.parser, "level < self.depth - 1", "level <= self.depth"),

@@ -330,8 +330,8 @@ MUTANTS = [
     ("last.rest >= end", "last.rest > end"),
     # what an update changes
     ("(mine <= k)", "(mine < k)"),
-    ("~step.is_sample & step.valid & (mine", "step.valid & (mine"),
-    ("~step.is_sample & step.valid & (mine", "~step.is_sample & (mine"),
+    ("~before.is_sample & before.valid & (mine", "before.valid & (mine"),
+    ("~before.is_sample & before.valid & (mine", "~before.is_sample & (mine"),
     ("Mux(valid & ~entering.is_sample, change, 0)", "Mux(valid, change, 0)"),
     ("Mux(valid & ~entering.is_sample, change, 0)", "Mux(~entering.is_sample, change, 0)"),
     ("signed(self.priority_bits + 1))", "signed(self.priority_bits))"),
