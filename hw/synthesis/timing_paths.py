@@ -26,10 +26,10 @@ from hw.synthesis.emit import component_rtlil, tool
 __all__ = ["ROUTE_PS", "Arrivals", "Netlist", "Primitives", "TimingPath", "critical_paths", "synthesise"]
 
 BUILD = Path(__file__).parents[2] / "build" / "levels"
-ROUTE_PS = 1000
-"""Delay that Yosys assumes for a route from one LUT to the next, in picoseconds: more than the slowest path through a
-LUT. With its default of 300, Yosys saves a few LUTs by long chains through the fast inputs of LUTs, wherever it takes
-another path, most often one from a block RAM, to be slower still."""
+ROUTE_PS = 10_000
+"""Delay that Yosys assumes for a route from one LUT to the next, in picoseconds: so long that it compares paths by their
+levels. With its default of 300, Yosys saves a few LUTs by more levels, through the fast inputs of LUTs, wherever it
+takes another path, most often one from a block RAM, to be slower still."""
 CARRY_PINS = ("CI", "CIN")
 """The inputs of carry cells for the carry of another one."""
 PORT = "port"
