@@ -27,9 +27,9 @@ __all__ = ["ROUTE_PS", "Arrivals", "Netlist", "Primitives", "TimingPath", "criti
 
 BUILD = Path(__file__).parents[2] / "build" / "levels"
 ROUTE_PS = 10_000
-"""Delay that Yosys assumes for a route from one LUT to the next, in picoseconds: so long that it compares paths by their
-levels. With its default of 300, Yosys saves a few LUTs by more levels, through the fast inputs of LUTs, wherever it
-takes another path, most often one from a block RAM, to be slower still."""
+"""Delay that Yosys assumes for a route from one LUT to the next, in picoseconds: so long that it compares paths by
+their levels. With its default of 300, Yosys saves a few LUTs by more levels, through the fast inputs of LUTs, wherever
+it takes another path, most often one from a block RAM, to be slower still."""
 CARRY_PINS = ("CI", "CIN")
 """The inputs of carry cells for the carry of another one."""
 PORT = "port"
