@@ -52,10 +52,8 @@ place."""
 NARROW_BITS = 17
 """Adders and comparisons of up to so many bits are made of LUTs, which the mapper then merges with the logic around
 them; wider ones of carry chains. The smallest board's switch is smaller with 17 than with 5 or 9."""
-MAPPING = "&dch,-f,-r;&if,-C,24,-F,3,-A,3,{W},{D},-a;&mfs"
-ABC = f"&scorr;&sweep;&dc2;{MAPPING};&st;{MAPPING}"
-"""ABC's script: that of Yosys' `abc9`, with mapping for area, twice. With 24 cuts of a node instead of 8, and three
-rounds of each recovery of area, the smallest board takes 1 % fewer LUTs."""
+ABC = "&scorr;&sweep;&dc2;&dch,-f,-r;&if,{W},{D},-a;&mfs;&st;&dch,-f,-r;&if,{W},{D},-a;&mfs"
+"""ABC's script: that of Yosys' `abc9`, with mapping for area, twice."""
 
 LOGIC_SHARE = 0.5
 """Share of a clock's period that the mapper may use; routing takes the rest. It refers to Yosys' delays, with 0.3 ns
