@@ -163,8 +163,8 @@ def bitstream(
     best: dict[str, Any] = {}
     late: list[int] = []
     for seed in seeds:
-        progress(f"{name}: placing and routing with seed {seed}; up to an hour, nextpnr.log says how far it is")
-        routed = folder / "nextpnr.json"
+        progress(f"{name}: placing and routing with seed {seed}; up to an hour, nextpnr.{seed}.log says how far it is")
+        routed = folder / f"nextpnr.{seed}.json"
         routed.unlink(missing_ok=True)
         failure = ""
         try:
@@ -173,7 +173,7 @@ def bitstream(
                 [
                     "-q",
                     "--log",
-                    "nextpnr.log",
+                    f"nextpnr.{seed}.log",
                     *device_options(part),
                     "--json",
                     f"{name}.json",
@@ -182,7 +182,7 @@ def bitstream(
                     "--textcfg",
                     f"{name}.config",
                     "--report",
-                    "nextpnr.json",
+                    routed.name,
                     "--freq",
                     str(core_mhz),
                     "--seed",

@@ -21,7 +21,7 @@ class Departure(wiring.Component):
     release the switch first: nothing is written, and `requests_parent` says, in the cycle of `done`, that a Leave has
     to go up. The switch does not answer the member's own Leave; its retransmissions also trigger those of the switch.
 
-    The rows of job and member must be here in the cycle of `start`. Takes 1 cycle, with uplinks 2. Procedure: see
+    The rows of job and member must be here in the cycle of `start`. Takes 1 cycle. Procedure: see
     `procedure_ports`. Source: `remove_member` of `host/iswitch/golden/decide/command.py`; `is_last_leave` of
     `host/iswitch/golden/tree_member.py`.
     """
@@ -75,14 +75,9 @@ class Departure(wiring.Component):
                     with m.If(last_member):
                         m.d.comb += [self.done.eq(1), self.follow_up.eq(FollowUp.ERASE_JOB)]
                     with m.Else():
-                        m.d.comb += tables.status_write.eq(1)
-                        if uplinks:
-                            m.next = "SWEEP"
-                        else:
-                            m.d.comb += [self.done.eq(1), self.follow_up.eq(FollowUp.SWEEP_SLOTS)]
-            if uplinks:
-                # A cycle later: the ring's `lowest` has to follow the roster before the sweep's first slot completes.
-                with m.State("SWEEP"):
-                    m.d.comb += [self.done.eq(1), self.follow_up.eq(FollowUp.SWEEP_SLOTS)]
-                    m.next = "IDLE"
+                        m.d.comb += [
+                            tables.status_write.eq(1),
+                            self.done.eq(1),
+                            self.follow_up.eq(FollowUp.SWEEP_SLOTS),
+                        ]
         return m

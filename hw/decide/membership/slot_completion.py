@@ -116,7 +116,8 @@ class SlotCompletion(wiring.Component):
                     m.next = "IDLE"
                 with m.Else():
                     m.d.sync += [index.eq(index + 1), is_read.eq(1)]
-            # The slot's row comes with the second cycle, and how many members it has with the third.
+            # The slot's row comes with the second cycle, and how many members it has with the third. The first slot
+            # is offered 7 cycles after a departure wrote the roster, and the ring's `lowest` follows that in 7 cycles.
             wait_row(m, "READ_SLOT", then="COMPARE_SLOT", cycles=2)
             with m.State("COMPARE_SLOT"):
                 m.d.sync += completed.valid.eq(is_complete(remains.expected, remains.arrived, enough))

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from hw.decide import checks, core, reply, work
+from hw.decide import checks, core, reply, ring, work
 from hw.decide.membership import (
     acknowledgement,
     command,
@@ -393,9 +393,9 @@ MUTANTS = {
     ),
     "a worker takes the place of a switch": (entry_search, "row.sends_uplinks == names_ranks", "1"),
     "no time for the lowest": (
-        departure,
-        'm.next = "SWEEP"',
-        "m.d.comb += [self.done.eq(1), self.follow_up.eq(FollowUp.SWEEP_SLOTS)]",
+        ring,
+        "m.d.sync += self.lowest.eq(least)",
+        "least_1 = Signal(SEQ_BITS); m.d.sync += [least_1.eq(least), self.lowest.eq(least_1)]",
     ),
 }
 

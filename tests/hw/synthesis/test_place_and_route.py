@@ -85,7 +85,8 @@ def tools(monkeypatch, results):
             result = left.pop(0)
             if result is None:
                 raise subprocess.TimeoutExpired(name, seconds)
-            (folder / "nextpnr.json").write_text(json.dumps(result))
+            seed = arguments[arguments.index("--seed") + 1]
+            (folder / f"nextpnr.{seed}.json").write_text(json.dumps(result))
             if not report(result, REQUIRED)["timing_met"]:
                 raise RuntimeError("timing")
         if name == "ecppack":

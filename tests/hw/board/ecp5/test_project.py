@@ -119,7 +119,7 @@ def test_a_bitstream_is_made_and_its_timing_met(cable, tmp_path):
     assert {name: resource["available"] for name, resource in report["resources"].items()} == dict(board.available)
     assert (tmp_path / f"{board.name}.bit").stat().st_size > 50_000 and (tmp_path / f"{board.name}.svf").exists()
     # What the tool itself wrote, not what was made of it.
-    routed = json.loads((tmp_path / "nextpnr.json").read_text())
+    routed = json.loads((tmp_path / f"nextpnr.{report['seed']}.json").read_text())
     assert sorted(round(clock["constraint"]) for clock in routed["fmax"].values()) == [
         *(2 * [round(board.core_mhz)]),
         125,
