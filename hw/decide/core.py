@@ -67,10 +67,11 @@ class Core(wiring.Component):
     - as long as the procedure of `Membership` takes for a control message, and for a frame that causes an eviction.
 
     A frame enters when the one before is written. It enters early, while the core decides about the one before, only if
-    both are contributions of one job to different slots, the slot takes the one before, no member of the job is joining
-    or joined at the last boundary, the job has no parent, and the next headers are there a cycle before. Of what the
-    frame before writes, the next one then reads only what its sender acknowledged and when it was heard, and the ring
-    takes both from that frame (`FrameBefore`). `_may_enter_early` says why these conditions suffice.
+    both are contributions to different slots, the slot takes the one before, no member of its job is joining or joined
+    at the last boundary, that job has no parent, and the next headers are there a cycle before. Of what the frame
+    before writes, the next one then reads only, if it is of the same job, what its sender acknowledged and when it was
+    heard, and the ring takes both from that frame (`FrameBefore`). `_may_enter_early` says why these conditions
+    suffice.
 
     Back-pressure: `headers` stalls while a verdict or a reply cannot be accepted. A verdict and its reply are offered
     in the same cycle, each only while the other's receiver is ready. So a receiver that is ready must stay ready until
@@ -131,7 +132,7 @@ class Core(wiring.Component):
 
         held, rows, verdict = HeldFrame.create(config), tables.frames, self.verdicts.payload
         frame, kind, claimed, decision, decided = held.frame, held.kind, held.claim, held.decision, held.decided
-        entered_early = Signal()
+        entered_early, follows_in_job = Signal(), Signal()
         connect_inputs(m, held, self.parents, rows=rows, checks=checks, ring=ring, claims=claims)
         m.d.sync += [kind.eq(checks.kind), claimed.eq(claims.decision)]
         m.d.comb += [
@@ -148,8 +149,9 @@ class Core(wiring.Component):
             membership.read_value.eq(self.read_value),
             ring.tick.eq(held.now_us >> exact_log2(SILENCE_TICK_US)),
             tables.tick.eq(ring.tick),
+            tables.written_job.eq(decided.job),
             tables.written_slot.eq(decided.slot),
-            ring.before.valid.eq(entered_early),
+            ring.before.valid.eq(follows_in_job),
             ring.before.member.eq(decided.member),
             ring.before.tick.eq(decided.tick),
             ring.before.advances.eq(decided.advances),
@@ -199,10 +201,10 @@ class Core(wiring.Component):
         is_short = ~(held.headers.arrival.scan.length >> (word_shift + exact_log2(DECISION_CYCLES))).any()
         # Pointers: from the next frame while it may enter, from the held one otherwise.
         upcoming = self.headers.payload.frame
-        may_enter, may_enter_early = Signal(), self._may_enter_early(m, held, rows=rows)
+        may_enter, (may_enter_early, same_job) = Signal(), self._may_enter_early(m, held, rows=rows)
         enters_early = may_enter_early & ring.accepts & ~fault
         decides = Signal()
-        admitted = admit_joining(m, decision.completes, decision.slot_next, decides, rows)
+        admitted = admit_joining(m, decision.completes, decision.slot_next, decides, held.job, rows)
         work = build_work(m, held, rows=rows, membership=membership, admitted=admitted, lowest=ring.lowest)
         with m.If(~ordinary):  # beside an ordinary frame's verdict the rows are already those of the next
             m.d.comb += verdict.work.eq(work)
@@ -321,6 +323,7 @@ class Core(wiring.Component):
             with m.State("PIN_SILENCES"):
                 m.d.comb += [
                     rows.job.eq(swept_job),
+                    tables.written_job.eq(swept_job),
                     # A row with a bit error stays as it is, for the next frame to find it.
                     tables.pins.eq(
                         Cat(reaches(silence, SILENCE_TICKS_MAX) & ~tables.heard_corrupt for silence in ring.silences)
@@ -346,6 +349,7 @@ class Core(wiring.Component):
                 # Reasons for and against the frame are registered, each by itself.
                 m.d.sync += [
                     entered_early.eq(enters_early),
+                    follows_in_job.eq(enters_early & same_job),
                     decided.port.eq(held.headers.arrival.port),
                     decided.member.eq(frame.member),
                     decided.seq.eq(frame.seq),
@@ -401,6 +405,7 @@ class Core(wiring.Component):
                 m.d.sync += [
                     self.trace.outcome.eq(final_outcome),
                     self.trace.port.eq(decided.port),
+                    self.trace.job.eq(decided.job),
                     self.trace.member.eq(decided.member),
                     self.trace.seq.eq(decided.seq),
                 ]
@@ -550,6 +555,9 @@ class Core(wiring.Component):
             ]
         with m.If(self.headers.valid & self.headers.ready):
             m.d.sync += [held.headers.eq(self.headers.payload), held.now_us.eq(self.now_us)]
+        # In DECIDE the rows may be those of the next frame, and in ISSUE the headers, too.
+        with m.If(~fsm.ongoing("DECIDE") & ~fsm.ongoing("ISSUE")):
+            m.d.sync += [held.job.eq(rows.job_row), decided.job.eq(frame.job), decided.is_leaf.eq(kind.is_leaf)]
         with m.If((fsm.ongoing("MEMBERSHIP") | fsm.ongoing("EVICT")) & ~membership.done):
             m.d.comb += self.expense.cycles.eq(PROCEDURE_COST)
         reply = self.replies.payload
@@ -581,9 +589,11 @@ class Core(wiring.Component):
 
     def _may_enter_early(self, m, held: HeldFrame, *, rows):
         """Return whether the next frame may enter while the core decides about the held one, if the slot takes that.
+        Second value: both are of one job.
 
         The next frame's rows are read in CLASSIFY even if the slot does not take the held frame, whose own rows are
-        needed again in ISSUE only. They are read before the held frame is written, so these must not meet:
+        needed again in ISSUE only. They are read before the held frame is written, so these must not meet. Frames of
+        different jobs share none of their rows.
 
         - The row of the slot: the frames are for different slots.
         - What a procedure does after the held frame, its answer, and the notices of its port: the slot takes the held
@@ -596,7 +606,7 @@ class Core(wiring.Component):
         - The rows of senders and entries, and all rows of a job that ends or begins: only control messages write them,
           and these are no contributions.
         """
-        follows, is_settled = Signal(), Signal()
+        follows, is_settled, same_job = Signal(), Signal(), Signal()
         next_frame, frame = self.headers.payload, held.frame
         slot_bits = exact_log2(self.config.slots)
         # The next headers stay, so that these conditions are in registers when the ring accepts the held frame.
@@ -605,11 +615,11 @@ class Core(wiring.Component):
                 self.headers.valid
                 & next_frame.ours
                 & (type_of(next_frame.frame) == Type.CONTRIBUTION)
-                & (next_frame.frame.job == frame.job)
-                & (next_frame.frame.seq[:slot_bits] != frame.seq[:slot_bits])
+                & ((next_frame.frame.job != frame.job) | (next_frame.frame.seq[:slot_bits] != frame.seq[:slot_bits]))
             ),
+            same_job.eq(next_frame.frame.job == frame.job),
             is_settled.eq(
                 held.kind.contribution & ~held.kind.is_leaf & ~(rows.job_row.joining | rows.job_row.admitted).any()
             ),
         ]
-        return follows & is_settled
+        return follows & is_settled, same_job

@@ -10,7 +10,7 @@ from hw.decide.claims import ClaimDecision
 from hw.decide.ring import RingDecision
 from hw.interface.address import Parent
 from hw.interface.headers import Headers
-from hw.interface.rows import SEQ_BITS, TICK_BITS
+from hw.interface.rows import SEQ_BITS, TICK_BITS, job_row
 from hw.stream.packet import LENGTH_BITS
 from iswitch.config import Config
 
@@ -20,14 +20,16 @@ __all__ = ["DecidedFrame", "HeldFrame"]
 class DecidedFrame(data.StructLayout):
     """What is needed of a frame at its decision and later, when the registers of the frame may hold the next one.
 
-    `low`: the first seq whose result the sender lacks. `advances`: the sender acknowledges more results than before, if
-    the slot takes the frame. `tick`: when the frame came.
+    `is_leaf`: its job has a parent here. `low`: the first seq whose result the sender lacks. `advances`: the sender
+    acknowledges more results than before, if the slot takes the frame. `tick`: when the frame came.
     """
 
     def __init__(self, config: Config):
         super().__init__(
             {
                 "port": 4,
+                "job": 8,
+                "is_leaf": 1,
                 "member": 8,
                 "seq": SEQ_BITS,
                 "length": LENGTH_BITS,
@@ -60,6 +62,8 @@ class HeldFrame:
         The slot keeps its row, because its content is only sent again.
     decided
         The frame to which the next `decision` belongs, from the cycle before it on.
+    job
+        The row of that frame's job, a cycle after the table shows it. It follows changes by procedures.
     """
 
     config: Config
@@ -71,6 +75,7 @@ class HeldFrame:
     claim: Signal
     keeps_slot: Signal
     decided: Signal
+    job: Signal
 
     @classmethod
     def create(cls, config: Config) -> "HeldFrame":
@@ -84,6 +89,7 @@ class HeldFrame:
             claim=Signal(ClaimDecision(config), name="given", reset_less=True),
             keeps_slot=Signal(name="keeps_slot"),
             decided=Signal(DecidedFrame(config), name="decided_frame", reset_less=True),
+            job=Signal(job_row(config), name="decided_job", reset_less=True),
         )
 
     @property

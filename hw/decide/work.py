@@ -22,13 +22,13 @@ def build_work(m, held: HeldFrame, *, rows, membership, admitted, lowest) -> Sig
     _build_sum(m, held, work, rows, membership, admitted, lowest)
     if held.config.staleness:
         with m.If(held.kind.claim & ~membership.completed.valid):
-            _build_grant(m, held, work, rows.job_row)
+            _build_grant(m, held, work)
     return work
 
 
 def _build_sum(m, held: HeldFrame, work, rows, membership, admitted, lowest):
     config, kind, frame, decision = held.config, held.kind, held.frame, held.decision
-    job, uplinks, forces, leaf = rows.job_row, config.uplinks, membership.completed.valid, kind.is_leaf
+    job, uplinks, forces, leaf = held.job, config.uplinks, membership.completed.valid, held.decided.is_leaf
     slot = Signal(slot_row(config))
     completed = membership.completed.payload
     is_retransmission = ~forces & (decision.operation == Operation.SEND_UP)
@@ -55,7 +55,7 @@ def _build_sum(m, held: HeldFrame, work, rows, membership, admitted, lowest):
         work.emit.eq((operation != Operation.CONTRIBUTE) | decision.emit),
         work.fraction.eq(job.fraction),
         work.limit.eq(job.limit),
-        work.result.job.eq(frame.job),
+        work.result.job.eq(held.decided.job),
         work.result.epoch.eq(job.epoch),
         work.result.token.eq(job.job_token),
         work.result.seq.eq(slot.seq),
@@ -97,9 +97,9 @@ def _build_sum(m, held: HeldFrame, work, rows, membership, admitted, lowest):
             ]
 
 
-def _build_grant(m, held: HeldFrame, work, job):
+def _build_grant(m, held: HeldFrame, work):
     """Make the GRANT: a result without elements, so that it keeps its place in the order of results."""
-    claim = held.claim
+    claim, job = held.claim, held.job
     m.d.comb += [
         work.operation.eq(Operation.GRANT),
         work.first.eq(0),
@@ -107,7 +107,7 @@ def _build_grant(m, held: HeldFrame, work, job):
         work.write.eq(0),
         work.emit.eq(1),
         work.result.eq(0),
-        work.result.job.eq(held.frame.job),
+        work.result.job.eq(held.decided.job),
         work.result.epoch.eq(job.epoch),
         work.result.token.eq(job.job_token),
         work.result.seq.eq(claim.base),

@@ -60,9 +60,12 @@ def register(address: int) -> int:
 
 class Done(NamedTuple):
     """An operation as the aggregator receives it; a GRANT has no slot. `up` has an uplink's further fields: member,
-    token, behind, partial."""
+    behind, partial."""
 
     operation: int
+    job: int
+    epoch: int
+    token: int
     slot: int
     first: int
     write: int
@@ -128,7 +131,7 @@ class Recorder(TreeSwitch):
             | ResultFlag.RESENT * resend
             | ResultFlag.MEMBERS_CHANGED * slot.members_changed
         )
-        receivers, numeric, up = work.receivers, slot.format, None
+        receivers, numeric, up, token = work.receivers, slot.format, None, job.token
         if leaf and slot.state == SlotState.SENT_UP:
             above = self.above[number]
             flags = (
@@ -137,14 +140,15 @@ class Recorder(TreeSwitch):
                 | ContributionFlag.REQUIRES_ALL * slot.requires_all
             )
             numeric = Format.FIXED64 if slot.format == Format.WINDOW64 else slot.format
-            receivers, up = (
-                1 << self.config.members,
-                (above.member, above.token, (slot.seq - tree.lowest_acknowledged(job.ring)) % 2**16, int(partial)),
-            )
+            receivers, token = 1 << self.config.members, above.token
+            up = above.member, (slot.seq - tree.lowest_acknowledged(job.ring)) % 2**16, int(partial)
         first = work.first and not resend and not again
         self.works.append(
             Done(
                 work.operation,
+                number,
+                job.epoch,
+                token,
                 number * slots + work.slot,
                 first,
                 work.operation in (Operation.CONTRIBUTE, Operation.INSTALL_DOWN)
@@ -165,8 +169,27 @@ class Recorder(TreeSwitch):
     def answer_claim(self, message, answer: Answer) -> list[Datagram]:
         sent = super().answer_claim(message, answer)
         if answer.type == Type.GRANT:
+            number = message.job
+            job = self.jobs[number]
             self.works.append(
-                Done(Operation.GRANT, 0, 0, 0, 1, answer.seq, answer.members, 0, 0, 0, answer.receivers, 0, None)
+                Done(
+                    Operation.GRANT,
+                    number,
+                    job.epoch,
+                    job.token,
+                    0,
+                    0,
+                    0,
+                    1,
+                    answer.seq,
+                    answer.members,
+                    0,
+                    0,
+                    0,
+                    answer.receivers,
+                    0,
+                    None,
+                )
             )
         else:
             self.replies += self.framed(sent)
@@ -336,6 +359,9 @@ def done(work: data.Const) -> Done:
     slot = 0 if work.operation == Operation.GRANT else work.slot
     return Done(
         int(work.operation),
+        result.job,
+        result.epoch,
+        result.token,
         slot,
         work.first,
         work.write,
@@ -347,7 +373,5 @@ def done(work: data.Const) -> Done:
         result.length,
         result.recipients,
         result.numeric,
-        (result.member, result.token, result.behind, result.partial)
-        if "up" in result.shape().members and result.up
-        else None,
+        (result.member, result.behind, result.partial) if "up" in result.shape().members and result.up else None,
     )

@@ -129,7 +129,7 @@ class Decider(Component):
             for name in ("slot", "job", "acknowledged", "member", "request")
         }
         tables = _Roster(before["job"])
-        admitted = admit_joining(m, decision.completes, decision.slot_next, 1, tables)
+        admitted = admit_joining(m, decision.completes, decision.slot_next, 1, tables.job_row, tables)
         resends = decision.operation == Operation.RESEND
         again = resends | (decision.operation == Operation.SEND_UP)
         late = Value.cast(ring.late)

@@ -57,7 +57,7 @@ class SlotCompletion(wiring.Component):
             tables.entry_next.number.eq(frame.seq),
         ]
         taken = completed.valid & completed.ready
-        m.d.comb += self.admitted.eq(admit_joining(m, completed.valid, slot, taken, tables))
+        m.d.comb += self.admitted.eq(admit_joining(m, completed.valid, slot, taken, job, tables))
 
         # The tables point at a slot from before it is offered until it is written, so only what changes is selected.
         named, complete, remains = Signal(), Signal(), Signal(slot_row(config))

@@ -15,13 +15,13 @@ def is_complete(expected, arrived, enough):
     return ~(expected & ~arrived).any() | enough
 
 
-def admit_joining(m, completes, slot, now, tables):
+def admit_joining(m, completes, slot, now, job, tables):
     """Admit the joining members if a slot at a boundary completes. Return the set of those admitted.
 
-    `completes`: the slot is complete. `now`: in this cycle the job's roster is written through `tables`, which points
-    at it.
+    `completes`: the slot is complete. `job`: the row of its job. `now`: in this cycle the job's roster is written
+    through `tables`.
     """
-    job, after = tables.job_row, tables.roster_next
+    after = tables.roster_next
     closes, admitted = completes & slot.boundary, Signal(len(job.live), name="admitted")
     m.d.comb += [
         admitted.eq(Mux(closes, job.joining, 0)),

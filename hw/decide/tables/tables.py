@@ -30,11 +30,11 @@ class Tables(wiring.Component):
 
     `control` selects whose pointers and writes count: those of `frames` if 0, of `membership` if 1. Rows follow the
     pointers by 1 cycle; one row of each table per cycle, without stalls. A read in the cycle after a write by `frames`
-    sees what was written. `frames` writes the slot `written_slot`, wherever it points. A write by `membership` passes a
-    register first, so the cycle after that is the first to see it, and in the cycle after `control` falls `frames` must
-    write nothing.
+    sees what was written. `frames` writes the rows of the job `written_job` and the slot `written_slot`, wherever it
+    points. A write by `membership` passes a register first, so the cycle after that is the first to see it, and in the
+    cycle after `control` falls `frames` must write nothing.
 
-    `pins`: members of the job that `frames` points at, which from now on were last heard `SILENCE_TICKS_MAX` ago, so
+    `pins`: members of `written_job`, which from now on were last heard `SILENCE_TICKS_MAX` ago, so
     that their silence does not wrap. `tick` counts in the cycle in which a memory is written. The state of a slot that
     belongs to another incarnation of its job's ring reads as EMPTY, so a new incarnation empties a ring.
 
@@ -51,6 +51,7 @@ class Tables(wiring.Component):
                 "control": In(1),
                 "tick": In(TICK_BITS),
                 "pins": In(config.members),
+                "written_job": In(range(config.jobs)),
                 "written_slot": In(range(config.jobs * config.slots)),
                 "frames": In(Access(config, writes=FRAME_WRITES)),
                 "membership": In(Access(config, writes=MEMBERSHIP_WRITES)),
@@ -94,11 +95,16 @@ class Tables(wiring.Component):
                 return later(name)
             return Mux(late, later(name), Value.cast(getattr(frames, name)))
 
+        # Only membership writes members.
+        target = {"job": self.written_job, "slot": self.written_slot, "member": pointed["member"]}
+
         def memory(name, table, shape, granules=1):
             """Add a memory beside a table's pointer."""
             m.submodules[name] = rows = CheckedMemory(shape, depths[table], granules=granules)
-            target = self.written_slot if table == "slot" else address[table]
-            m.d.comb += [rows.write_address.eq(Mux(late, pointed[table], target)), rows.address.eq(address[table])]
+            m.d.comb += [
+                rows.write_address.eq(Mux(late, pointed[table], target[table])),
+                rows.address.eq(address[table]),
+            ]
             return rows
 
         # The parity of each row read, a cycle later.

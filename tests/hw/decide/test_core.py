@@ -138,12 +138,54 @@ def has_another_epoch(bench):
 
 
 def comes_after_a_frame_of_another_job(bench):
+    """The slots of both have the same place in the rings of their jobs."""
     a, _ = running(bench)
     c, *_ = running(bench, workers=3, job=1)
-    send(bench, a, 0)
+    send(bench, a, 1)
     send(bench, c, 1, behind=1)
     send(bench, a, 2, behind=1)
-    return [Outcome.ADDED] * 3, [6, 6]
+    return [Outcome.ADDED] * 3, [3, 3]
+
+
+def comes_after_a_frame_that_completes_a_sum_of_another_job(bench):
+    a, b = running(bench)
+    c, *_ = running(bench, workers=3, job=1)
+    for seq in range(3):
+        for client in (a, b, c):
+            send(bench, client, seq, behind=min(seq, 1), flags=ContributionFlag.BOUNDARY)
+    return [Outcome.ADDED] * 9, [6, 3, 3] * 2 + [6, 3]
+
+
+def comes_after_a_frame_that_is_answered_with_a_sum_of_another_job(bench):
+    a, b = running(bench)
+    c, *_ = running(bench, workers=3, job=1)
+    send(bench, a, 0)
+    send(bench, b, 0)
+    send(bench, a, 0)
+    send(bench, c, 1)
+    return [Outcome.DUPLICATE, Outcome.ADDED], [6]
+
+
+def acknowledges_what_a_member_of_another_job_with_its_number_did(bench):
+    _, b = running(bench)
+    c, d = running(bench, job=1)
+    for client in (c, d):
+        send(bench, client, 0)
+    send(bench, b, 1)
+    send(bench, d, 1)
+    send(bench, c, 4, behind=1)
+    return [Outcome.ADDED] * 3, [3, 3]
+
+
+def takes_a_slot_whose_result_was_acknowledged_before_a_frame_of_another_job(bench):
+    a, b = running(bench)
+    c, _ = running(bench, job=1)
+    send(bench, a, 0)
+    send(bench, b, 0)
+    send(bench, b, 1)
+    send(bench, c, 0)
+    send(bench, a, 4, behind=1)
+    return [Outcome.ADDED] * 5, [6, 3, 3, 3]
 
 
 def comes_after_a_frame_with_a_notice(bench):
@@ -170,6 +212,10 @@ EARLY = (
     opens_the_slot_behind_a_boundary_that_admits_a_member,
     has_another_epoch,
     comes_after_a_frame_of_another_job,
+    comes_after_a_frame_that_completes_a_sum_of_another_job,
+    comes_after_a_frame_that_is_answered_with_a_sum_of_another_job,
+    acknowledges_what_a_member_of_another_job_with_its_number_did,
+    takes_a_slot_whose_result_was_acknowledged_before_a_frame_of_another_job,
     comes_after_a_frame_with_a_notice,
     comes_after_a_frame_that_the_slot_does_not_take,
 )
@@ -189,24 +235,68 @@ def test_a_frame_is_decided_as_behind_the_frame_before_and_enters_early_only_if_
 @pytest.mark.parametrize(
     ("frame", "sound", "wrong"),
     [
-        (EARLY[0], "ring.before.advances.eq(decided.advances)", "ring.before.advances.eq(0)"),
-        (EARLY[1], "ring.before.low.eq(decided.low)", "ring.before.low.eq(0)"),
-        (EARLY[2], "ring.before.valid.eq(entered_early)", "ring.before.valid.eq(0)"),
-        (EARLY[3], "& (next_frame.frame.seq[:slot_bits] != frame.seq[:slot_bits])", ""),
-        (EARLY[4], "& ~(rows.job_row.joining | rows.job_row.admitted).any()", ""),
-        (EARLY[5], "and its rows are compared. compare()", "and its rows are compared."),
-        (EARLY[6], "& (next_frame.frame.job == frame.job)", ""),
-        (EARLY[7], "may_enter_early & ring.accepts & ~fault", "may_enter_early & ring.accepts"),
-        (EARLY[8], "may_enter_early & ring.accepts & ~fault", "may_enter_early & ~fault"),
-        (EARLY[0], "tables.written_slot.eq(decided.slot)", "tables.written_slot.eq(rows.slot)"),
-        (EARLY[0], "verdict.length.eq(decided.length)", "verdict.length.eq(held.headers.arrival.scan.length)"),
+        (
+            takes_a_slot_whose_result_the_frame_before_acknowledges,
+            "ring.before.advances.eq(decided.advances)",
+            "ring.before.advances.eq(0)",
+        ),
+        (acknowledges_more_than_the_frame_before, "ring.before.low.eq(decided.low)", "ring.before.low.eq(0)"),
+        (waits_for_the_sender_of_the_frame_before, "ring.before.valid.eq(follows_in_job)", "ring.before.valid.eq(0)"),
+        (
+            acknowledges_what_a_member_of_another_job_with_its_number_did,
+            "follows_in_job.eq(enters_early & same_job)",
+            "follows_in_job.eq(enters_early)",
+        ),
+        (is_for_the_slot_of_the_frame_before, "next_frame.frame.seq[:slot_bits] != frame.seq[:slot_bits]", "1"),
+        (
+            opens_the_slot_behind_a_boundary_that_admits_a_member,
+            "& ~(rows.job_row.joining | rows.job_row.admitted).any()",
+            "",
+        ),
+        (has_another_epoch, "and its rows are compared. compare()", "and its rows are compared."),
+        (
+            takes_a_slot_whose_result_was_acknowledged_before_a_frame_of_another_job,
+            "tables.written_job.eq(decided.job)",
+            "tables.written_job.eq(rows.job)",
+        ),
+        (
+            comes_after_a_frame_that_completes_a_sum_of_another_job,
+            '~fsm.ongoing("DECIDE") & ~fsm.ongoing("ISSUE")',
+            '~fsm.ongoing("DECIDE")',
+        ),
+        (
+            comes_after_a_frame_that_is_answered_with_a_sum_of_another_job,
+            '~fsm.ongoing("DECIDE") & ~fsm.ongoing("ISSUE")',
+            '~fsm.ongoing("ISSUE")',
+        ),
+        (
+            comes_after_a_frame_with_a_notice,
+            "may_enter_early & ring.accepts & ~fault",
+            "may_enter_early & ring.accepts",
+        ),
+        (
+            comes_after_a_frame_that_the_slot_does_not_take,
+            "may_enter_early & ring.accepts & ~fault",
+            "may_enter_early & ~fault",
+        ),
+        (
+            takes_a_slot_whose_result_the_frame_before_acknowledges,
+            "tables.written_slot.eq(decided.slot)",
+            "tables.written_slot.eq(rows.slot)",
+        ),
+        (
+            takes_a_slot_whose_result_the_frame_before_acknowledges,
+            "verdict.length.eq(decided.length)",
+            "verdict.length.eq(held.headers.arrival.scan.length)",
+        ),
     ],
 )
 def test_a_mutant_of_early_entry_is_noticed(mutated_core, frame, sound, wrong):
-    bench = CoreBench(CONFIG)
+    bench, core = CoreBench(CONFIG), mutated_core(hw.decide.core, sound, wrong)
     frame(bench)
     with pytest.raises((AssertionError, TimeoutError)):
-        bench.check(core=mutated_core(hw.decide.core, sound, wrong))
+        for stalls in (0, 0.5):
+            bench.check(core=core, stalls=stalls)
 
 
 def test_claims_take_no_longer_than_contributions_unless_somebody_waits_to_join():

@@ -32,6 +32,7 @@ from iswitch.wire import (
     Format,
     JobState,
     Reason,
+    ResultFlag,
     Type,
 )
 from sim.bench.core import CoreBench
@@ -256,7 +257,7 @@ def departed():
 def test_what_goes_up_after_a_departure_says_what_the_others_lack():
     bench = departed()
     bench.check()
-    assert [done.up[2] for done in bench.model.works if done.up][-1] == 0
+    assert [done.up[1] for done in bench.model.works if done.up][-1] == 0
 
 
 @cache
@@ -279,6 +280,27 @@ def guarded():
 @pytest.mark.parametrize("switch", range(2))
 def test_a_worker_below_a_leaf_takes_no_place_of_a_switch(switch):
     guarded()[switch].check()
+
+
+@cache
+def before_a_leafs_frame():
+    """The bench of a switch that is a leaf in one job only. A contribution to the other job, which completes the sum
+    without that job's second member, is followed by one of the leaf's job."""
+    tree = Tree(((-1, 0), (1, 1)), CONFIG, switch=CoreBench).join()
+    bench, one = tree.switches[1], np.ones(16, np.float32)
+    pair = [Client.numbered(50 + k, port=1, job=1) for k in range(2)]
+    for client in (*pair, *pair):
+        client.switch_mac, client.switch_ip = address(1)
+        enter(bench, client, world=2, elements=16, threshold=1)
+    bench.receive(1, pair[0].contribution(pair[0].first_seq, one))
+    tree.send(0, tree.clients[0].contribution(tree.clients[0].first_seq, one))
+    return bench
+
+
+def test_a_result_is_partial_whatever_the_next_frames_job_is():
+    bench = before_a_leafs_frame()
+    bench.check()
+    assert [work.flags & ResultFlag.PARTIAL for work in bench.model.works if work.emit] == [ResultFlag.PARTIAL]
 
 
 @pytest.mark.parametrize("stalls", [0, 0.4])
@@ -392,6 +414,7 @@ MUTANTS = {
         "self.headers.body.operator_key[:63] == self.operator_key[:63]",
     ),
     "a worker takes the place of a switch": (entry_search, "row.sends_uplinks == names_ranks", "1"),
+    "the next frame's job decides whether a result is partial": (work, "held.decided.is_leaf", "kind.is_leaf"),
     "no time for the lowest": (
         ring,
         "m.d.sync += self.lowest.eq(least)",
@@ -408,6 +431,7 @@ def test_mutant_is_killed(name, mutated_core):
         *guarded(),
         departed(),
         yielding(),
+        before_a_leafs_frame(),
         any_rank(),
         *(bench for shape in ("uneven, a worker at the root", "chain", "three levels") for bench in lives(shape)),
     ]

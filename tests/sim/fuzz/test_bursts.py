@@ -108,10 +108,10 @@ def test_a_switch_that_differs_is_noticed_and_its_history_kept(change, campaign,
 
 @pytest.mark.mutant
 def test_rtl_whose_next_frame_enters_before_the_row_of_its_slot_is_written_is_noticed():
-    same_slot = "\n                & (next_frame.frame.seq[:slot_bits] != frame.seq[:slot_bits])"
+    other_slot = "(next_frame.frame.seq[:slot_bits] != frame.seq[:slot_bits])"
 
     def design(config):
-        with patch("hw.switch.Core", mutant(core, same_slot, "").Core):
+        with patch("hw.switch.Core", mutant(core, other_slot, "1").Core):
             return rtlil(config)
 
     campaign = BurstCampaign(seed=1, design=design)

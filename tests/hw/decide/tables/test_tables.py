@@ -86,8 +86,9 @@ def test_a_row_is_the_last_write_of_the_selected_user():
         for tick in range(600):
             control = rng.randrange(2)
             ctx.set(dut.control, control)
-            written_slot = rng.randrange(CONFIG.jobs * CONFIG.slots)
+            written_job, written_slot = rng.randrange(CONFIG.jobs), rng.randrange(CONFIG.jobs * CONFIG.slots)
             ctx.set(dut.tick, tick)
+            ctx.set(dut.written_job, written_job)
             ctx.set(dut.written_slot, written_slot)
             users = [
                 (access, requests(rng, access, writes))
@@ -103,7 +104,7 @@ def test_a_row_is_the_last_write_of_the_selected_user():
             if late:
                 stored.write(dut.membership, late, tick)
             if not control:
-                stored.write(dut.frames, chosen | {"slot": written_slot}, tick)
+                stored.write(dut.frames, chosen | {"job": written_job, "slot": written_slot}, tick)
             late = chosen if control else None
             await ctx.tick()
             assert not ctx.get(dut.corrupt)
