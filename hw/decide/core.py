@@ -201,9 +201,10 @@ class Core(wiring.Component):
         is_short = ~(held.headers.arrival.scan.length >> (word_shift + exact_log2(DECISION_CYCLES))).any()
         # Pointers: from the next frame while it may enter, from the held one otherwise.
         upcoming = self.headers.payload.frame
-        may_enter, (may_enter_early, same_job) = Signal(), self._may_enter_early(m, held, rows=rows)
+        may_enter, may_enter_early = Signal(), self._may_enter_early(m, held, rows=rows)
         enters_early = may_enter_early & ring.accepts & ~fault
-        decides = Signal()
+        decides, same_job = Signal(), Signal()
+        m.d.sync += same_job.eq(upcoming.job == frame.job)
         admitted = admit_joining(m, decision.completes, decision.slot_next, decides, held.job, rows)
         work = build_work(m, held, rows=rows, membership=membership, admitted=admitted, lowest=ring.lowest)
         with m.If(~ordinary):  # beside an ordinary frame's verdict the rows are already those of the next
@@ -589,11 +590,10 @@ class Core(wiring.Component):
 
     def _may_enter_early(self, m, held: HeldFrame, *, rows):
         """Return whether the next frame may enter while the core decides about the held one, if the slot takes that.
-        Second value: both are of one job.
 
         The next frame's rows are read in CLASSIFY even if the slot does not take the held frame, whose own rows are
-        needed again in ISSUE only. They are read before the held frame is written, so these must not meet. Frames of
-        different jobs share none of their rows.
+        needed again in ISSUE only. They are read before the held frame is written, so these must not meet; frames of
+        different jobs have no row in common:
 
         - The row of the slot: the frames are for different slots.
         - What a procedure does after the held frame, its answer, and the notices of its port: the slot takes the held
@@ -602,11 +602,11 @@ class Core(wiring.Component):
         - The job's row: a frame writes its roster at a boundary. If no member is joining, and none was admitted at the
           boundary before, that changes only `admitted_seq`, which counts for members that were admitted.
         - What members acknowledged, and when they were heard: the ring takes both from the held frame. Receipts to a
-          parent depend on what all members acknowledged, so the job has no parent.
+          parent depend on what all members acknowledged, so the held frame's job has no parent.
         - The rows of senders and entries, and all rows of a job that ends or begins: only control messages write them,
           and these are no contributions.
         """
-        follows, is_settled, same_job = Signal(), Signal(), Signal()
+        follows, is_settled = Signal(), Signal()
         next_frame, frame = self.headers.payload, held.frame
         slot_bits = exact_log2(self.config.slots)
         # The next headers stay, so that these conditions are in registers when the ring accepts the held frame.
@@ -617,9 +617,8 @@ class Core(wiring.Component):
                 & (type_of(next_frame.frame) == Type.CONTRIBUTION)
                 & ((next_frame.frame.job != frame.job) | (next_frame.frame.seq[:slot_bits] != frame.seq[:slot_bits]))
             ),
-            same_job.eq(next_frame.frame.job == frame.job),
             is_settled.eq(
                 held.kind.contribution & ~held.kind.is_leaf & ~(rows.job_row.joining | rows.job_row.admitted).any()
             ),
         ]
-        return follows & is_settled, same_job
+        return follows & is_settled

@@ -63,7 +63,7 @@ class HeldFrame:
     decided
         The frame to which the next `decision` belongs, from the cycle before it on.
     job
-        The row of that frame's job, a cycle after the table shows it. It follows changes by procedures.
+        The row of that frame's job. It follows the table a cycle later, except while `decided` is handed over.
     """
 
     config: Config

@@ -34,9 +34,9 @@ class Tables(wiring.Component):
     points. A write by `membership` passes a register first, so the cycle after that is the first to see it, and in the
     cycle after `control` falls `frames` must write nothing.
 
-    `pins`: members of `written_job`, which from now on were last heard `SILENCE_TICKS_MAX` ago, so
-    that their silence does not wrap. `tick` counts in the cycle in which a memory is written. The state of a slot that
-    belongs to another incarnation of its job's ring reads as EMPTY, so a new incarnation empties a ring.
+    `pins`: members of `written_job`, which from now on were last heard `SILENCE_TICKS_MAX` ago, so that their silence
+    does not wrap. `tick` counts in the cycle in which a memory is written. The state of a slot that belongs to another
+    incarnation of its job's ring reads as EMPTY, so a new incarnation empties a ring.
 
     Each record in a memory has a parity bit, and so has each member's part of the rows of `acknowledged` and `heard`.
     `corrupt`: one of the rows that the port showed in the last cycle has the wrong parity. `heard_corrupt`: that row is
