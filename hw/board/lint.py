@@ -169,27 +169,6 @@ WAIVERS = (
     ),
     Waiver(
         "UNUSEDSIGNAL",
-        "Signal is not used: '(level|i__ready)'",
-        "a FIFO says how full it is; some users count their reservations themselves, or hold no more than fits",
-        r"shell\.switch\.(aggregator\.\w+|parser\.kinds|queue_\d+\.fifo|waiting_results\.under_way|"
-        r"output_\d+\.results\.fifo)",
-    ),
-    Waiver(
-        "UNUSEDSIGNAL",
-        "Signal is not used: '(level|i__ready)'",
-        "the same in the replay service",
-        r"shell\.switch\.engine\.(complete_frames\.metas|unit_reader\.fifo|receiver\.queue\.fifo)",
-        lambda c: c.replay is not None,
-    ),
-    Waiver(
-        "UNUSEDSIGNAL",
-        "Signal is not used: 'o__valid'",
-        "a frame that is complete has its header in the second FIFO",
-        r"shell\.switch\.engine\.complete_frames\.metas",
-        lambda c: c.replay is not None,
-    ),
-    Waiver(
-        "UNUSEDSIGNAL",
         "Signal is not used: 'rows__payload'",
         "both executors that write pass the request's body on, so its payload is taken from there",
         r"shell\.switch\.engine\.execution\.write_log",
@@ -214,6 +193,18 @@ WAIVERS = (
         "Comparison is constant due to limited range",
         "of one gateware line for every lane, the one for the last is never true",
         r"shell\.switch\.aggregator\.composer",
+    ),
+    Waiver(
+        "CMPCONST",
+        "Comparison is constant due to limited range",
+        "of one gateware line for every pair of inputs, the one for the last input is always true",
+        r"shell\.switch\.arbiter\.arbiter",
+        lambda c: c.ports > 1 and c.ports & (c.ports - 1) == 0,
+    ),
+    Waiver(
+        "VARHIDDEN",
+        "Declaration of signal hides declaration in upper scope: 'memory'",
+        "the FIFO's memory is an instance of a module whose array has that name, too",
     ),
     Waiver(
         "UNOPTFLAT",
