@@ -176,9 +176,9 @@ WAIVERS = (
     ),
     Waiver(
         "UNUSEDSIGNAL",
-        "Signal is not used: '(deferred|ingress)'",
+        "Signal is not used: '(deferred|ingress|expense)'",
         "a switch with one port has no other port to choose",
-        r"shell\.switch\.(arbiter\.arbiter|core\.forwarder\.table)",
+        r"shell\.switch\.(arbiter(\.arbiter)?|core\.forwarder\.table)",
         lambda c: c.ports == 1,
     ),
     Waiver(
@@ -187,6 +187,13 @@ WAIVERS = (
         "of one gateware line for every age, the one for age 0 is always true",
         r"shell\.switch\.core\.claims",
         lambda c: c.staleness > 0,
+    ),
+    Waiver(
+        "UNSIGNED",
+        "Comparison is constant due to unsigned arithmetic",
+        "the first word of a bus of 512 bits has room for the shortest frame, so no frame has too few words",
+        r"shell\.switch\.queue_\d+",
+        lambda c: c.bus_bits >= 512,
     ),
     Waiver(
         "CMPCONST",
