@@ -205,7 +205,7 @@ class Core(wiring.Component):
         enters_early = may_enter_early & ring.accepts & ~fault
         decides, same_job = Signal(), Signal()
         m.d.sync += same_job.eq(upcoming.job == frame.job)
-        admitted = admit_joining(m, decision.completes, decision.slot_next, decides, held.job, rows)
+        admitted = admit_joining(m, decision.completes, decision.slot_next, decides, held.job_row, rows)
         work = build_work(m, held, rows=rows, membership=membership, admitted=admitted, lowest=ring.lowest)
         with m.If(~ordinary):  # beside an ordinary frame's verdict the rows are already those of the next
             m.d.comb += verdict.work.eq(work)
@@ -558,7 +558,7 @@ class Core(wiring.Component):
             m.d.sync += [held.headers.eq(self.headers.payload), held.now_us.eq(self.now_us)]
         # In DECIDE the rows may be those of the next frame, and in ISSUE the headers, too.
         with m.If(~fsm.ongoing("DECIDE") & ~fsm.ongoing("ISSUE")):
-            m.d.sync += [held.job.eq(rows.job_row), decided.job.eq(frame.job), decided.is_leaf.eq(kind.is_leaf)]
+            m.d.sync += [held.job_row.eq(rows.job_row), decided.job.eq(frame.job), decided.is_leaf.eq(kind.is_leaf)]
         with m.If((fsm.ongoing("MEMBERSHIP") | fsm.ongoing("EVICT")) & ~membership.done):
             m.d.comb += self.expense.cycles.eq(PROCEDURE_COST)
         reply = self.replies.payload

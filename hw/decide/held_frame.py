@@ -62,8 +62,9 @@ class HeldFrame:
         The slot keeps its row, because its content is only sent again.
     decided
         The frame to which the next `decision` belongs, from the cycle before it on.
-    job
-        The row of that frame's job. It follows the table a cycle later, except while `decided` is handed over.
+    job_row
+        The row of that frame's job. It follows the table a cycle later, but stays while the decision is made and handed
+        over.
     """
 
     config: Config
@@ -75,7 +76,7 @@ class HeldFrame:
     claim: Signal
     keeps_slot: Signal
     decided: Signal
-    job: Signal
+    job_row: Signal
 
     @classmethod
     def create(cls, config: Config) -> "HeldFrame":
@@ -89,7 +90,7 @@ class HeldFrame:
             claim=Signal(ClaimDecision(config), name="given", reset_less=True),
             keeps_slot=Signal(name="keeps_slot"),
             decided=Signal(DecidedFrame(config), name="decided_frame", reset_less=True),
-            job=Signal(job_row(config), name="decided_job", reset_less=True),
+            job_row=Signal(job_row(config), name="decided_job", reset_less=True),
         )
 
     @property

@@ -28,7 +28,7 @@ def build_work(m, held: HeldFrame, *, rows, membership, admitted, lowest) -> Sig
 
 def _build_sum(m, held: HeldFrame, work, rows, membership, admitted, lowest):
     config, kind, frame, decision = held.config, held.kind, held.frame, held.decision
-    job, uplinks, forces, leaf = held.job, config.uplinks, membership.completed.valid, held.decided.is_leaf
+    job, uplinks, forces, leaf = held.job_row, config.uplinks, membership.completed.valid, held.decided.is_leaf
     slot = Signal(slot_row(config))
     completed = membership.completed.payload
     is_retransmission = ~forces & (decision.operation == Operation.SEND_UP)
@@ -99,7 +99,7 @@ def _build_sum(m, held: HeldFrame, work, rows, membership, admitted, lowest):
 
 def _build_grant(m, held: HeldFrame, work):
     """Make the GRANT: a result without elements, so that it keeps its place in the order of results."""
-    claim, job = held.claim, held.job
+    claim, job = held.claim, held.job_row
     m.d.comb += [
         work.operation.eq(Operation.GRANT),
         work.first.eq(0),
