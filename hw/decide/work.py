@@ -79,13 +79,13 @@ def _build_sum(m, held: HeldFrame, work, rows, membership, admitted, lowest):
             work.as_is.eq(leaf & (installs | (operation == Operation.RESEND))),
             work.result.up.eq(up),
             work.result.member.eq(job.up_member),
-            work.result.behind.eq(slot.seq - lowest),
             work.result.collective.eq(slot.collective),
             work.result.partial.eq(partial),
         ]
         with m.If(up):
             m.d.comb += [
                 work.result.token.eq(job.up_token),
+                work.result.behind.eq(slot.seq - lowest),
                 work.result.flags.eq(
                     Mux(is_retransmission, ContributionFlag.RETRANSMISSION, 0)
                     | Mux(slot.boundary, ContributionFlag.BOUNDARY, 0)
