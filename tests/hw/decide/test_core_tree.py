@@ -282,16 +282,22 @@ def test_a_worker_below_a_leaf_takes_no_place_of_a_switch(switch):
     guarded()[switch].check()
 
 
+def host_pair(bench, **settings):
+    """Two hosts behind switch 1 that are the members of a job without a parent."""
+    pair = [Client.numbered(50 + k, port=1, job=1) for k in range(2)]
+    for client in (*pair, *pair):
+        client.switch_mac, client.switch_ip = address(1)
+        enter(bench, client, world=2, elements=16, **settings)
+    return pair
+
+
 @cache
 def before_a_leafs_frame():
     """The bench of a switch that is a leaf in one job only. A contribution to the other job, which completes the sum
     without that job's second member, is followed by one of the leaf's job."""
     tree = Tree(((-1, 0), (1, 1)), CONFIG, switch=CoreBench).join()
     bench, one = tree.switches[1], np.ones(16, np.float32)
-    pair = [Client.numbered(50 + k, port=1, job=1) for k in range(2)]
-    for client in (*pair, *pair):
-        client.switch_mac, client.switch_ip = address(1)
-        enter(bench, client, world=2, elements=16, threshold=1)
+    pair = host_pair(bench, threshold=1)
     bench.receive(1, pair[0].contribution(pair[0].first_seq, one))
     tree.send(0, tree.clients[0].contribution(tree.clients[0].first_seq, one))
     return bench
@@ -301,6 +307,18 @@ def test_a_result_is_partial_whatever_the_next_frames_job_is():
     bench = before_a_leafs_frame()
     bench.check()
     assert [work.flags & ResultFlag.PARTIAL for work in bench.model.works if work.emit] == [ResultFlag.PARTIAL]
+
+
+@pytest.mark.parametrize("stalls", [0, 0.8])
+def test_a_leafs_job_and_another_one_take_turns(stalls):
+    tree = Tree(((-1, 0), (1, 1)), CONFIG, switch=CoreBench).join()
+    bench, one = tree.switches[1], np.ones(4, np.float32)
+    pair = host_pair(bench)
+    for seq in range(6):
+        for rank, client in enumerate(pair):
+            bench.receive(1, client.contribution(client.first_seq + seq, one))
+            tree.send(rank, tree.clients[rank].contribution(tree.clients[rank].first_seq + seq, one))
+    bench.check(stalls=stalls)
 
 
 @pytest.mark.parametrize("stalls", [0, 0.4])
