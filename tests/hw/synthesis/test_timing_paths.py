@@ -435,8 +435,9 @@ def test_designs_of_known_depth(family, tmp_path, monkeypatch):
     # LUTs of the differences and their chains, LUTs of the exclusive or that are those of the sum, too, and its chain
     assert found["clk", "totals"].levels in (4, 5)
     assert found["clk", "looked"].levels == 1 and found["clk", "looked"].begin == "first"
-    # The exclusive or of 64 bits needs three; where others are longer, Yosys saves LUTs and makes it deeper.
-    assert 3 <= found["clk", "rows"].levels <= 6
+    # With the multiplexers behind LUTs a level takes 8 bits of an exclusive or, or 9, so 64 bits need two levels. Where
+    # others are longer, Yosys saves LUTs and makes it deeper.
+    assert 2 <= found["clk", "rows"].levels <= 6
     assert found["clk", "table"].levels <= 1
     assert found["clk", "product"].levels in (
         0,
