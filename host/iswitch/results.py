@@ -81,7 +81,7 @@ class Reduction:
     @property
     def complete(self) -> bool:
         """True if every worker is in the sum of every segment."""
-        return not self.missing
+        return not np.count_nonzero(self.member_masks != (1 << self.world) - 1)
 
     def __repr__(self) -> str:
         return (

@@ -654,10 +654,15 @@ class Worker(JobWorker):
         It surrounds the whole call, because its buffers belong to the worker: a refused call must not touch them. A
         refused call counts, since the program may go on with another one than the other workers' programs."""
         self._calls.wait()
-        with self._ring.progress.count_call():
+        try:
             self._require_open()
-            with self._exclusive_call():
+            self._begin_exclusive_call()
+            try:
                 yield
+            finally:
+                self._end_exclusive_call()
+        finally:
+            self._ring.progress.count_call()
 
     def _collect(
         self,
@@ -698,16 +703,21 @@ class Worker(JobWorker):
             )
         started = self._transport.now()
         if values.size:
-            with self._keepalive, self._errors_counted():
-                headers, retransmissions, flagged, self._admitted = self._caller.reduce(
-                    values,
-                    format,
-                    kind,
-                    argument=argument,
-                    all_members=all_members,
-                    timeout_s=self.timeout_s,
-                    switch_timeout_s=self.switch_timeout_s,
-                )
+            try:
+                with self._keepalive:
+                    headers, retransmissions, flagged, self._admitted = self._caller.reduce(
+                        values,
+                        format,
+                        kind,
+                        argument=argument,
+                        all_members=all_members,
+                        timeout_s=self.timeout_s,
+                        switch_timeout_s=self.switch_timeout_s,
+                    )
+            except IswitchError as error:
+                if self.meter is not None:
+                    self.meter.record_error(error)
+                raise
             recovery.needs_sync = self._admitted or within_sync
             self._collectives += 1
         else:
@@ -716,12 +726,3 @@ class Worker(JobWorker):
         if self.meter is not None and values.size:
             self.meter.record(kind, self._transport.now() - started, values.nbytes, reduction)
         return reduction
-
-    @contextlib.contextmanager
-    def _errors_counted(self) -> Iterator[None]:
-        try:
-            yield
-        except IswitchError as error:
-            if self.meter is not None:
-                self.meter.record_error(error)
-            raise

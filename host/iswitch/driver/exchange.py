@@ -62,6 +62,7 @@ class Exchange:
 
     def __init__(self, transport: ClosableTransport, inner: UdpTransport | PacketTransport):
         self._transport, self._inner = transport, inner
+        self._packets = inner if isinstance(inner, PacketTransport) else None
         self._run = _exchange_run()
         self._state = records.Exchange()
         self._transfer: Transfer | None = None
@@ -85,28 +86,27 @@ class Exchange:
         state.token, state.first_seq = membership.job_token, membership.first_seq
         self._burst_segments, state.segment_bytes = burst_segments, 4 * membership.elements
         state.buffer = buffer.ctypes.data
-        self._header = header = np.zeros(1, CONTRIBUTION_HEADER)
-        header["version_type"] = version_type(Type.CONTRIBUTION)
+        self._header = np.zeros(1, CONTRIBUTION_HEADER)  # of all contributions
+        self._header["version_type"] = version_type(Type.CONTRIBUTION)
         for name in ("job", "epoch", "member", "token"):
-            header[name] = getattr(membership, name)
-        state.header = header.ctypes.data
+            self._header[name] = getattr(membership, name)
+        state.header = self._header.ctypes.data
         ledger.lend(state)
 
     @property
     def is_usable(self) -> bool:
         """True if the socket can be used now. A packet socket leaves some bursts to the kernel."""
-        if isinstance(self._inner, PacketTransport):
-            return self._inner.accepts(HEADER.itemsize + self._state.segment_bytes)
-        return True
+        return self._packets is None or self._packets.accepts(HEADER.itemsize + self._state.segment_bytes)
 
     def begin(self, transfer: Transfer, received: ReceivedSum) -> None:
         """Begin a collective, which has one array."""
-        state, header, (payloads,) = self._state, self._header[0], transfer.parts
+        state, (payloads,), (format_flags,) = self._state, transfer.parts, transfer.format_flags
         self._transfer = transfer
-        (header["format_flags"],) = transfer.format_flags
-        header["collective"], header["digest"] = transfer.collective.word, transfer.digest
-        state.result_flags = transfer.format_flags[0] & _FORMAT_MASK
-        state.array, state.headers, state.tails = payloads.address, received.header_address, received.tail_address
+        state.format_flags, state.result_flags = format_flags, format_flags & _FORMAT_MASK
+        state.collective, state.digest = transfer.collective.word, transfer.digest
+        state.identity = received.identity
+        state.array = payloads.address
+        state.headers, state.checks = received.headers.ctypes.data, received.checks.ctypes.data
         state.segment_bytes = payloads.segment_bytes
         state.last_bytes = payloads.last.size or state.segment_bytes
         state.begin, state.end = transfer.begin, transfer.end
@@ -157,11 +157,11 @@ class Exchange:
     def _call(self, until_s: float) -> ExchangeEvent:
         state = self._state
         state.fd = self._inner.fileno()
-        if isinstance(self._inner, PacketTransport):
-            self._inner.lend(state)
+        if self._packets:
+            self._packets.lend(state)
         event = ExchangeEvent(self._run(state, until_s))
-        if isinstance(self._inner, PacketTransport):
-            self._inner.settle(state)
+        if self._packets:
+            self._packets.settle(state)
         self._inner.record(received=bool(state.received), error=state.error)
         return event
 

@@ -22,9 +22,11 @@ _SUSPENDED_S = 0.01
 
 def release_all(lock: threading.RLock) -> None:
     """Release a lock as often as this thread has acquired it."""
-    with contextlib.suppress(RuntimeError):  # the thread no longer has the lock
+    try:
         while True:
             lock.release()
+    except RuntimeError:  # the thread no longer has the lock
+        pass
 
 
 class KeepaliveThread:

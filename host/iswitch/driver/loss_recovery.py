@@ -88,14 +88,18 @@ class LossRecovery(Receiver):
 
     def proceed(self, now: float) -> None:
         """Send what is due because something new has come: further contributions, requests, receipts."""
-        self._measure_delay(now)
-        self.timer.end_backoff()
+        self.note_progress(now)
         self.send_new(now)
         lost = self.ledger.lost(self._overtaken(), now, self.timer)
         if len(lost):
             self.request(lost, now)
         self.acknowledge()
         self.expiry = now + self.timeout_s
+
+    def note_progress(self, now: float) -> None:
+        """Record for the time-outs that something new has come."""
+        self._measure_delay(now)
+        self.timer.end_backoff()
 
     def expire(self, now: float) -> None:
         """Send requests after a time-out without anything new.

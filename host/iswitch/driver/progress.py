@@ -6,14 +6,12 @@ state. Section 3 of `docs/protocol.md`, "The identity of a collective".
 """
 
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 
 from iswitch.wire import HEADER, POSITION_BITS, TAIL_BYTES, Collective, CollectiveKind
 
-__all__ = ["STATELESS", "Progress"]
+__all__ = ["STATELESS", "Progress", "result_checks"]
 
 STATELESS = frozenset({CollectiveKind.ELECTION, CollectiveKind.STATE})
 """Kinds in which workers at different positions take part, and which change no position."""
@@ -60,31 +58,38 @@ class Progress:
         """
         return 0 if kind in STATELESS else (self.checksum + argument) & 0xFFFF
 
-    @contextmanager
-    def count_call(self) -> Iterator[None]:
-        """Count the collective that is called in this context, also if it ends with an error."""
-        try:
-            yield
-        finally:
-            self.position = (self.position + 1) % (1 << POSITION_BITS)
+    def count_call(self) -> None:
+        """Count a collective that has ended, also with an error."""
+        self.position = (self.position + 1) % (1 << POSITION_BITS)
 
-    def extend(self, headers: np.ndarray, tails: np.ndarray) -> None:
-        """Record the results of a collective, which have been applied.
-
-        Parameters
-        ----------
-        headers : numpy.ndarray
-            `RESULT_HEADER`, shape (segments,), in order of seq; all of one job, epoch and token.
-        tails : numpy.ndarray
-            `TAIL`, shape (segments,); all of one identity.
-        """
-        # All words of a result sum to zero, so the checksum over some of them is the sum of the others. The words are
-        # little-endian here: a sum of big-endian words has the same two bytes in the other order (RFC 1071).
-        header, tail = headers.view("<u2"), tails.view("<u2")
-        same_in_all = int(tail[0]) + sum(int(header[word]) for word in _JOB_WORDS)
-        checks = _add(tail[1::_TAIL_WORDS], header[_FLAGS_WORD::_HEADER_WORDS])
-        checks = _add(checks, np.uint16(same_in_all % 0xFFFF or 0xFFFF))
+    def extend(self, checks: np.ndarray) -> None:
+        """Record the results of a collective, which have been applied: their `result_checks`, in order of seq."""
         self.checksum = zlib.crc32(checks.data, self.checksum)
+
+
+def result_checks(headers: np.ndarray, tails: np.ndarray) -> np.ndarray:
+    """Return the check of each result: the ones' complement of the sum over seq, members and payload.
+
+    `native/exchange.c` computes the same.
+
+    Parameters
+    ----------
+    headers : numpy.ndarray
+        `RESULT_HEADER`, shape (results,); all of one job, epoch and token.
+    tails : numpy.ndarray
+        `TAIL`, shape (results,); all of one identity.
+
+    Returns
+    -------
+    numpy.ndarray
+        uint16, shape (results,). No check is zero.
+    """
+    # All words of a result sum to zero, so the checksum over some of them is the sum of the others. The words are
+    # little-endian here: a sum of big-endian words has the same two bytes in the other order (RFC 1071).
+    header, tail = headers.view("<u2"), tails.view("<u2")
+    same_in_all = int(tail[0]) + sum(int(header[word]) for word in _JOB_WORDS)
+    checks = _add(tail[1::_TAIL_WORDS], header[_FLAGS_WORD::_HEADER_WORDS])
+    return _add(checks, np.uint16(same_in_all % 0xFFFF or 0xFFFF))
 
 
 def _add(words: np.ndarray, others: np.ndarray | np.uint16) -> np.ndarray:

@@ -171,7 +171,8 @@ class Ring(LossRecovery):
         transfer = Transfer((payloads,))
         transfer.place(self._base, (int(format) | all_members * _REQUIRES_ALL,), self.collective, digest)
         self._timeout_s = timeout_s
-        received = self._open(transfer, ReceivedSum(payloads, int(format)))
+        identity = result_identity(self.collective.word, digest)
+        received = self._open(transfer, ReceivedSum(payloads, int(format), identity))
         ledger, retransmissions = self.ledger, self.retransmissions
         now = transfer.first_sent_at = self.transport.now()
         self.activity.mark(now)
@@ -187,7 +188,9 @@ class Ring(LossRecovery):
                 confirm(rejection)
                 new_results, now = ledger.low - low, self.transport.now()
             self.activity.mark(now)
-            if new_results:
+            if new_results and ledger.low >= transfer.end:
+                self.note_progress(now)  # nothing is left to send or to request
+            elif new_results:
                 self.proceed(now)
                 deadline, inquiry = now + timeout_s, now + inquire_s
             elif self.halted:
@@ -207,14 +210,14 @@ class Ring(LossRecovery):
                     inquiry = now + inquire_s
                     self.send_new(now)
                     self.expiry = now + self.timeout_s
-        if (received.tails["identity"] != result_identity(self.collective.word, digest)).any():
+        if received.is_foreign:
             raise MismatchError(
                 "a result belongs to another collective than this worker's: the workers are at different steps, or "
                 "have applied different results. On all workers, call `rejoin`, then `sync_state`, and go on from the "
                 "step that it returns"
             )
         if kind not in STATELESS:
-            self.progress.extend(received.headers, received.tails)
+            self.progress.extend(received.checks)
         self._close(transfer)
         return CollectiveResult(
             received.headers, self.retransmissions - retransmissions, received.flagged, received.admitted

@@ -39,6 +39,9 @@ static int send_burst(struct exchange *x, int64_t first, uint32_t count) {
         memcpy(header, x->header, HEADER_BYTES);
         put_u32(header + SEQ_AT, x->first_seq + (uint32_t)position);
         put_u16(header + BEHIND_AT, (uint32_t)(position - x->low));
+        put_u32(header + COLLECTIVE_AT, x->collective);
+        put_u16(header + DIGEST_AT, x->digest);
+        header[FORMAT_FLAGS_AT] = (uint8_t)x->format_flags;
         if (position == x->end - 1) header[FORMAT_FLAGS_AT] |= CONTRIBUTION_BOUNDARY << FLAGS_SHIFT;
         payloads[2 * k] = (struct iovec){header, HEADER_BYTES};
         payloads[2 * k + 1] = (struct iovec){(uint8_t *)x->array + (position - x->begin) * x->segment_bytes,
@@ -79,6 +82,15 @@ static int send_new(struct exchange *x) {
 
 /* Receiving */
 
+/* The check of a result, as `result_checks` of iswitch/driver/progress.py computes it. */
+static uint16_t result_check(const uint8_t *header, const uint8_t *tail) {
+    uint32_t sum = u16_at(tail + TAIL_IDENTITY_AT) + u16_at(tail + TAIL_COMPLEMENT_AT) + u16_at(header) +
+                   u16_at(header + 2) + u16_at(header + MEMBER_AT) + u16_at(header + TOKEN_AT) +
+                   u16_at(header + TOKEN_AT + 2);
+    while (sum >> 16) sum = (sum & 0xFFFF) + (sum >> 16);
+    return (uint16_t)sum;
+}
+
 /* Take a result that was requested once, and that is lacked. Returns 0 for every other datagram. */
 static int take_result(struct exchange *x, const uint8_t *datagram, uint32_t length) {
     if (length < HEADER_BYTES + TAIL_BYTES || u32_at(datagram) != x->first_word ||
@@ -91,9 +103,11 @@ static int take_result(struct exchange *x, const uint8_t *datagram, uint32_t len
     if (!((uint8_t *)x->lacked)[at] || ((uint32_t *)x->requests)[at] != 1 ||
         length != HEADER_BYTES + bytes + TAIL_BYTES)
         return 0;
+    const uint8_t *tail = datagram + HEADER_BYTES + bytes;
+    if (u16_at(tail + TAIL_IDENTITY_AT) != x->identity) return 0;
     memcpy((uint8_t *)x->array + segment * x->segment_bytes, datagram + HEADER_BYTES, bytes);
     memcpy((uint8_t *)x->headers + segment * HEADER_BYTES, datagram, HEADER_BYTES);
-    memcpy((uint8_t *)x->tails + segment * TAIL_BYTES, datagram + HEADER_BYTES + bytes, TAIL_BYTES);
+    ((uint16_t *)x->checks)[segment] = result_check(datagram, tail);
     ((uint8_t *)x->lacked)[at] = 0;
     x->results++;
     if (position >= x->high) x->high = position + 1;

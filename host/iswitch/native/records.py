@@ -24,6 +24,7 @@ from iswitch.wire import (
     SILENCE_TICK_US,
     SILENCE_TICKS_MAX,
     STALENESS_MAX,
+    TAIL,
     TAIL_BYTES,
     VERSION,
     ContributionFlag,
@@ -109,14 +110,18 @@ class Exchange(ctypes.Structure):
         ("first_seq", c_uint32),  # of position 0
         ("burst_segments", c_uint32),
         ("window", c_int64),
+        ("header", c_void_p),  # of contributions, without what differs between them
         # The collective
-        ("header", c_void_p),  # of its contributions; `seq`, `behind` and the flag BOUNDARY are filled in
+        ("collective", c_uint32),
+        ("digest", c_uint32),
+        ("format_flags", c_uint32),  # of a contribution; the last one has the flag BOUNDARY, too
         ("array", c_void_p),
         ("segment_bytes", c_uint32),
         ("last_bytes", c_uint32),  # of the last segment
         ("result_flags", c_uint32),  # number format and flags of a usual result
-        ("headers", c_void_p),  # of the results
-        ("tails", c_void_p),
+        ("identity", c_uint32),  # of the results
+        ("headers", c_void_p),
+        ("checks", c_void_p),
         ("begin", c_int64),
         ("end", c_int64),
         ("next", c_int64),
@@ -352,6 +357,7 @@ def header() -> str:
             for record in (HEADER, CONTRIBUTION_HEADER, RESULT_HEADER)
             for name, place in (record.fields or {}).items()
         ),
+        *((f"TAIL_{name.upper()}_AT", place[1]) for name, place in (TAIL.fields or {}).items()),
         *((f"REPLAY_{name.upper()}_AT", place[1]) for name, place in (REPLAY_HEADER.fields or {}).items()),
         *_enumerators("TYPE_", Type),
         *_enumerators("FORMAT_", Format),

@@ -6,8 +6,10 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import threading
 import weakref
+import zlib
 from dataclasses import replace
 from random import Random
 
@@ -24,6 +26,7 @@ from iswitch.driver.timer import RetransmissionTimer
 from iswitch.driver.udp import UdpTransport
 from iswitch.driver.window import SendWindow
 from iswitch.errors import MismatchError
+from iswitch.golden.egress import compose
 from iswitch.native.loader import SOURCES, best_level, build, load
 from iswitch.native.records import ExchangeEvent
 from iswitch.wire import (
@@ -339,11 +342,21 @@ def test_flags_of_one_result_are_those_of_the_sum(compiled, at):
         assert np.flatnonzero(sums.headers["format_flags"] != 1).tolist() == [at]
 
 
+def of_another_payload(header, payload):
+    return result(header, payload[:-4] if len(payload) > 4 else payload * 2)
+
+
+def longer(header, payload):
+    """A result with a tail where a right one has it."""
+    return result(header, payload) + bytes(4)
+
+
 @in_both
+@pytest.mark.parametrize("change", [of_another_payload, longer])
 @pytest.mark.parametrize("count", [ELEMENTS * 30, ELEMENTS * 30 + 3])
-def test_a_result_of_another_size_is_an_error(compiled, count):
+def test_a_result_of_another_size_is_an_error(compiled, count, change):
     with (
-        Peer(lambda header, payload: [result(header, payload[:-4] if len(payload) > 4 else payload * 2)]) as peer,
+        Peer(lambda header, payload: [change(header, payload)]) as peer,
         ring_to(peer, compiled) as ring,
         pytest.raises(MismatchError, match="does not fit this worker's array"),
     ):
@@ -363,6 +376,31 @@ def test_a_result_of_another_collective_is_an_error(compiled):
         pytest.raises(MismatchError, match="another collective"),
     ):
         reduce(ring, ELEMENTS * 30)
+
+
+@in_both
+@pytest.mark.parametrize("resent", [1, 3, 100], ids=["all", "some", "none"])
+def test_the_checksum_is_that_of_the_protocol(compiled, resent):
+    """Results that the switch has resent are unusual, so Python takes them in both cases."""
+    rng, octets = np.random.default_rng(1), {}
+
+    def answer(header, payload):
+        seq, tainted, members = int(header["seq"]), int(rng.integers(2**32)), int(rng.integers(2**32))
+        octets.setdefault(seq, struct.pack("<III", seq, tainted, members) + payload)
+        frame = compose.result(
+            job=MEMBER.job, epoch=MEMBER.epoch, seq=seq, format=MEMBER.format, members=members, tainted=tainted,
+            flags=ResultFlag.RESENT if seq % resent == resent - 1 else 0, token=MEMBER.job_token,
+            elements=np.frombuffer(payload, "<u4"),
+            identity=result_identity(int(header["collective"]), int(header["digest"])),
+        )  # fmt: skip
+        return [frame]
+
+    with Peer(answer) as peer, ring_to(peer, compiled) as ring, no_time_outs():
+        for _ in range(2):
+            ring.reduce(rng.standard_normal(ELEMENTS * 40 + 1).astype(np.float32), MEMBER.format, 5.0)
+        checksum = ring.progress.checksum
+    sums = [sum(int.from_bytes(each[at : at + 2], "big") for at in range(0, len(each), 2)) for each in octets.values()]
+    assert checksum == zlib.crc32(b"".join((0xFFFF - total % 0xFFFF).to_bytes(2, "big") for total in sums))
 
 
 @in_both
@@ -425,7 +463,9 @@ MUTANTS = [
     ("if (!is_usual || x->high > x->low) return EXCHANGE_RESULTS;", "if (!is_usual) return EXCHANGE_RESULTS;"),
     ("x->results++;", ""),
     ("((uint32_t *)x->requests)[at]++;", ""),
-    ("TAIL_BYTES, datagram + HEADER_BYTES + bytes, TAIL_BYTES", "TAIL_BYTES, datagram + bytes, TAIL_BYTES"),
+    ("if (u16_at(tail + TAIL_IDENTITY_AT) != x->identity) return 0;", ""),
+    ("u16_at(header + MEMBER_AT) + ", ""),
+    ("((uint16_t *)x->checks)[segment] = result_check(datagram, tail);", ""),
 ]
 
 
@@ -451,7 +491,11 @@ def check_the_laws():
     test_a_second_copy_of_a_result_changes_nothing(True)
     for seed in range(3):
         test_sums_are_right_whatever_the_network_does(True, seed)
-    test_a_result_of_another_size_is_an_error(True, ELEMENTS * 30)
+    test_a_result_of_another_size_is_an_error(
+        True, ELEMENTS * 30, lambda header, payload: result(header, payload) + bytes(4)
+    )
+    test_a_result_of_another_collective_is_an_error(True)
+    test_the_checksum_is_that_of_the_protocol(True, 3)
 
 
 def fails_in_a_child(check):

@@ -5,7 +5,7 @@ import zlib
 import numpy as np
 import pytest
 
-from iswitch.driver.progress import Progress
+from iswitch.driver.progress import Progress, result_checks
 from iswitch.golden.egress import compose
 from iswitch.wire import HEADER, RESULT_HEADER, TAIL, CollectiveKind, Format, ones_complement_sum
 
@@ -29,8 +29,8 @@ def test_the_digest_is_that_of_the_protocol():
     headers, tails, payloads = results(np.random.default_rng(1), 50)
     progress, checksum = Progress(), 0
     for position in range(3):
-        with progress.count_call():
-            progress.extend(headers, tails)
+        progress.extend(result_checks(headers, tails))
+        progress.count_call()
         for header, payload in zip(headers, payloads):
             octets = b"".join(int(header[name]).to_bytes(4, "little") for name in ("seq", "tainted", "members"))
             octets += payload.tobytes()
@@ -44,16 +44,9 @@ def test_the_digest_is_that_of_the_protocol():
 def test_what_may_differ_between_workers_is_not_in_the_digest(change):
     """A result that was sent again, and the token and the number of a job at another switch of a tree."""
     one, other = Progress(), Progress()
-    one.extend(*results(np.random.default_rng(2), 8)[:2])
-    other.extend(*results(np.random.default_rng(2), 8, **change)[:2])
+    one.extend(result_checks(*results(np.random.default_rng(2), 8)[:2]))
+    other.extend(result_checks(*results(np.random.default_rng(2), 8, **change)[:2]))
     assert one.checksum == other.checksum
-
-
-def test_a_call_that_ends_with_an_error_counts():
-    progress = Progress()
-    with pytest.raises(ZeroDivisionError), progress.count_call():
-        raise ZeroDivisionError
-    assert (progress.position, progress.checksum) == (1, 0)
 
 
 def with_complement(headers, tails, payloads, k):
@@ -68,9 +61,9 @@ def with_complement(headers, tails, payloads, k):
 def test_one_other_bit_of_a_header_changes_the_digest(field):
     headers, tails, payloads = results(np.random.default_rng(4), 8)
     one, other = Progress(), Progress()
-    one.extend(headers, tails)
+    one.extend(result_checks(headers, tails))
     headers[field][3] ^= 1 << 9
-    other.extend(headers, with_complement(headers, tails, payloads, 3))
+    other.extend(result_checks(headers, with_complement(headers, tails, payloads, 3)))
     assert one.digest(CollectiveKind.BARRIER) != other.digest(CollectiveKind.BARRIER)
 
 
@@ -85,16 +78,16 @@ def test_both_zeros_of_ones_complement_are_one_check(complement):
     check = 0xFFFF - ones_complement_sum(octets) or 0xFFFF
     tails["complement"] = complement
     progress = Progress()
-    progress.extend(headers, tails)
+    progress.extend(result_checks(headers, tails))
     assert progress.checksum == zlib.crc32(check.to_bytes(2, "big"))
 
 
 def test_one_other_bit_of_a_payload_changes_the_digest():
     headers, tails, payloads = results(np.random.default_rng(3), 8)
     one, other = Progress(), Progress()
-    one.extend(headers, tails)
+    one.extend(result_checks(headers, tails))
     payloads[5][0] ^= 1
-    other.extend(headers, with_complement(headers, tails, payloads, 5))
+    other.extend(result_checks(headers, with_complement(headers, tails, payloads, 5)))
     assert one.digest(CollectiveKind.BARRIER) != other.digest(CollectiveKind.BARRIER)
 
 
@@ -105,6 +98,5 @@ def test_an_election_has_no_position_and_no_digest():
     assert progress.digest(CollectiveKind.STATE) == 0
     assert progress.collective(CollectiveKind.BROADCAST, 16) == (2**24 - 1, CollectiveKind.BROADCAST, 0)
     assert progress.digest(CollectiveKind.BROADCAST, 3) == 0x1237
-    with progress.count_call():
-        pass
+    progress.count_call()
     assert progress.position == 0 and HEADER.itemsize == RESULT_HEADER.itemsize

@@ -18,7 +18,7 @@ from iswitch.control.settings import usual_fraction
 from iswitch.control.state_transfer import TRANSFER_NOTE, pack_arrays, transfer_key
 from iswitch.driver.collective_result import NoProgressError
 from iswitch.driver.membership import Membership
-from iswitch.driver.progress import Progress
+from iswitch.driver.progress import Progress, result_checks
 from iswitch.driver.ring import Ring
 from iswitch.driver.update_layout import TRAILER_ENTRY, UpdateLayout
 from iswitch.golden.egress import compose
@@ -217,7 +217,8 @@ def test_the_digest_is_that_of_the_example():
             for k, (_, seq, tainted, members, elements, *_) in enumerate(results)
         ]  # fmt: skip
         headers = np.frombuffer(b"".join(frame[: HEADER.itemsize] for frame in frames), RESULT_HEADER)
-        progress.extend(headers, np.frombuffer(b"".join(frame[-TAIL_BYTES:] for frame in frames), TAIL))
+        tails = np.frombuffer(b"".join(frame[-TAIL_BYTES:] for frame in frames), TAIL)
+        progress.extend(result_checks(headers, tails))
         for (_, seq, tainted, members, elements, check, *_), frame in zip(results, frames):
             covered = struct.pack("<III", seq, tainted, members) + elements
             words = sum(struct.unpack(f">{len(covered) // 2}H", covered)) % 0xFFFF

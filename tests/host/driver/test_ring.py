@@ -7,7 +7,7 @@ import pytest
 
 from iswitch.driver.collective_result import NoProgressError
 from iswitch.driver.notices import CollectiveConflictError, MembershipRejectedError
-from iswitch.driver.progress import Progress
+from iswitch.driver.progress import Progress, result_checks
 from iswitch.driver.ring import Ring
 from iswitch.errors import HaltedWarning, MismatchError
 from iswitch.native.records import ExchangeEvent
@@ -191,10 +191,9 @@ def test_results_that_come_early_are_not_contributed_to():
                 for k in range(size)
             ]
             early += made
-            progress.extend(
-                np.frombuffer(b"".join(frame[: HEADER.itemsize] for frame in made), RESULT_HEADER),
-                np.frombuffer(b"".join(frame[-TAIL.itemsize :] for frame in made), TAIL),
-            )
+            headers = np.frombuffer(b"".join(frame[: HEADER.itemsize] for frame in made), RESULT_HEADER)
+            tails = np.frombuffer(b"".join(frame[-TAIL.itemsize :] for frame in made), TAIL)
+            progress.extend(result_checks(headers, tails))
         return early
 
     script = Script(answer)
