@@ -75,7 +75,8 @@ class Core(wiring.Component):
 
     Back-pressure: `headers` stalls while a verdict or a reply cannot be accepted. A verdict and its reply are offered
     in the same cycle, each only while the other's receiver is ready. So a receiver that is ready must stay ready until
-    it accepts an item, as `SkidBuffer` and `ReplyComposer` do. A Join or Leave for the parent in `parents` follows the
+    it accepts an item, as `SkidBuffer` and `ReplyComposer` do. While a verdict waits, all of it stays, except the work
+    of a verdict without `works`, which means nothing. A Join or Leave for the parent in `parents` follows the
     frame that caused it. After a reset the core accepts no headers until the tables and the `MacTable` are erased.
 
     If a row of the frame's job has a bit error, the frame has the outcome CORRUPT and no other effect, and the job is

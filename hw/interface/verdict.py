@@ -45,8 +45,8 @@ class Verdict(data.StructLayout):
     """The core's decision on a frame. With `frame` = 0 it is an operation without a frame.
 
     `ports`: ports that send an ordinary frame; if `host_reply` is valid, the frame leaves as that reply. `works`:
-    `work` is an operation for the aggregator. `replay`: the frame is a replay request received at `port`.
-    `length`: bytes of the frame. `form`: what the elements of its payload are.
+    `work` is an operation for the aggregator; without `works` it means nothing. `replay`: the frame is a replay request
+    received at `port`. `length`: bytes of the frame. `form`: what the elements of its payload are.
     """
 
     def __init__(self, config: Config):

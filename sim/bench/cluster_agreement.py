@@ -221,7 +221,8 @@ def main(
     realtime: Annotated[bool, typer.Option(help="Run before all other programs. Only root may.")] = True,
     out: Annotated[Path | None, typer.Option(help="A file to write costs and times into.")] = None,
     shown: Annotated[
-        Path | None, typer.Option("--show", help="Print the table of a file, and measure nothing.")
+        Path | None,
+        typer.Option("--show", exists=True, dir_okay=False, help="Print the table of a file, and measure nothing."),
     ] = None,
 ) -> None:
     """Compare the models with real processes on this machine."""

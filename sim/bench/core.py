@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from amaranth.hdl import Value
+from amaranth.hdl import Cat, Mux, Value
 from amaranth.lib import data
 
 from hw.decide.core import Core
 from hw.interface.address import Address
 from hw.interface.address import Parent as PARENT
+from hw.interface.verdict import Verdict
 from iswitch.config import Config
 from iswitch.golden.decide import tree
 from iswitch.golden.decide.claims import Answer
@@ -278,9 +279,14 @@ class CoreBench:
             "ours": is_ours(frame, self.model.own.ip),
         }
 
-    def check(self, *, stalls: float = 0, core: Callable[[Config], Core] = Core) -> tuple[Source, Sink, Sink]:
-        """Give the gateware all exchanged frames and compare everything. Returns headers, verdicts, replies."""
+    def check(
+        self, *, stalls: float = 0, wait: int = 0, core: Callable[[Config], Core] = Core
+    ) -> tuple[Source, Sink, Sink]:
+        """Give the gateware all exchanged frames and compare everything. Each verdict waits for `wait` cycles. Returns
+        headers, verdicts, replies."""
         dut, own = core(self.config), self.model.own
+        verdict = dut.verdicts.payload
+        beside = [Value.cast(verdict[name]) for name, _ in Verdict(self.config) if name != "work"]
         parents = [
             (
                 Value.cast(dut.parents[job]),
@@ -307,9 +313,10 @@ class CoreBench:
                 (dut.own_ip, int.from_bytes(own.ip, "little")),
                 *parents,
             ],
+            held={"verdicts": Cat(*beside, Mux(verdict.works, Value.cast(verdict.work), 0))},
         )
         source = bench.source(dut.headers, self.headers, beside=lambda k: [(dut.now_us, clock_us(k))])
-        verdicts, replies = bench.sink(dut.verdicts, holds=True), bench.sink(dut.replies, holds=True)
+        verdicts, replies = bench.sink(dut.verdicts, holds=True, wait=wait), bench.sink(dut.replies, holds=True)
         fates: list[Outcome] = []
         ages = [0] * len(self.model.ages)
 

@@ -118,10 +118,13 @@ class BrokenPromiseError(AssertionError):
     """A stream withdrew an offered item."""
 
 
-async def watch(ctx, watched, name: str = "stream") -> None:
-    """Check that an offered item is held: once valid, a stream stays valid with the same payload until it was ready."""
+async def watch(ctx, watched, name: str = "stream", held: Any = None) -> None:
+    """Check that an offered item is held: once valid, a stream stays valid with the same payload until it was ready.
+
+    `held`: what of the payload must stay. Default: all.
+    """
     promised = None
-    payload = Value.cast(watched.payload)
+    payload = Value.cast(watched.payload if held is None else held)
     async for _, _, valid, ready, bits in ctx.tick().sample(watched.valid, watched.ready, payload):
         if promised is not None and not (valid and bits == promised):
             raise BrokenPromiseError(f"{name} offered {promised:#x} and then " + (f"{bits:#x}" if valid else "nothing"))
@@ -184,8 +187,8 @@ class Source:
 class Sink:
     """Collects `items` and the cycles `times` in which they came; in a share `stalls` of cycles it is not ready.
 
-    It begins to be ready in cycle `start`; with `holds` it stays ready until it has got an item. `besides` are the
-    values of the signals `beside` in those cycles.
+    It begins to be ready in cycle `start`, and only when an item has waited for `wait` cycles; with `holds` it stays
+    ready until it has got an item. `besides` are the values of the signals `beside` in those cycles.
     """
 
     def __init__(
@@ -197,17 +200,18 @@ class Sink:
         start: int = 0,
         beside: Iterable[Any] = (),
         holds: bool = False,
+        wait: int = 0,
     ) -> None:
         self.target, self.shape, self.beside = target, target.payload.shape(), list(beside)
         self.besides: list[list[Any]] = []
-        self.holds = holds
+        self.holds, self.wait = holds, wait
         self.stalls, self.rng, self.start = stalls, random.Random(seed), start
         self.items: list[Any] = []
         self.times: list[int] = []
 
     async def process(self, ctx) -> None:
         always = self.target.signature.always_ready
-        payload, cycle = Value.cast(self.target.payload), -1
+        payload, cycle, waited = Value.cast(self.target.payload), -1, 0
         async for _, _, valid, ready, bits, *beside in ctx.tick().sample(
             self.target.valid, self.target.ready, payload, *self.beside
         ):
@@ -216,17 +220,26 @@ class Sink:
                 self.besides.append(beside)
                 self.items.append(unpack(self.shape, bits))
                 self.times.append(cycle)
+            waited = waited + 1 if valid and not ready else 0
             if not always:
                 kept = self.holds and ready and not valid
-                ctx.set(self.target.ready, kept or (cycle + 1 >= self.start and self.rng.random() >= self.stalls))
+                due = cycle + 1 >= self.start and waited >= self.wait
+                ctx.set(self.target.ready, kept or (due and self.rng.random() >= self.stalls))
 
 
 class Bench:
     """A component in the simulator. Every output stream is watched, every port `stat_...` counted in `strobes`.
-    `inputs` are constant ports."""
+    `inputs` are constant ports. `held`, by the name of a stream: what of its payload an offered item holds, where that
+    is not all."""
 
     def __init__(
-        self, dut: Component, *, stalls: float = 0, seed: int = 0, inputs: Iterable[tuple[Any, int]] = ()
+        self,
+        dut: Component,
+        *,
+        stalls: float = 0,
+        seed: int = 0,
+        inputs: Iterable[tuple[Any, int]] = (),
+        held: Mapping[str, Any] | None = None,
     ) -> None:
         self.dut, self.stalls, self.seed = dut, stalls, seed
         self.sources: list[Source] = []
@@ -242,7 +255,7 @@ class Bench:
         for path, member, port in outputs(dut):
             name = "_".join(map(str, path))
             if member.is_signature:
-                self.process(functools.partial(watch, watched=port, name=name))
+                self.process(functools.partial(watch, watched=port, name=name, held=(held or {}).get(name)))
             elif name.startswith("stat_"):
                 self.strobes[name] = 0
                 counted.append(port)

@@ -1,10 +1,12 @@
 """`python -m sim.cluster.crossover`: from which size, number of workers and rate the switch is ahead, and where not.
 
 Each point is one sum, without any time of computing: the switch and the best of the other systems, on the same hosts
-and cables. All of them are the models of `iswitch.estimate`. Nothing is measured.
+and cables. All of them are the models of `iswitch.estimate`. Nothing is measured. The picture also has the switch as it
+would be if a call of the driver took no time.
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -16,7 +18,7 @@ from rich.table import Table
 from iswitch.estimate.setting import Setting
 from iswitch.estimate.systems import ISWITCH, SYSTEMS
 
-__all__ = ["CLUSTERS", "RATES_GBPS", "SIZES", "Cluster", "Point", "format_size", "last_ahead", "measure"]
+__all__ = ["CLUSTERS", "RATES_GBPS", "SIZES", "Cluster", "Point", "format_size", "measure", "sizes_ahead"]
 
 OUT = Path(__file__).parents[2] / "build" / "crossover.json"
 SIZES = [1_000, 4_000, 16_000, 40_020, 157_520, 500_000, 1_600_000, 6_410_000, 25_000_000]
@@ -53,11 +55,14 @@ class Point(NamedTuple):
         The fastest of the other systems.
     best_s, ours_s : float
         Its seconds, and those of the switch.
+    free_call_s : float
+        Those of the switch if a call of the driver took no time.
     """
 
     best: str
     best_s: float
     ours_s: float
+    free_call_s: float
 
     @property
     def ratio(self) -> float:
@@ -73,17 +78,21 @@ def measure(size_bytes: int, cluster: Cluster, rate_gbps: float) -> Point:
     total_s = {name: run(setting).total_s for name, run in SYSTEMS.items()}
     ours_s = total_s.pop(ISWITCH)
     best = min(total_s, key=lambda name: total_s[name])
-    return Point(best, total_s[best], ours_s)
+    free = replace(setting, costs=replace(setting.costs, udp_call_us=0))
+    return Point(best, total_s[best], ours_s, SYSTEMS[ISWITCH](free).total_s)
 
 
-def last_ahead(points: dict[int, Point]) -> int | None:
-    """Return the largest size up to which the switch is ahead at all sizes, or None if it is not at the smallest."""
-    ahead = None
+def sizes_ahead(points: dict[int, Point]) -> list[tuple[int, int]]:
+    """Return the ranges of neighbouring sizes at which the switch is not slower: the first and last size of each."""
+    found: list[tuple[int, int]] = []
+    was_ahead = False
     for size in sorted(points):
-        if points[size].ratio < 1:
-            break
-        ahead = size
-    return ahead
+        is_ahead = points[size].ratio >= 1
+        if is_ahead:
+            begin = found.pop()[0] if was_ahead else size
+            found.append((begin, size))
+        was_ahead = is_ahead
+    return found
 
 
 def format_size(size: int) -> str:
@@ -102,12 +111,15 @@ def draw(found: dict[Cluster, dict[int, dict[int, Point]]], path: Path) -> None:
     for panel, (cluster, rates) in zip(panels, found.items(), strict=True):
         for rate, points in rates.items():
             ratios = [point.ratio for point in points.values()]
-            panel.plot(list(points), ratios, marker="o", markersize=3, label=f"{rate} Gb/s")
+            [line] = panel.plot(list(points), ratios, marker="o", markersize=3, label=f"{rate} Gb/s")
+            free = [point.best_s / point.free_call_s for point in points.values()]
+            panel.plot(list(points), free, linestyle=":", linewidth=1, color=line.get_color())
         panel.axhline(1, color="black", linewidth=0.8, linestyle="--")
         panel.set(title=str(cluster), xscale="log", yscale="log", xlabel="bytes of the vector")
         panel.set_yticks([0.25, 0.5, 1, 2, 4], ["0.25", "0.5", "1", "2", "4"])
         panel.minorticks_off()
     panels[0].set_ylabel("speed of the switch / the best other\n(modelled; above 1 the switch is ahead)")
+    panels[-1].plot([], [], linestyle=":", linewidth=1, color="black", label="if a call of the\ndriver took no time")
     panels[-1].legend(fontsize="small")
     figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -116,18 +128,19 @@ def draw(found: dict[Cluster, dict[int, dict[int, Point]]], path: Path) -> None:
 
 def main(out: Annotated[Path | None, typer.Option(help="A picture of the ratios to write.")] = None) -> None:
     """Print the ratios, and write them to build/crossover.json."""
-    console = Console(width=120, highlight=False)
+    console = Console(width=130, highlight=False)
     jobs = [(cluster, rate, size) for cluster in CLUSTERS for rate in RATES_GBPS for size in SIZES]
     found: dict[Cluster, dict[int, dict[int, Point]]] = {}
     for cluster, rate, size in track(jobs, "sums", console=console, transient=True):
         found.setdefault(cluster, {}).setdefault(rate, {})[size] = measure(size, cluster, rate)
     for cluster, rates in found.items():
         title = f"{cluster}: speed of the switch / the best other system"
-        table = Table("Gb/s", *map(format_size, SIZES), "ahead up to", title=title)
+        table = Table("Gb/s", *map(format_size, SIZES), "ahead at", title=title)
         for rate, points in rates.items():
-            ahead = last_ahead(points)
+            ranges = sizes_ahead(points)
+            ahead = "\n".join(f"{format_size(first)} to {format_size(last)}" for first, last in ranges) or "no size"
             cells = (f"{point.ratio:.2f}\n{SHORT_NAMES[point.best]}" for point in points.values())
-            table.add_row(str(rate), *cells, "never" if ahead is None else format_size(ahead))
+            table.add_row(str(rate), *cells, ahead)
         console.print(table)
     if out:
         draw(found, out)

@@ -27,7 +27,7 @@ from iswitch.estimate.costs import Costs, describe_costs
 from iswitch.estimate.server import asynchronous_server, parameter_server
 from iswitch.estimate.setting import Phases, Setting
 from iswitch.estimate.switch import asynchronous_switch, switch
-from iswitch.estimate.systems import SYSTEMS
+from iswitch.estimate.systems import ISWITCH, SYSTEMS
 from sim.cluster.measured_ratios import ratio, show_measured
 from sim.cluster.rtl_sum import rtl_sum_s
 from sim.cluster.system_costs import read
@@ -51,6 +51,13 @@ class Algorithm(NamedTuple):
     sync_over_ps: float
 
 
+OTHERS = (
+    "the better server on one machine",
+    "the better AllReduce of the workers",
+    "a server in shards on the workers",
+    "asynchronous: the server",
+    "the server, workers compute meanwhile",
+)
 REDUCTION = 0.837
 ALGORITHMS = {
     "dqn": Algorithm(6_410_000, 0.832, 31.72 * 3600e3 / 1.4e6 * (1 - 0.832), 3.66),
@@ -97,6 +104,19 @@ def setting_of(name: str, costs: Costs) -> Setting:
     return Setting(size_bytes=ALGORITHMS[name].size_bytes, compute_s=compute_s(name, costs), costs=costs)
 
 
+def leads(setting: Setting) -> list[float]:
+    """Return how many times as fast as the others the switch is, in the order of `OTHERS`."""
+    found = {name: run(setting).total_s for name, run in SYSTEMS.items()}
+    ours_s, ours_async_s = found[ISWITCH], asynchronous_switch(setting)
+    return [
+        min(found["parameter server"], found["streaming server"]) / ours_s,
+        min(found["ring"], found["tree of workers"]) / ours_s,
+        found["sharded server"] / ours_s,
+        asynchronous_server(setting) / ours_async_s,
+        asynchronous_server(setting, overlapped=True) / ours_async_s,
+    ]
+
+
 def figures(costs: Costs | None = None) -> Iterator[tuple[str, float, str]]:
     """Yield key, value and unit of the ratios."""
     for name in ALGORITHMS:
@@ -124,7 +144,9 @@ def draw(costs: Costs, path: Path) -> None:
             widths_ms = [1e3 * getattr(phases, part) for phases in found]
             panel.barh(list(SYSTEMS), widths_ms, left=left_ms, label=part.removesuffix("_s"))
             left_ms = [left + width for left, width in zip(left_ms, widths_ms, strict=True)]
-        panel.set(title=name, xlabel="ms an iteration, modelled")
+        for row, total_ms in enumerate(left_ms):
+            panel.text(total_ms, row, f" {total_ms:.3g}", va="center", fontsize="small")
+        panel.set(title=name.upper(), xlabel="ms an iteration, modelled", xlim=(0, 1.15 * max(left_ms)))
     panels[0].invert_yaxis()
     panels[0].legend(fontsize="small")
     figure.tight_layout()
@@ -137,7 +159,12 @@ def main(
     rtl: Annotated[bool, typer.Option("--rtl", help="Also sum at the compiled RTL, and print the difference.")] = False,
     measured: Annotated[
         Path | None,
-        typer.Option("--costs", help="Print only the ratios, with measured costs, such as docs/cluster_costs.json."),
+        typer.Option(
+            "--costs",
+            exists=True,
+            dir_okay=False,
+            help="Print only the ratios, with measured costs, such as docs/cluster_costs.json.",
+        ),
     ] = None,
 ) -> None:
     """Print the tables."""
@@ -181,16 +208,23 @@ def main(
             f"with {MOST_WORKERS} workers {ratio('async_over_ps', replace(setting, workers=MOST_WORKERS)):.2f} times"
         )
         if rtl:
-            model_s = switch(replace(setting, compute_s=0)).communication_s
+            uncalled = replace(setting, compute_s=0, costs=replace(costs, udp_call_us=0))  # as virtual time counts
+            model_s = switch(uncalled).communication_s
             real_s = rtl_sum_s(algorithm.size_bytes, 4, costs, rate_bps=10e9)
             console.print(f"one sum: model {1e3 * model_s:.3f} ms, RTL {1e3 * real_s:.3f}: {model_s / real_s - 1:+.1%}")
     table = Table("algorithm", "system", *map(str, WORLDS), title=f"efficiency against one worker, racks of {RACK}")
     for name in ALGORITHMS:
         setting = replace(setting_of(name, costs), rack=RACK)
         alone_s = setting.compute_s + setting.update_s
-        for system in ("parameter server", "ring", "iswitch"):
+        for system in ("parameter server", "sharded server", "ring", ISWITCH):
             totals = [SYSTEMS[system](replace(setting, workers=world)).total_s for world in WORLDS]
             table.add_row(name, system, *(f"{alone_s / total_s:.2f}" for total_s in totals))
+    console.print(table)
+    table = Table("", *OTHERS, title="times as fast as the others (in brackets: if a call of the driver took no time)")
+    for name in ALGORITHMS:
+        setting = setting_of(name, costs)
+        free = leads(replace(setting, costs=replace(costs, udp_call_us=0)))
+        table.add_row(name, *(f"{lead:.2f} ({other:.2f})" for lead, other in zip(leads(setting), free, strict=True)))
     console.print(table)
     for key, value, _ in figures(costs):
         found[key] = value

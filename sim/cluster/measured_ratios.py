@@ -22,7 +22,9 @@ __all__ = ["RATIOS", "Ratio", "ratio", "ratios", "show_measured"]
 
 RATIOS = {
     "sync_over_ps": "parameter server",
+    "sync_over_stream": "streaming server",
     "sync_over_ring": "ring",
+    "sync_over_tree": "tree of workers",
     "sync_over_shards": "sharded server",
     "async_over_ps": ASYNCHRONOUS_SERVER,
 }

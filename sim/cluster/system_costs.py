@@ -124,7 +124,8 @@ def main(
     realtime: Annotated[bool, typer.Option(help="Run before all other programs. Only root may.")] = True,
     out: Annotated[Path | None, typer.Option(help="A file to write the costs of all turns into.")] = None,
     shown: Annotated[
-        Path | None, typer.Option("--show", help="Print the table of a file, and measure nothing.")
+        Path | None,
+        typer.Option("--show", exists=True, dir_okay=False, help="Print the table of a file, and measure nothing."),
     ] = None,
 ) -> None:
     """Measure the costs of all systems, turn by turn."""

@@ -82,10 +82,7 @@ def table_of(found: Estimate) -> Table:
     return table
 
 
-NO_CALL = (
-    "The time of a call of the iswitch driver is not counted; with small gradients it decides. Give your own, "
-    "as in --cost udp_call_us=130."
-)
+NO_CALL = "The time of a call of the iswitch driver is not counted; with small gradients it decides."
 
 
 def _fail(error: Exception) -> NoReturn:
@@ -121,7 +118,7 @@ def estimate_cluster(
         size_bytes = parse_size(size)
         if size_bytes < 4 * workers:
             raise ValueError(
-                f"--size must be at least 4 bytes for each of the {workers} workers, not {size_bytes} bytes: is a unit "
+                f"--size must be at least 4 bytes for each of the {workers} workers, not {size!r}: is a unit "
                 "missing, as in 6.41MB?"
             )
         setting = Setting(

@@ -50,8 +50,8 @@ class Costs:
     update_byte_ns : float
         Processor time of applying a sum to the weights, for a byte of it.
     udp_call_us : float
-        Processor time of a call of the iswitch driver that sums one vector, without bursts and datagrams. The default
-        is 0: no time of the driver's Python.
+        Processor time of a call of the iswitch driver that sums one vector, without bursts and datagrams: the driver's
+        Python.
     udp_burst_us, udp_datagram_us : float
         Processor time of the iswitch driver for a burst of datagrams that it sends or receives, and for each datagram
         in it.
@@ -81,7 +81,7 @@ class Costs:
     wake_us: float = 7.0
     sum_byte_ns: float = 0.04
     update_byte_ns: float = 0.1
-    udp_call_us: float = 0.0
+    udp_call_us: float = 120.0
     udp_burst_us: float = 5.9
     udp_datagram_us: float = 0.3
     card_us: float = 5.0
@@ -120,7 +120,7 @@ SOURCES = {
     "wake_us": MEASURED,
     "sum_byte_ns": MEASURED,
     "update_byte_ns": MEASURED,
-    "udp_call_us": f"not counted by default; {MEASURED}",
+    "udp_call_us": MEASURED,
     "udp_burst_us": MEASURED,
     "udp_datagram_us": MEASURED,
     "card_us": LITERATURE,

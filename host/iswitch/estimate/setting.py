@@ -12,6 +12,9 @@ __all__ = ["ITERATIONS", "Phases", "Setting", "Stopwatch"]
 ITERATIONS = 3
 """Iterations that are simulated. The last one counts: the first one begins with all workers in step."""
 
+MOST_COMPUTE_S = 1e6
+"""Above this the times of the parts would be lost in the rounding of their sum."""
+
 
 class Phases(NamedTuple):
     """Seconds of one iteration at a worker, one after the other.
@@ -95,6 +98,8 @@ class Setting:
             value = getattr(self, name)
             if value is not None and not value >= least:
                 raise ValueError(f"Setting {name} must be at least {least}, not {value!r}")
+        if self.compute_s > MOST_COMPUTE_S:
+            raise ValueError(f"Setting compute_s must be at most {MOST_COMPUTE_S:g}, not {self.compute_s!r}")
 
     def network(self, simulation: Simulation, *, servers: int = 0) -> Network:
         """Return the network of the workers, and of servers behind them at the last switch."""

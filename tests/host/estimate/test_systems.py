@@ -140,7 +140,7 @@ def test_a_signal_that_nothing_fires_is_an_error():
 
 def test_a_slow_driver_is_the_bottleneck():
     """Each datagram takes 2 us there and 2 us back."""
-    costs = Costs(udp_burst_us=0, udp_datagram_us=2, card_us=0, wake_us=0)
+    costs = Costs(udp_call_us=0, udp_burst_us=0, udp_datagram_us=2, card_us=0, wake_us=0)
     found = switch_sum(1_408_000, (4,), costs, rate_bps=10e9)
     assert found.busy_s == pytest.approx(4e-3) and found.last_s == pytest.approx(4e-3, rel=0.05)
 

@@ -9,6 +9,7 @@ import hw.decide.core
 from iswitch.config import Config
 from iswitch.wire import SILENCE_TICK_US, ContributionFlag, Operation, Outcome, Stat, Type
 from sim.bench.core import CoreBench
+from sim.bench.stream import BrokenPromiseError
 from sim.bench.traffic import Traffic
 from sim.frames.client import Client, ordinary
 
@@ -23,6 +24,25 @@ def test_random_traffic_has_the_models_outcomes_operations_and_replies(seed, sta
     traffic.steps(140, odd=0.5)
     bench.check(stalls=stalls)
     assert len(set(bench.model.fates)) >= 15
+
+
+@pytest.mark.parametrize("settings", [{}, {"segments": 3, "staleness": 1}], ids=["synchronous", "asynchronous"])
+def test_a_verdict_stays_while_it_waits(settings):
+    """Control messages write the row of their job a cycle before their verdict is offered."""
+    bench = CoreBench(CONFIG, seed=5)
+    traffic = Traffic(CONFIG, seed=5, workers=3, exchange=bench.exchange)
+    traffic.form(0, **{"threshold": 2} | settings)
+    traffic.steps(60, odd=0.3)
+    bench.check(wait=3)
+
+
+@pytest.mark.mutant
+def test_a_mutant_whose_verdict_does_not_stay_is_noticed(mutated_core):
+    bench = CoreBench(CONFIG)
+    comes_after_a_frame_that_completes_a_sum_of_another_job(bench)
+    core = mutated_core(hw.decide.core, '~fsm.ongoing("DECIDE") & ~fsm.ongoing("ISSUE")', '~fsm.ongoing("DECIDE")')
+    with pytest.raises(BrokenPromiseError):
+        bench.check(core=core, wait=3)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
 import pytest
 
+from iswitch.estimate.costs import Costs
 from iswitch.estimate.setting import Setting
 from iswitch.estimate.systems import SYSTEMS, estimate
 from sim.cluster import crossover
-from sim.cluster.crossover import Cluster, Point, last_ahead, measure
+from sim.cluster.crossover import Cluster, Point, measure, sizes_ahead
 
 
 def test_a_point_is_the_best_other_system_beside_the_switch():
@@ -14,11 +15,16 @@ def test_a_point_is_the_best_other_system_beside_the_switch():
     assert point.best_s == min(others.values()) and point.ratio == pytest.approx(found.ratio(point.best))
 
 
-def test_the_switch_is_ahead_up_to_the_last_size_before_the_first_at_which_it_is_not():
-    ahead, behind = Point("ring", 2.0, 1.0), Point("ring", 1.0, 2.0)
-    assert last_ahead({1: ahead, 2: ahead, 4: behind, 8: ahead}) == 2
-    assert last_ahead({1: behind, 2: ahead}) is None
-    assert last_ahead({1: ahead, 2: Point("ring", 1.0, 1.0)}) == 2
+def test_the_sizes_at_which_the_switch_is_ahead_are_ranges_of_neighbours():
+    ahead, behind, equal = (Point("ring", best_s, 1.0, 1.0) for best_s in (2.0, 0.5, 1.0))
+    assert sizes_ahead({1: ahead, 2: ahead, 4: behind, 8: ahead}) == [(1, 2), (8, 8)]
+    assert sizes_ahead({8: ahead, 4: equal, 2: behind, 1: behind}) == [(4, 8)]
+    assert sizes_ahead({1: behind}) == []
+
+
+def test_a_call_that_takes_no_time_shortens_the_sum_by_that_time():
+    point = measure(40_020, Cluster(4), 10)
+    assert point.ours_s - point.free_call_s == pytest.approx(Costs().udp_call_us / 1e6)
 
 
 def test_every_other_system_has_a_short_name():
