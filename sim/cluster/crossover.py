@@ -120,7 +120,7 @@ def draw(found: dict[Cluster, dict[int, dict[int, Point]]], path: Path) -> None:
         panel.minorticks_off()
     panels[0].set_ylabel("speed of the switch / the best other\n(modelled; above 1 the switch is ahead)")
     panels[-1].plot([], [], linestyle=":", linewidth=1, color="black", label="if a call of the\ndriver took no time")
-    panels[-1].legend(fontsize="small")
+    panels[-1].legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
     figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
