@@ -68,7 +68,7 @@ class Progress:
 
 
 def result_checks(headers: np.ndarray, tails: np.ndarray) -> np.ndarray:
-    """Return the check of each result: the ones' complement of the sum over seq, members and payload.
+    """Return the check of each result: the ones' complement of the sum over seq, tainted, members and payload.
 
     `native/exchange.c` computes the same.
 
