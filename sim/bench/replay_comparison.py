@@ -27,6 +27,8 @@ from sim.cluster.crossover import format_size
 __all__ = ["Lead", "agreement", "figures", "findings", "lead", "median_costs", "results"]
 
 SWITCH = {"python": "switch", "sockets": "switch, client without Python"}
+STYLES = {SWITCH["python"]: ("-", 2.5), SWITCH["sockets"]: (":", 1.2)}
+"""Line style and width in the picture: the switch, and the bound, which is no system."""
 """Names in the tables by client."""
 NEAR_OR_FAR = (0.0, FAR_US)
 PLACES = {0.0: "near", FAR_US: "10 km of fibre before the learner"}
@@ -168,18 +170,22 @@ def draw(path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
     figure, panels = pyplot.subplots(2, len(WORKLOADS), figsize=(13, 7), sharex=True, sharey="col", squeeze=False)
     for row, far_us in zip(panels, NEAR_OR_FAR, strict=True):
         for panel, name in zip(row, WORKLOADS, strict=True):
             for system, rounds in results(name, far_us).items():
-                style = "-" if system in SYSTEMS else "--"
-                panel.plot(list(rounds), [one.samples for one in rounds.values()], style, marker="o", label=system)
+                style, width = STYLES.get(system, ("-", 1.2))
+                rates = [one.samples for one in rounds.values()]
+                panel.plot(list(rounds), rates, style, linewidth=width, marker="o", markersize=4, label=system)
             push = f"{format_size(WORKLOADS[name].push_bytes)} a push"
             panel.set(title=f"{name}, {push}\n{PLACES[far_us]}", xscale="log", yscale="log")
             panel.set_xticks(ACTORS, [str(actors) for actors in ACTORS])
-            panel.minorticks_off()
+            panel.xaxis.set_minor_locator(ticker.NullLocator())
+            panel.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+            panel.yaxis.set_minor_locator(ticker.NullLocator())
+            panel.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,.0f}"))
         row[0].set_ylabel("samples a second, modelled")
     for panel in panels[-1]:
         panel.set_xlabel("actors")
