@@ -64,10 +64,7 @@ def test_sizes_have_units(text, size):
     "arguments, words",
     [
         (("--size", "big"), "--size must be a number"),
-        (
-            ("--size", "6.41", "--workers", "4"),
-            "--size must be at least 4 bytes for each of the 4 workers, not '6.41'",
-        ),
+        (("--size", "6.41", "--workers", "4"), "--size must be at least 4 bytes for each of the 4 workers, not '6.41'"),
         (("--size", "12B", "--workers", "4"), "is a unit missing, as in 6.41MB?"),
         (("--size", "1MB", "--workers", "1"), "workers must be at least 2"),
         (("--size", "1MB", "--rate", "0"), "rate_bps must be at least 1"),
