@@ -43,7 +43,7 @@ def test_the_time_of_computing_gives_the_share():
 
 def test_the_readme_shows_the_ratios_that_the_command_prints(tmp_path, monkeypatch, capsys):
     readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
-    rows = re.findall(r"\*\*([A-Z0-9]+)\*\* ([\d.]+), ([\d.]+), ([\d.]+)", readme)
+    rows = re.findall(r"\*\*([A-Z0-9]+)\*\* (\d\.\d\d), (\d\.\d\d), (\d\.\d\d)", readme)
     monkeypatch.setattr(headline, "OUT", tmp_path / "headline.json")
     monkeypatch.setattr(headline, "WORLDS", (4,))
     headline.main()
