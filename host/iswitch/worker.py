@@ -656,11 +656,8 @@ class Worker(JobWorker):
         self._calls.wait()
         try:
             self._require_open()
-            self._begin_exclusive_call()
-            try:
+            with self._exclusive_call():
                 yield
-            finally:
-                self._end_exclusive_call()
         finally:
             self._ring.progress.count_call()
 

@@ -27,9 +27,9 @@ from sim.cluster.crossover import format_size
 __all__ = ["Lead", "agreement", "figures", "findings", "lead", "median_costs", "results"]
 
 SWITCH = {"python": "switch", "sockets": "switch, client without Python"}
+"""Names in the tables by client."""
 STYLES = {SWITCH["python"]: ("-", 2.5), SWITCH["sockets"]: (":", 1.2)}
 """Line style and width in the picture: the switch, and the bound, which is no system."""
-"""Names in the tables by client."""
 NEAR_OR_FAR = (0.0, FAR_US)
 PLACES = {0.0: "near", FAR_US: "10 km of fibre before the learner"}
 Results = dict[str, dict[int, Round]]

@@ -6,7 +6,7 @@ would be if a call of the driver took no time.
 """
 
 import json
-from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -78,21 +78,14 @@ def measure(size_bytes: int, cluster: Cluster, rate_gbps: float) -> Point:
     total_s = {name: run(setting).total_s for name, run in SYSTEMS.items()}
     ours_s = total_s.pop(ISWITCH)
     best = min(total_s, key=lambda name: total_s[name])
-    free = replace(setting, costs=replace(setting.costs, udp_call_us=0))
-    return Point(best, total_s[best], ours_s, SYSTEMS[ISWITCH](free).total_s)
+    return Point(best, total_s[best], ours_s, SYSTEMS[ISWITCH](setting.free_call).total_s)
 
 
 def sizes_ahead(points: dict[int, Point]) -> list[tuple[int, int]]:
     """Return the ranges of neighbouring sizes at which the switch is not slower: the first and last size of each."""
-    found: list[tuple[int, int]] = []
-    was_ahead = False
-    for size in sorted(points):
-        is_ahead = points[size].ratio >= 1
-        if is_ahead:
-            begin = found.pop()[0] if was_ahead else size
-            found.append((begin, size))
-        was_ahead = is_ahead
-    return found
+    groups = groupby(sorted(points), lambda size: points[size].ratio >= 1)
+    ranges = [list(sizes) for is_ahead, sizes in groups if is_ahead]
+    return [(sizes[0], sizes[-1]) for sizes in ranges]
 
 
 def format_size(size: int) -> str:

@@ -51,13 +51,6 @@ class Algorithm(NamedTuple):
     sync_over_ps: float
 
 
-OTHERS = (
-    "the better server on one machine",
-    "the better AllReduce of the workers",
-    "a server in shards on the workers",
-    "asynchronous: the server",
-    "the server, workers compute meanwhile",
-)
 REDUCTION = 0.837
 ALGORITHMS = {
     "dqn": Algorithm(6_410_000, 0.832, 31.72 * 3600e3 / 1.4e6 * (1 - 0.832), 3.66),
@@ -104,17 +97,24 @@ def setting_of(name: str, costs: Costs) -> Setting:
     return Setting(size_bytes=ALGORITHMS[name].size_bytes, compute_s=compute_s(name, costs), costs=costs)
 
 
-def leads(setting: Setting) -> list[float]:
-    """Return how many times as fast as the others the switch is, in the order of `OTHERS`."""
-    found = {name: run(setting).total_s for name, run in SYSTEMS.items()}
-    ours_s, ours_async_s = found[ISWITCH], asynchronous_switch(setting)
-    return [
-        min(found["parameter server"], found["streaming server"]) / ours_s,
-        min(found["ring"], found["tree of workers"]) / ours_s,
-        found["sharded server"] / ours_s,
-        asynchronous_server(setting) / ours_async_s,
-        asynchronous_server(setting, overlapped=True) / ours_async_s,
-    ]
+def leads(setting: Setting) -> dict[str, tuple[float, float]]:
+    """Return how many times as fast as each of the others the switch is, and would be if a call of the driver took no
+    time."""
+    found = {name: run(setting).total_s for name, run in SYSTEMS.items() if name != ISWITCH}
+    synchronous = {
+        "the better server on one machine": min(found["parameter server"], found["streaming server"]),
+        "the better AllReduce of the workers": min(found["ring"], found["tree of workers"]),
+        "a server in shards on the workers": found["sharded server"],
+    }
+    asynchronous = {
+        "asynchronous: the server": asynchronous_server(setting),
+        "the server, workers compute meanwhile": asynchronous_server(setting, overlapped=True),
+    }
+    both = (setting, setting.free_call)
+    ours_s, ours_async_s = [switch(each).total_s for each in both], [asynchronous_switch(each) for each in both]
+    return {other: (seconds / ours_s[0], seconds / ours_s[1]) for other, seconds in synchronous.items()} | {
+        other: (seconds / ours_async_s[0], seconds / ours_async_s[1]) for other, seconds in asynchronous.items()
+    }
 
 
 def figures(costs: Costs | None = None) -> Iterator[tuple[str, float, str]]:
@@ -208,8 +208,7 @@ def main(
             f"with {MOST_WORKERS} workers {ratio('async_over_ps', replace(setting, workers=MOST_WORKERS)):.2f} times"
         )
         if rtl:
-            uncalled = replace(setting, compute_s=0, costs=replace(costs, udp_call_us=0))  # as virtual time counts
-            model_s = switch(uncalled).communication_s
+            model_s = switch(replace(setting.free_call, compute_s=0)).communication_s  # as virtual time counts
             real_s = rtl_sum_s(algorithm.size_bytes, 4, costs, rate_bps=10e9)
             console.print(f"one sum: model {1e3 * model_s:.3f} ms, RTL {1e3 * real_s:.3f}: {model_s / real_s - 1:+.1%}")
     table = Table("algorithm", "system", *map(str, WORLDS), title=f"efficiency against one worker, racks of {RACK}")
@@ -220,11 +219,11 @@ def main(
             totals = [SYSTEMS[system](replace(setting, workers=world)).total_s for world in WORLDS]
             table.add_row(name, system, *(f"{alone_s / total_s:.2f}" for total_s in totals))
     console.print(table)
-    table = Table("", *OTHERS, title="times as fast as the others (in brackets: if a call of the driver took no time)")
-    for name in ALGORITHMS:
-        setting = setting_of(name, costs)
-        free = leads(replace(setting, costs=replace(costs, udp_call_us=0)))
-        table.add_row(name, *(f"{lead:.2f} ({other:.2f})" for lead, other in zip(leads(setting), free, strict=True)))
+    ahead = {name: leads(setting_of(name, costs)) for name in ALGORITHMS}
+    title = "times as fast as the others (in brackets: if a call of the driver took no time)"
+    table = Table("", *next(iter(ahead.values())), title=title)
+    for name, others in ahead.items():
+        table.add_row(name, *(f"{lead:.2f} ({free:.2f})" for lead, free in others.values()))
     console.print(table)
     for key, value, _ in figures(costs):
         found[key] = value

@@ -23,11 +23,10 @@ from iswitch.driver.udp import UdpTransport
 from iswitch.native import records
 from iswitch.native.loader import LibraryError, library
 from iswitch.native.records import ExchangeEvent
-from iswitch.wire import CONTRIBUTION_HEADER, FLAGS_SHIFT, HEADER, Type, version_type
+from iswitch.wire import CONTRIBUTION_HEADER, HEADER, Type, version_type
 
 __all__ = ["Exchange", "open_exchange"]
 
-_FORMAT_MASK = (1 << FLAGS_SHIFT) - 1
 _log = logging.getLogger(__name__)
 
 
@@ -102,9 +101,8 @@ class Exchange:
         """Begin a collective, which has one array."""
         state, (payloads,), (format_flags,) = self._state, transfer.parts, transfer.format_flags
         self._transfer = transfer
-        state.format_flags, state.result_flags = format_flags, format_flags & _FORMAT_MASK
+        state.format_flags, state.identity = format_flags, received.identity
         state.collective, state.digest = transfer.collective.word, transfer.digest
-        state.identity = received.identity
         state.array = payloads.address
         state.headers, state.checks = received.headers.ctypes.data, received.checks.ctypes.data
         state.segment_bytes = payloads.segment_bytes
@@ -157,10 +155,10 @@ class Exchange:
     def _call(self, until_s: float) -> ExchangeEvent:
         state = self._state
         state.fd = self._inner.fileno()
-        if self._packets:
+        if self._packets is not None:
             self._packets.lend(state)
         event = ExchangeEvent(self._run(state, until_s))
-        if self._packets:
+        if self._packets is not None:
             self._packets.settle(state)
         self._inner.record(received=bool(state.received), error=state.error)
         return event

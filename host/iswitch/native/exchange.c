@@ -82,6 +82,9 @@ static int send_new(struct exchange *x) {
 
 /* Receiving */
 
+/* Number format and flags of a usual result: it has no flag. */
+static uint32_t usual_flags(const struct exchange *x) { return x->format_flags & ((1u << FLAGS_SHIFT) - 1); }
+
 /* The check of a result, as `result_checks` of iswitch/driver/progress.py computes it. */
 static uint16_t result_check(const uint8_t *header, const uint8_t *tail) {
     uint32_t sum = u16_at(tail + TAIL_IDENTITY_AT) + u16_at(tail + TAIL_COMPLEMENT_AT) + u16_at(header) +
@@ -94,7 +97,7 @@ static uint16_t result_check(const uint8_t *header, const uint8_t *tail) {
 /* Take a result that was requested once, and that is lacked. Returns 0 for every other datagram. */
 static int take_result(struct exchange *x, const uint8_t *datagram, uint32_t length) {
     if (length < HEADER_BYTES + TAIL_BYTES || u32_at(datagram) != x->first_word ||
-        u32_at(datagram + TOKEN_AT) != x->token || datagram[FORMAT_FLAGS_AT] != x->result_flags)
+        u32_at(datagram + TOKEN_AT) != x->token || datagram[FORMAT_FLAGS_AT] != usual_flags(x))
         return 0;
     int64_t position = x->low + (int32_t)(u32_at(datagram + SEQ_AT) - (x->first_seq + (uint32_t)x->low));
     if (position < x->low || position >= x->next) return 0;

@@ -118,7 +118,6 @@ class Exchange(ctypes.Structure):
         ("array", c_void_p),
         ("segment_bytes", c_uint32),
         ("last_bytes", c_uint32),  # of the last segment
-        ("result_flags", c_uint32),  # number format and flags of a usual result
         ("identity", c_uint32),  # of the results
         ("headers", c_void_p),
         ("checks", c_void_p),

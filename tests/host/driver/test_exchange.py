@@ -453,7 +453,7 @@ def test_without_offloads_the_ring_runs_in_python():
 MUTANTS = [
     ("u32_at(datagram + TOKEN_AT) != x->token || ", ""),
     ("u32_at(datagram) != x->first_word ||", ""),
-    (" || datagram[FORMAT_FLAGS_AT] != x->result_flags", ""),
+    (" || datagram[FORMAT_FLAGS_AT] != usual_flags(x)", ""),
     ("!((uint8_t *)x->lacked)[at] || ", ""),
     (" ||\n        length != HEADER_BYTES + bytes + TAIL_BYTES", ""),
     ("position == x->end - 1 ? x->last_bytes : x->segment_bytes", "x->segment_bytes"),
