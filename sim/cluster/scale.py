@@ -16,7 +16,7 @@ from rich.table import Table
 
 from iswitch.config import MEMBERS_MAX
 from iswitch.estimate.collectives import ring, tree
-from iswitch.estimate.costs import Costs
+from iswitch.estimate.costs import TCP, Costs
 from iswitch.estimate.setting import Setting
 from iswitch.estimate.switch import switch_sum
 from sim.cluster.crossover import format_size
@@ -33,11 +33,15 @@ MOST_RING_WORKERS = 64
 
 
 class Row(NamedTuple):
-    """Seconds of one sum: in switches, in a tree of workers (halving and doubling), in a ring."""
+    """Seconds of one sum: in switches, in a tree of workers (halving and doubling), in a ring.
+
+    `least_s` is less than any AllReduce among the workers takes: the time of its bytes on a worker's cable.
+    """
 
     switches_s: float
     tree_s: float
     ring_s: float
+    least_s: float
 
     @property
     def ratio(self) -> float:
@@ -52,6 +56,16 @@ def ring_s(setting: Setting) -> float:
     size_bytes = setting.size_bytes if simulated == setting.workers else simulated * part
     found = ring(replace(setting, workers=simulated, size_bytes=size_bytes))
     return found.communication_s * (setting.workers - 1) / (simulated - 1)
+
+
+def least_s(setting: Setting) -> float:
+    """Return the seconds of the bytes that each worker sends in any AllReduce: 2 (N - 1) / N of a vector.
+
+    Patarasuk and Yuan, 2009. A rack's cable carries no less than 2 (R - 1) / R of a vector for R racks.
+    """
+    assert setting.rate_bps is not None, "processes of one machine have no cable"
+    share = 2 * (setting.workers - 1) / setting.workers
+    return share * 8 * TCP.wire_bytes(setting.size_bytes) / setting.rate_bps
 
 
 def measure(size_bytes: int, fan_ins: tuple[int, ...], rate_gbps: float = RATE_GBPS) -> Row:
@@ -73,6 +87,7 @@ def measure(size_bytes: int, fan_ins: tuple[int, ...], rate_gbps: float = RATE_G
         switch_sum(size_bytes, fan_ins, Costs(), rate_bps=rate_bps).last_s,
         tree(setting).communication_s,
         ring_s(setting),
+        least_s(setting),
     )
 
 
@@ -110,14 +125,16 @@ def main(
     for size, fan_ins in track(jobs, "summing", console=Console(stderr=True), transient=True):
         found[size][fan_ins] = measure(-(-size // 4) * 4, fan_ins, rate)
     table = Table("workers", "switches' members", *(f"{format_size(size)}: ms, x" for size in SIZES), show_edge=False)
+    table.add_column(f"{format_size(SIZES[-1])}: least")
     for fan_ins in TREES:
         rows = [found[size][fan_ins] for size in SIZES]
         cells = (f"{1e3 * row.switches_s:.3f}, {row.ratio:.2f}" for row in rows)
-        table.add_row(f"{prod(fan_ins):,}", " x ".join(map(str, fan_ins)), *cells)
+        members = " x ".join(map(str, fan_ins))
+        table.add_row(f"{prod(fan_ins):,}", members, *cells, f"{1e3 * rows[-1].least_s:.3f}")
     console.print(table)
     console.print(
-        "x: times as fast as the faster of a tree of workers and a ring. "
-        f"A job has {MEMBERS_MAX} workers at most: rows beyond are of switches that do not exist."
+        "x: times as fast as the faster of a tree of workers and a ring. Least: ms that any AllReduce of the workers "
+        f"takes at least. A job has {MEMBERS_MAX} workers at most: rows beyond are of switches that do not exist."
     )
     if out:
         draw(found, out)

@@ -63,6 +63,9 @@ def ring(setting: Setting, *, piece_bytes: int | None = PIECE_BYTES, update: boo
 def tree(setting: Setting) -> Phases:
     """Pairs of workers exchange halves, quarters, ... and add them, then the sums in the opposite order.
 
+    Ranks that differ by 1 exchange the halves, those that differ by 2 the quarters, and so on, so that racks add before
+    anything leaves them: recursive vector halving and distance doubling (Thakur, Rabenseifner and Gropp, 2005).
+
     Workers beyond the largest power of two first give their vector to a partner, and receive the sum at the end.
     """
     simulation, watch = Simulation(), Stopwatch(setting.workers)
@@ -91,15 +94,15 @@ def tree(setting: Setting) -> Phases:
                     yield from pairs.get(extra, rank).receive(size)
                     yield from host.compute(setting.sum_s)
                 rounds: list[tuple[int, int]] = []
-                part, distance = size, power // 2
-                while distance:
+                part, distance = size, 1
+                while distance < power:
                     part, other = part // 2, rank ^ distance
                     yield from send(rank, other, part)
                     sent_s = sent_s if rounds else pairs.get(rank, other).left_s
                     yield from pairs.get(other, rank).receive(part)
                     yield from host.compute(1e-9 * setting.costs.sum_byte_ns * part)
                     rounds.append((other, part))
-                    distance //= 2
+                    distance *= 2
                 added_s = simulation.now_s
                 for other, part in rounds[::-1]:
                     yield from send(rank, other, part)

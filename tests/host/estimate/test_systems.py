@@ -52,6 +52,14 @@ def test_halving_and_doubling_takes_as_long_as_a_ring(workers):
     assert tree(ideal(workers=workers)).total_s == pytest.approx(expected_s, rel=0.05)
 
 
+@pytest.mark.parametrize(("workers", "rack"), [(8, 4), (16, 4), (32, 8)])
+def test_halving_and_doubling_adds_in_the_racks_before_it_adds_between_them(workers, rack):
+    """Some percent more, because the workers of a rack do not receive their parts at the same time."""
+    in_rack_s, between_s = VECTOR_S * (1 - 1 / rack), VECTOR_S * (1 - rack / workers)
+    found = tree(ideal(workers=workers, rack=rack))
+    assert 1 <= found.total_s / (2 * (in_rack_s + between_s)) < 1.11
+
+
 @pytest.mark.parametrize("workers", [2, 4, 7])
 def test_a_server_gives_all_workers_the_weights_and_then_takes_the_last_gradient(workers):
     """With a long time of computing, the workers that have the weights first have sent before the last one."""

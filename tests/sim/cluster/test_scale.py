@@ -29,6 +29,12 @@ def test_a_ring_that_is_not_simulated_has_the_rounds_of_a_smaller_one(monkeypatc
     assert scale.ring_s(setting) == pytest.approx(simulated, rel=0.02)
 
 
+@pytest.mark.parametrize("fan_ins", [(2,), (5,), (4, 2), (3, 3)])
+def test_no_allreduce_among_the_workers_is_faster_than_its_bytes_on_a_cable(fan_ins):
+    found = scale.measure(480_000, fan_ins)
+    assert found.least_s < min(found.ring_s, found.tree_s)
+
+
 def test_the_command_prints_a_row_for_each_tree_and_writes_a_picture(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(scale, "SIZES", [1_400])
     monkeypatch.setattr(scale, "TREES", [(2,), (2, 2), (2, 2, 2)])
