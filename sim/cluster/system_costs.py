@@ -91,8 +91,18 @@ def measure_turn(size_bytes: int, *, realtime: bool) -> Measured:
 
 
 def read(path: Path = RECORD) -> list[Measured]:
-    """Return the turns of a file."""
-    return [Measured(**row) for row in json.loads(path.read_text())]
+    """Return the turns of a file. Raises typer.BadParameter if a cost of a vector or of a system is missing."""
+    try:
+        rows = [Measured(**row) for row in json.loads(path.read_text())]
+        for size_bytes in SIZES:
+            for system in PARTS:
+                costs_of(rows, size_bytes, system)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise typer.BadParameter(
+            f"{path} has not all costs of all systems ({type(error).__name__}: {error}): "
+            "`python -m sim.cluster.system_costs --out FILE` writes such a file"
+        ) from None
+    return rows
 
 
 def medians(rows: Iterable[dict[str, float]]) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """Ratios with measured costs are those of the models, and the page shows them."""
 
+import json
 import re
 from dataclasses import asdict, replace
 from io import StringIO
@@ -7,6 +8,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+import typer
 from rich.console import Console
 
 from iswitch.estimate.costs import Costs
@@ -30,6 +32,17 @@ def turn(costs):
     values = asdict(costs)
     tcp = {str(message_bytes(system, SIZE)): {name: values[name] for name in TCP} for system in PARTS}
     return Measured(SIZE, 0.0, tcp, {name: values[name] for name in SUMS}, {name: values[name] for name in DRIVER})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[]", "[1]", "3", '[{"size": 1}]', "\u00e9", json.dumps([turn(Costs())._asdict()])],
+    ids=["empty", "object", "no turn", "number", "numeral", "key", "letter", "three sizes missing"],
+)
+def test_a_file_without_all_costs_is_refused_with_the_command_that_writes_one(tmp_path, text):
+    (tmp_path / "costs.json").write_text(text)
+    with pytest.raises(typer.BadParameter, match=r"costs\.json has not all costs .* sim\.cluster\.system_costs --out"):
+        read(tmp_path / "costs.json")
 
 
 def test_measured_costs_that_are_the_defaults_give_the_same_ratios():
