@@ -81,7 +81,8 @@ class Reduction:
     @property
     def complete(self) -> bool:
         """True if every worker is in the sum of every segment."""
-        return not np.count_nonzero(self.member_masks != (1 << self.world) - 1)
+        masks, all_ranks = self.member_masks.tobytes(), (1 << self.world) - 1
+        return masks == all_ranks.to_bytes(4, "little") * len(self.headers)
 
     def __repr__(self) -> str:
         return (

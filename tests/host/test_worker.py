@@ -595,6 +595,17 @@ def test_broadcast_and_barrier_wait_for_all_workers_whatever_the_threshold(model
     assert together(model, 2, body, threshold=1) == [bytes([1] * 100)] * 2
 
 
+@pytest.mark.parametrize("world", [1, 2, 8, 9, 31, 32])
+def test_a_sum_is_complete_if_each_segment_has_all_workers(world):
+    headers, all_ranks = np.zeros(3, RESULT_HEADER), (1 << world) - 1
+    headers["members"] = all_ranks
+    assert Reduction(world, 16, 0, headers).complete and Reduction(world, 16, 0, headers[:0]).complete
+    for segment, rank in ((0, 0), (1, world // 2), (2, world - 1)):
+        headers["members"] = all_ranks
+        headers["members"][segment] ^= np.uint32(1 << rank)
+        assert not Reduction(world, 16, 0, headers).complete
+
+
 def test_a_reduction_of_nothing_is_complete():
     reduction = Reduction(2, 16, 0, np.zeros(0, RESULT_HEADER))
     assert reduction.complete and reduction.tainted == ()

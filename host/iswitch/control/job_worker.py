@@ -323,16 +323,22 @@ class JobWorker(ABC):
     def _exclusive_call(self) -> Iterator[None]:
         """Raise IswitchError if another thread is in such a context. It surrounds calls that all workers must make in
         the same order."""
+        self._begin_exclusive_call()
+        try:
+            yield
+        finally:
+            self._end_exclusive_call()
+
+    def _begin_exclusive_call(self) -> None:
         if not self._one_call.acquire(blocking=False):
             raise IswitchError(
                 f"another thread is using this worker, {self!r}: all workers must make the same calls in the same "
                 "order, so "
                 "call a worker from one thread only, or hold a lock of your own around each call"
             )
-        try:
-            yield
-        finally:
-            release_all(self._one_call)
+
+    def _end_exclusive_call(self) -> None:
+        release_all(self._one_call)
 
     # Messages
 

@@ -21,6 +21,7 @@ from iswitch.driver.timer import RetransmissionTimer
 from iswitch.driver.transfer import Transfer
 from iswitch.driver.udp import UdpTransport
 from iswitch.native import records
+from iswitch.native.address import address_of
 from iswitch.native.loader import LibraryError, library
 from iswitch.native.records import ExchangeEvent
 from iswitch.wire import CONTRIBUTION_HEADER, HEADER, Type, version_type
@@ -28,6 +29,7 @@ from iswitch.wire import CONTRIBUTION_HEADER, HEADER, Type, version_type
 __all__ = ["Exchange", "open_exchange"]
 
 _log = logging.getLogger(__name__)
+_EVENTS = {event.value: event for event in ExchangeEvent}  # calling an enumeration is slow
 
 
 @cache
@@ -84,12 +86,12 @@ class Exchange:
         state.first_word = version_type(Type.RESULT) | membership.job << 8 | membership.epoch << 16
         state.token, state.first_seq = membership.job_token, membership.first_seq
         self._burst_segments, state.segment_bytes = burst_segments, 4 * membership.elements
-        state.buffer = buffer.ctypes.data
+        state.buffer = address_of(buffer)
         self._header = np.zeros(1, CONTRIBUTION_HEADER)  # of all contributions
         self._header["version_type"] = version_type(Type.CONTRIBUTION)
         for name in ("job", "epoch", "member", "token"):
             self._header[name] = getattr(membership, name)
-        state.header = self._header.ctypes.data
+        state.header = address_of(self._header)
         ledger.lend(state)
 
     @property
@@ -103,10 +105,10 @@ class Exchange:
         self._transfer = transfer
         state.format_flags, state.identity = format_flags, received.identity
         state.collective, state.digest = transfer.collective.word, transfer.digest
-        state.array = payloads.address
-        state.headers, state.checks = received.headers.ctypes.data, received.checks.ctypes.data
+        state.array = address_of(payloads.octets)
+        state.headers, state.checks = address_of(received.header_rows), address_of(received.checks)
         state.segment_bytes = payloads.segment_bytes
-        state.last_bytes = payloads.last.size or state.segment_bytes
+        state.last_bytes = payloads.last_bytes or state.segment_bytes
         state.begin, state.end = transfer.begin, transfer.end
 
     def end(self) -> None:
@@ -157,7 +159,7 @@ class Exchange:
         state.fd = self._inner.fileno()
         if self._packets is not None:
             self._packets.lend(state)
-        event = ExchangeEvent(self._run(state, until_s))
+        event = _EVENTS[self._run(state, until_s)]
         if self._packets is not None:
             self._packets.settle(state)
         self._inner.record(received=bool(state.received), error=state.error)

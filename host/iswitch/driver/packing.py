@@ -1,6 +1,7 @@
 """Contributions and receipts as bursts, ready to send: headers are filled as columns, payloads copied as a matrix."""
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 
@@ -26,26 +27,32 @@ class Payloads:
 
     Attributes
     ----------
-    rows : numpy.ndarray
-        uint8, shape (full segments, bytes): a view of the full segments.
-    last : numpy.ndarray
-        uint8: a view of the shorter last segment, or empty.
-    size : int
-        Number of segments.
-    address : int
-        Address of the first element.
+    octets : numpy.ndarray
+        uint8: a view of the whole array.
+    size, full : int
+        Number of segments, and of full ones.
     segment_bytes : int
         Bytes of a full segment.
+    last_bytes : int
+        Bytes of the shorter last segment, or 0 if all are full.
     """
 
     def __init__(self, values: np.ndarray, elements: int, element_bytes: int = 4):
-        flat, segment_bytes = values.view(np.uint8), element_bytes * elements
-        self.segment_bytes = segment_bytes
-        full = flat.size // segment_bytes
-        self.rows = flat[: full * segment_bytes].reshape(full, segment_bytes)
-        self.last = flat[full * segment_bytes :]
-        self.size = full + bool(self.last.size)
-        self.address: int = flat.ctypes.data
+        self.octets, self.segment_bytes = values.view(np.uint8), element_bytes * elements
+        self.full, self.last_bytes = divmod(self.octets.size, self.segment_bytes)
+        self.size = self.full + bool(self.last_bytes)
+
+    # Views for the driver in Python. The exchange in C needs none, so they are made when they are used
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """uint8, shape (full segments, bytes): a view of the full segments."""
+        return self.octets[: self.full * self.segment_bytes].reshape(self.full, self.segment_bytes)
+
+    @cached_property
+    def last(self) -> np.ndarray:
+        """uint8: a view of the shorter last segment, or empty."""
+        return self.octets[self.full * self.segment_bytes :]
 
     def put(self, which: slice | np.ndarray, bodies: np.ndarray) -> bool:
         """Fill segments with results.
@@ -63,9 +70,9 @@ class Payloads:
             False if the results do not fit the segments in size. Then nothing is filled.
         """
         bounds = (which.start, which.stop - 1) if isinstance(which, slice) else (int(which.min()), int(which.max()))
-        if bodies.shape[1] == self.rows.shape[1] and bounds[1] < len(self.rows):
+        if bodies.shape[1] == self.segment_bytes and bounds[1] < self.full:
             self.rows[which] = bodies
-        elif bodies.shape[1] == self.last.size and bounds[0] == len(self.rows):
+        elif bodies.shape[1] == self.last_bytes and bounds[0] == self.full:
             self.last[:] = bodies[0]
         else:
             return False
@@ -171,10 +178,10 @@ class Packer:
         nbytes = count * self.segment_bytes
         if ends:
             self._format_flags[count - 1] = format_flags | _BOUNDARY
-            if payloads.last.size:
+            if payloads.last_bytes:
                 count -= 1
-                self._payloads[count, : payloads.last.size] = payloads.last
-                nbytes += HEADER.itemsize + payloads.last.size - self.segment_bytes
+                self._payloads[count, : payloads.last_bytes] = payloads.last
+                nbytes += HEADER.itemsize + payloads.last_bytes - self.segment_bytes
                 which = which[:count] if isinstance(which, np.ndarray) else which
         if count:
             self._payloads[:count] = payloads.rows[which]

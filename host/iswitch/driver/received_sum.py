@@ -30,8 +30,8 @@ class ReceivedSum:
 
     Attributes
     ----------
-    headers : numpy.ndarray
-        `RESULT_HEADER`, shape (segments,).
+    header_rows : numpy.ndarray
+        uint8, shape (segments, `HEADER.itemsize`): the headers of the results. Rows are copied faster than records.
     checks : numpy.ndarray
         uint16, shape (segments,): what `result_checks` returns.
     is_foreign : bool
@@ -40,10 +40,15 @@ class ReceivedSum:
 
     def __init__(self, payloads: Payloads, format: int, identity: int):
         self._payloads, self._format, self.identity = payloads, format, identity
-        self.headers = np.empty(payloads.size, RESULT_HEADER)
+        self.header_rows = np.empty((payloads.size, HEADER.itemsize), np.uint8)
         self.checks = np.empty(payloads.size, np.uint16)
         self.is_foreign = False
         self._flags = 0  # of all results, except RESENT
+
+    @property
+    def headers(self) -> np.ndarray:
+        """`RESULT_HEADER`, shape (segments,): the headers of the results."""
+        return self.header_rows.view(RESULT_HEADER)[:, 0]
 
     @property
     def partial(self) -> bool:
@@ -86,6 +91,5 @@ class ReceivedSum:
         self._flags |= results.format_flags & ~_FORMAT_MASK & ~RESENT
         headers = np.ascontiguousarray(results.headers).reshape(-1).view(RESULT_HEADER)
         tails = np.ascontiguousarray(results.tails).reshape(-1).view(TAIL)
-        rows = self.headers.view(np.uint8).reshape(-1, HEADER.itemsize)  # copied three times as fast as records
-        rows[segments], self.checks[segments] = results.headers, result_checks(headers, tails)
+        self.header_rows[segments], self.checks[segments] = results.headers, result_checks(headers, tails)
         self.is_foreign |= bool((tails["identity"] != self.identity).any())

@@ -108,7 +108,7 @@ class Ring(LossRecovery):
         if self._transfer is None:
             return index, 0
         (payloads,) = self._transfer.parts
-        return index, payloads.rows.shape[1] if index < len(payloads.rows) else payloads.last.size
+        return index, payloads.segment_bytes if index < payloads.full else payloads.last_bytes
 
     # A collective
 
@@ -177,7 +177,7 @@ class Ring(LossRecovery):
         now = transfer.first_sent_at = self.transport.now()
         self.activity.mark(now)
         self.send_new(now)
-        self.expiry, deadline, inquiry = now + self.timeout_s, now + timeout_s, now + inquire_s
+        self.expiry, deadline, inquiry = now + self.timer.first_timeout_s, now + timeout_s, now + inquire_s
         while ledger.low < transfer.end:
             low = ledger.low
             try:

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from iswitch.driver.timer import RetransmissionTimer
+from iswitch.native.address import address_of
 from iswitch.native.records import Exchange
 
 __all__ = ["REORDERING", "SegmentLedger"]
@@ -57,8 +58,8 @@ class SegmentLedger:
 
     def lend(self, state: Exchange) -> None:
         """Set the arrays of a structure in C to those of this ledger."""
-        state.lacked, state.requested_at = self._lacked.ctypes.data, self._requested_at.ctypes.data
-        state.requests, state.length, state.reach = self._requests.ctypes.data, self._length, self.reach
+        state.lacked, state.requested_at = address_of(self._lacked), address_of(self._requested_at)
+        state.requests, state.length, state.reach = address_of(self._requests), self._length, self.reach
 
     def load(self, state: Exchange) -> None:
         """Write the positions and times that change into a structure in C."""

@@ -63,7 +63,7 @@ class _Delays:
                 smoothed_s += (delay_s - smoothed_s) / 8
         self.smoothed_s, self._deviation_s = smoothed_s, deviation_s
 
-    def timeout_s(self, *, lossy: bool) -> float:
+    def timeout_s(self, lossy: bool) -> float:
         """Return the time-out without doubling, or 0 if there is no delay yet."""
         if self.smoothed_s is None:
             return 0.0
@@ -106,7 +106,8 @@ class RetransmissionTimer:
     @property
     def base_s(self) -> float:
         """The time-out without doubling. A contribution that was retransmitted is left alone for this time."""
-        measured_s = self._results.timeout_s(lossy=self.lossy) or self._first_results.timeout_s(lossy=self.lossy)
+        lossy = self.lossy
+        measured_s = self._results.timeout_s(lossy) or self._first_results.timeout_s(lossy)
         return min(measured_s or _FIRST_S, self.cap_s)
 
     @property
@@ -117,7 +118,7 @@ class RetransmissionTimer:
     @property
     def first_timeout_s(self) -> float:
         """The same before a collective's first result."""
-        return self._doubled(min(max(self.base_s, self._first_results.timeout_s(lossy=self.lossy)), _BACKOFF_CAP_S))
+        return self._doubled(min(max(self.base_s, self._first_results.timeout_s(self.lossy)), _BACKOFF_CAP_S))
 
     @property
     def reordering_s(self) -> float:
@@ -149,5 +150,7 @@ class RetransmissionTimer:
         self._backoff = 1
 
     def _doubled(self, timeout_s: float) -> float:
+        if self._backoff == 1:  # the usual case
+            return min(timeout_s, self.cap_s)
         longest_s = _LOSSY_BACKOFF_CAP_S if self.lossy else _BACKOFF_CAP_S
         return min(max(timeout_s, min(timeout_s * self._backoff, longest_s)), self.cap_s)

@@ -5,6 +5,8 @@ from iswitch.wire import Collective
 
 __all__ = ["Transfer"]
 
+_NO_COLLECTIVE = Collective(0, 0, 0)
+
 
 class Transfer:
     """Contributions of one member to neighbouring segments, which the member sends as the window allows.
@@ -18,6 +20,8 @@ class Transfer:
     ----------
     format_flags : tuple of int
         For each part: number format and flags of its contributions.
+    segments : int
+        Number of segments.
     collective : Collective
         The collective that the contributions name.
     digest : int
@@ -34,16 +38,12 @@ class Transfer:
 
     def __init__(self, parts: tuple[Payloads, ...]):
         self.parts = parts
+        self.segments = sum([part.size for part in parts])
         self.format_flags: tuple[int, ...] = ()
-        self.collective, self.digest = Collective(0, 0, 0), 0
+        self.collective, self.digest = _NO_COLLECTIVE, 0
         self.begin = self.end = self.next = -1
         self.first_sent_at = 0.0
         self.first_result_at: float | None = None
-
-    @property
-    def segments(self) -> int:
-        """Number of segments."""
-        return sum(part.size for part in self.parts)
 
     def place(self, begin: int, format_flags: tuple[int, ...], collective: Collective, digest: int) -> None:
         """Set the position of the first segment, and what the contributions say: see the attributes."""
