@@ -50,7 +50,7 @@ class ArraySums:
             The errors of `collect`.
         """
         arrays = array if isinstance(array, (list, tuple)) else None
-        if halves := half_views([array] if arrays is None else arrays, self._format):
+        if self._is_half_width and (halves := half_views([array] if arrays is None else arrays, self._format)):
             return self._reduce_halves(halves, op, collect)
         array = as_array(array) if arrays is None else self._flat_buffer.gather(arrays)
         format, wire_type = wire_type_of(array, op, self._format)

@@ -26,20 +26,18 @@ def half_views(arrays: Sequence[Any], format: Format) -> list[np.ndarray]:
     arrays : sequence of object
         What the program passes: for `bf16` torch.bfloat16 tensors on the CPU, for `fp16` float16 arrays or tensors.
     format : Format
-        The number format of the job.
+        The number format of the job, a half-width one.
 
     Returns
     -------
     list of numpy.ndarray
-        uint16, of the arrays' shapes. Empty if no array has such elements, or if the format is no half-width one.
+        uint16, of the arrays' shapes. Empty if no array has such elements.
 
     Raises
     ------
     TypeError
         If only some of the arrays have such elements.
     """
-    if not FORMATS[format].is_half_width:
-        return []
     views = [_half_view(array, format) for array in arrays]
     found = [view for view in views if view is not None]
     if found and len(found) < len(views):
