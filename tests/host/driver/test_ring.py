@@ -9,6 +9,7 @@ from iswitch.driver.collective_result import NoProgressError
 from iswitch.driver.notices import CollectiveConflictError, MembershipRejectedError
 from iswitch.driver.progress import Progress, result_checks
 from iswitch.driver.ring import Ring
+from iswitch.driver.timer import RetransmissionTimer
 from iswitch.errors import HaltedWarning, MismatchError
 from iswitch.native.records import ExchangeEvent
 from iswitch.wire import (
@@ -635,6 +636,36 @@ def test_where_others_go_on_a_complete_collective_is_acknowledged_at_once(thresh
     for header in receipts:
         assert header["version_type"] == version_type(Type.RECEIPT)
         assert (index(header), int(header["behind"]), flags(header)) == (1, 0, 0)
+
+
+def test_results_that_complete_a_collective_together_are_acknowledged_once():
+    """They are a quarter of the window, after which a receipt is due in the middle of a collective, too."""
+    contributions = []
+
+    def answer(header, payload):
+        contributions.append(result(header, payload))
+        return [list(contributions)] if len(contributions) == WINDOW // 4 else []
+
+    script = Script(answer)
+    ring = Ring(script, dataclasses.replace(MEMBER, threshold=1), backlog=16)
+    ring.reduce(np.ones(WINDOW // 4 * ELEMENTS, np.float32), Format.WINDOW64, 1.0)
+    receipts = script.sent[WINDOW // 4 :]
+    assert [(index(header), int(header["behind"])) for header in receipts] == [(WINDOW // 4, 0)]
+
+
+def test_the_last_result_of_a_collective_gives_a_delay_and_ends_the_doubling():
+    """The first contribution is lost. To the next collective there is no result."""
+    script = Timed(
+        lambda header, payload: (
+            [result(header, payload)] if flags(header) & ContributionFlag.RETRANSMISSION and index(header) == 0 else []
+        )
+    )
+    ring, timer = Ring(script, MEMBER, backlog=16), RetransmissionTimer()
+    ring.reduce(np.ones(1, np.float32), Format.WINDOW64, 1.0)
+    timer.add_first_delay(script.pauses[0])
+    with pytest.raises(NoProgressError):
+        ring.reduce(np.ones(1, np.float32), Format.WINDOW64, 0.3)
+    assert script.pauses[2] == pytest.approx(timer.first_timeout_s)
 
 
 def test_contributions_leave_a_quarter_of_the_window_at_a_time_while_results_wait():
