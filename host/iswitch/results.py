@@ -81,8 +81,8 @@ class Reduction:
     @property
     def complete(self) -> bool:
         """True if every worker is in the sum of every segment."""
-        masks, all_ranks = self.member_masks.tobytes(), (1 << self.world) - 1
-        return masks == all_ranks.to_bytes(4, "little") * len(self.headers)
+        masks, all_ranks = self.member_masks, (1 << self.world) - 1
+        return masks.tobytes() == all_ranks.to_bytes(masks.itemsize, "little") * len(masks)
 
     def __repr__(self) -> str:
         return (

@@ -372,13 +372,10 @@ class Worker(JobWorker):
         if async_op:
             # the program may fill its list with other arrays meanwhile
             return self._calls.submit(self.allreduce, list(array) if isinstance(array, list) else array, op)
-        self._begin_counted_call()  # without the context, which would take a tenth of a short call
-        try:
+        with self._counted_call():
             reduction = self._array_sums.reduce(array, op, self._collect)
             if len(reduction.headers):
                 self._report_if_flagged(reduction)
-        finally:
-            self._end_counted_call()
         return reduction
 
     def _report_if_flagged(self, reduction: Reduction) -> None:
@@ -656,24 +653,16 @@ class Worker(JobWorker):
 
         It surrounds the whole call, because its buffers belong to the worker: a refused call must not touch them. A
         refused call counts, since the program may go on with another one than the other workers' programs."""
-        self._begin_counted_call()
-        try:
-            yield
-        finally:
-            self._end_counted_call()
-
-    def _begin_counted_call(self) -> None:
         self._calls.wait()
         try:
             self._require_open()
-            self._begin_exclusive_call()
-        except BaseException:
+            self._begin_exclusive_call()  # a second context manager would take a twentieth of a short call
+            try:
+                yield
+            finally:
+                self._end_exclusive_call()
+        finally:
             self._ring.progress.count_call()
-            raise
-
-    def _end_counted_call(self) -> None:
-        self._end_exclusive_call()
-        self._ring.progress.count_call()
 
     def _collect(
         self,

@@ -170,7 +170,8 @@ def main(
     """Print the tables."""
     console, costs = Console(width=120, highlight=False), Costs()
     if measured:
-        show_measured(console, {name: setting_of(name, costs) for name in ALGORITHMS}, read(measured))
+        settings = {name: setting_of(name, costs) for name in ALGORITHMS}
+        show_measured(console, settings, read(measured, {setting.size_bytes for setting in settings.values()}))
         return
     console.print("; ".join(f"{name} {value:g} ({source})" for name, value, source in describe_costs(costs)))
     found = {}

@@ -35,7 +35,7 @@ MOST_RING_WORKERS = 64
 class Row(NamedTuple):
     """Seconds of one sum: in switches, in a tree of workers (halving and doubling), in a ring.
 
-    `least_s` is less than any AllReduce among the workers takes: the time of its bytes on a worker's cable.
+    `least_s` is what any AllReduce among the workers takes at least: the time of its bytes on the busiest cable.
     """
 
     switches_s: float
@@ -59,9 +59,9 @@ def ring_s(setting: Setting) -> float:
 
 
 def least_s(setting: Setting) -> float:
-    """Return the seconds of the bytes that each worker sends in any AllReduce: 2 (N - 1) / N of a vector.
+    """Return the seconds of the bytes that the worker that sends the most sends in any AllReduce among the workers.
 
-    Patarasuk and Yuan, 2009. A rack's cable carries no less than 2 (R - 1) / R of a vector for R racks.
+    They are at least 2 (N - 1) / N of a vector (Patarasuk and Yuan, 2009), here over TCP in frames of 1,500 bytes.
     """
     assert setting.rate_bps is not None, "processes of one machine have no cable"
     share = 2 * (setting.workers - 1) / setting.workers
@@ -134,7 +134,8 @@ def main(
     console.print(table)
     console.print(
         "x: times as fast as the faster of a tree of workers and a ring. Least: ms that any AllReduce of the workers "
-        f"takes at least. A job has {MEMBERS_MAX} workers at most: rows beyond are of switches that do not exist."
+        f"takes at least over TCP. A job has {MEMBERS_MAX} workers at most: rows beyond are of switches that do not "
+        "exist."
     )
     if out:
         draw(found, out)

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from iswitch.estimate.collectives import PIECE_BYTES
-from iswitch.estimate.costs import Costs
+from iswitch.estimate.costs import MEASURED, SOURCES, Costs
 from iswitch.estimate.systems import ISWITCH
 from sim.cluster.driver_costs import measure_driver
 from sim.cluster.host_costs import measure_sums, measure_tcp
@@ -29,6 +29,7 @@ __all__ = ["ASYNCHRONOUS_SERVER", "RECORD", "Measured", "costs_of", "medians", "
 RECORD = Path(__file__).parents[2] / "docs" / "cluster_costs.json"
 SIZES = (40_020, 157_520, 3_310_000, 6_410_000)
 WORKERS = 4
+COSTS = {name for name, source in SOURCES.items() if source == MEASURED}
 ASYNCHRONOUS_SERVER = "asynchronous server"
 PARTS: dict[str, Callable[[int], int]] = {
     "parameter server": lambda size: size,
@@ -90,13 +91,31 @@ def measure_turn(size_bytes: int, *, realtime: bool) -> Measured:
     return Measured(size_bytes, load, tcp, sums, driver)
 
 
-def read(path: Path = RECORD) -> list[Measured]:
-    """Return the turns of a file. Raises typer.BadParameter if a cost of a vector or of a system is missing."""
+def read(path: Path = RECORD, sizes: Iterable[int] = ()) -> list[Measured]:
+    """Return the turns of a file.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        What `--out` has written.
+    sizes : iterable of int
+        Bytes of vectors that must be in the file. A run that was stopped has perhaps not measured all.
+
+    Raises
+    ------
+    typer.BadParameter
+        If the file has no turn, or if a size or a cost of a system is missing.
+    """
     try:
         rows = [Measured(**row) for row in json.loads(path.read_text())]
-        for size_bytes in SIZES:
+        missing = {f"{size:,} bytes" for size in sizes} - {f"{row.size_bytes:,} bytes" for row in rows}
+        for row in rows:
+            float(row.load)
             for system in PARTS:
-                costs_of(rows, size_bytes, system)
+                missing |= COSTS - row.costs(system).keys()
+                Costs.from_dict(row.costs(system))  # which checks the values
+        if missing or not rows:
+            raise ValueError(f"there is no {', '.join(sorted(missing)) or 'turn'}")
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise typer.BadParameter(
             f"{path} has not all costs of all systems ({type(error).__name__}: {error}): "

@@ -606,6 +606,19 @@ def test_a_sum_is_complete_if_each_segment_has_all_workers(world):
         assert not Reduction(world, 16, 0, headers).complete
 
 
+def test_a_sum_is_not_written_again_into_an_array_that_has_it(model):
+    """An array of another class, such as one with physical units, may refuse plain numbers."""
+
+    class Guarded(np.ndarray):
+        def __setitem__(self, *_):
+            raise AssertionError("written")
+
+    array = np.arange(20, dtype=np.float32).view(Guarded)
+    with Worker(model.address(), world=1, rank=0) as worker:
+        assert worker.allreduce(array, op="mean").complete
+    assert np.array_equal(array, np.arange(20))
+
+
 def test_a_reduction_of_nothing_is_complete():
     reduction = Reduction(2, 16, 0, np.zeros(0, RESULT_HEADER))
     assert reduction.complete and reduction.tainted == ()

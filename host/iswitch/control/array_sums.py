@@ -61,7 +61,7 @@ class ArraySums:
         if values.size:
             if op == "mean":
                 reduction.divide(values)
-            if contiguous is not array:
+            if contiguous is not array and not np.may_share_memory(values, array):
                 array[...] = values.reshape(array.shape)
             if arrays is not None:
                 self._flat_buffer.scatter(array, arrays)

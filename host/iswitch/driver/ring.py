@@ -176,8 +176,7 @@ class Ring(LossRecovery):
         ledger, retransmissions = self.ledger, self.retransmissions
         now = transfer.first_sent_at = self.transport.now()
         self.activity.mark(now)
-        if self._exchange is None:  # it sends first of all
-            self.send_new(now)
+        self.send_new(now)
         self.expiry, deadline, inquiry = now + self.timer.first_timeout_s, now + timeout_s, now + inquire_s
         while ledger.low < transfer.end:
             low = ledger.low

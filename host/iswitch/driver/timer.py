@@ -106,7 +106,7 @@ class RetransmissionTimer:
     @property
     def base_s(self) -> float:
         """The time-out without doubling. A contribution that was retransmitted is left alone for this time."""
-        lossy = self._lossy_collectives > 0
+        lossy = self.lossy
         measured_s = self._results.timeout_s(lossy) or self._first_results.timeout_s(lossy)
         return min(measured_s or _FIRST_S, self.cap_s)
 
@@ -118,8 +118,7 @@ class RetransmissionTimer:
     @property
     def first_timeout_s(self) -> float:
         """The same before a collective's first result."""
-        first_s = self._first_results.timeout_s(self._lossy_collectives > 0)
-        return self._doubled(min(max(self.base_s, first_s), _BACKOFF_CAP_S))
+        return self._doubled(min(max(self.base_s, self._first_results.timeout_s(self.lossy)), _BACKOFF_CAP_S))
 
     @property
     def reordering_s(self) -> float:

@@ -63,14 +63,16 @@ def ring(setting: Setting, *, piece_bytes: int | None = PIECE_BYTES, update: boo
 def tree(setting: Setting) -> Phases:
     """Pairs of workers exchange halves, quarters, ... and add them, then the sums in the opposite order.
 
-    Ranks that differ by 1 exchange the halves, those that differ by 2 the quarters, and so on, so that racks add before
-    anything leaves them: recursive vector halving and distance doubling (Thakur, Rabenseifner and Gropp, 2005).
-
-    Workers beyond the largest power of two first give their vector to a partner, and receive the sum at the end.
+    Neighbours exchange the halves, workers at twice the distance the quarters, and so on, so that racks add before
+    anything leaves them: recursive vector halving and distance doubling (Thakur, Rabenseifner and Gropp, 2005). If the
+    number of workers is no power of two, some of the first workers do not take part: each gives its vector to its
+    neighbour first, and receives the sum at the end.
     """
     simulation, watch = Simulation(), Stopwatch(setting.workers)
     network = setting.network(simulation)
     power = 1 << (setting.workers.bit_length() - 1)
+    extra = setting.workers - power  # ranks 1, 3, ... 2 * extra - 1 do not take part
+    taking_part = [rank for rank in range(setting.workers) if rank >= 2 * extra or rank % 2 == 0]
     pairs = _Pairs(network)
 
     def send(rank: int, other: int, size: int) -> Process:
@@ -78,25 +80,25 @@ def tree(setting: Setting) -> Phases:
 
     def work(rank: int) -> Process:
         host, size = network.hosts[rank], setting.size_bytes
-        extra = rank + power if rank + power < setting.workers else None
         for _ in range(ITERATIONS):
             begun_s = simulation.now_s
             yield from host.compute(setting.compute_s)
             ready_s = sent_s = added_s = simulation.now_s
-            if rank >= power:
-                yield from send(rank, rank - power, size)
-                sent_s = pairs.get(rank, rank - power).left_s
-                yield from pairs.get(rank - power, rank).wait()
+            if rank not in taking_part:
+                yield from send(rank, rank - 1, size)
+                sent_s = pairs.get(rank, rank - 1).left_s
+                yield from pairs.get(rank - 1, rank).wait()
                 added_s = simulation.now_s
-                yield from pairs.get(rank - power, rank).receive(size)
+                yield from pairs.get(rank - 1, rank).receive(size)
             else:
-                if extra is not None:
-                    yield from pairs.get(extra, rank).receive(size)
+                place = taking_part.index(rank)
+                if rank < 2 * extra:
+                    yield from pairs.get(rank + 1, rank).receive(size)
                     yield from host.compute(setting.sum_s)
                 rounds: list[tuple[int, int]] = []
                 part, distance = size, 1
                 while distance < power:
-                    part, other = part // 2, rank ^ distance
+                    part, other = part // 2, taking_part[place ^ distance]
                     yield from send(rank, other, part)
                     sent_s = sent_s if rounds else pairs.get(rank, other).left_s
                     yield from pairs.get(other, rank).receive(part)
@@ -107,8 +109,8 @@ def tree(setting: Setting) -> Phases:
                 for other, part in rounds[::-1]:
                     yield from send(rank, other, part)
                     yield from pairs.get(other, rank).receive(part)
-                if extra is not None:
-                    yield from send(rank, extra, size)
+                if rank < 2 * extra:
+                    yield from send(rank, rank + 1, size)
             received_s = simulation.now_s
             yield from host.compute(setting.update_s)
             watch.record(rank, begun_s, ready_s, sent_s, added_s, received_s, simulation.now_s)

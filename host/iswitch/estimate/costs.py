@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
-__all__ = ["TCP", "Costs", "Framing", "describe_costs"]
+__all__ = ["MEASURED", "SOURCES", "TCP", "Costs", "Framing", "describe_costs"]
 
 MEASURED = "measured by `python -m sim.cluster.host_costs`"
 LITERATURE = "a usual figure, not measured here"

@@ -34,15 +34,30 @@ def turn(costs):
     return Measured(SIZE, 0.0, tcp, {name: values[name] for name in SUMS}, {name: values[name] for name in DRIVER})
 
 
+def text_of(**changed):
+    """Return a file of one turn, some of which is changed."""
+    return json.dumps([turn(Costs())._asdict() | changed])
+
+
 @pytest.mark.parametrize(
     "text",
-    ["", "{}", "[]", "[1]", "3", '[{"size": 1}]', "\u00e9", json.dumps([turn(Costs())._asdict()])],
-    ids=["empty", "object", "no turn", "number", "numeral", "key", "letter", "three sizes missing"],
+    ["", "{}", "[]", "[1]", "3", '[{"size": 1}]', "\u00e9", text_of(load=None), text_of(tcp={}), text_of(driver={})]
+    + [text_of(driver=dict.fromkeys(DRIVER, wrong)) for wrong in ("1", -1)],
 )
 def test_a_file_without_all_costs_is_refused_with_the_command_that_writes_one(tmp_path, text):
     (tmp_path / "costs.json").write_text(text)
     with pytest.raises(typer.BadParameter, match=r"costs\.json has not all costs .* sim\.cluster\.system_costs --out"):
         read(tmp_path / "costs.json")
+
+
+def test_what_is_missing_in_a_file_is_named(tmp_path):
+    (tmp_path / "costs.json").write_text(text_of(sums={"sum_byte_ns": 1.0}))
+    with pytest.raises(typer.BadParameter, match="there is no update_byte_ns"):
+        read(tmp_path / "costs.json")
+    (tmp_path / "costs.json").write_text(text_of())
+    assert read(tmp_path / "costs.json", [SIZE]) == [turn(Costs())]
+    with pytest.raises(typer.BadParameter, match="there is no 3,310,000 bytes, 6,410,000 bytes"):
+        read(tmp_path / "costs.json", [SIZE, 3_310_000, 6_410_000])
 
 
 def test_measured_costs_that_are_the_defaults_give_the_same_ratios():
