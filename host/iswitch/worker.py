@@ -656,7 +656,7 @@ class Worker(JobWorker):
         self._calls.wait()
         try:
             self._require_open()
-            self._begin_exclusive_call()  # a second context manager would take a twentieth of a short call
+            self._begin_exclusive_call()
             try:
                 yield
             finally:

@@ -30,6 +30,7 @@ RECORD = Path(__file__).parents[2] / "docs" / "cluster_costs.json"
 SIZES = (40_020, 157_520, 3_310_000, 6_410_000)
 WORKERS = 4
 COSTS = {name for name, source in SOURCES.items() if source == MEASURED}
+"""Names of the costs of every system."""
 ASYNCHRONOUS_SERVER = "asynchronous server"
 PARTS: dict[str, Callable[[int], int]] = {
     "parameter server": lambda size: size,

@@ -54,14 +54,13 @@ class ArraySums:
             return self._reduce_halves(halves, op, collect)
         array = as_array(array) if arrays is None else self._flat_buffer.gather(arrays)
         format, wire_type = wire_type_of(array, op, self._format)
-        contiguous = np.ascontiguousarray(array, wire_type)
-        values = contiguous.reshape(-1)
+        values = np.ascontiguousarray(array, wire_type).reshape(-1)
         converts = self._is_half_width and wire_type == FLOAT
         reduction = self._reduce_converted(values, collect) if converts else collect(values, format)
         if values.size:
             if op == "mean":
                 reduction.divide(values)
-            if contiguous is not array and not np.may_share_memory(values, array):
+            if not np.may_share_memory(values, array):
                 array[...] = values.reshape(array.shape)
             if arrays is not None:
                 self._flat_buffer.scatter(array, arrays)

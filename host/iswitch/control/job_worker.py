@@ -319,17 +319,9 @@ class JobWorker(ABC):
         if not self._finalizer.alive:
             raise ClosedError(self._transport.closed_message)
 
-    @contextmanager
-    def _exclusive_call(self) -> Iterator[None]:
-        """Raise IswitchError if another thread is in such a context. It surrounds calls that all workers must make in
-        the same order."""
-        self._begin_exclusive_call()
-        try:
-            yield
-        finally:
-            self._end_exclusive_call()
-
     def _begin_exclusive_call(self) -> None:
+        """Raise IswitchError if another thread is in an exclusive call. `_end_exclusive_call` ends it. Calls that all
+        workers must make in the same order are exclusive."""
         if not self._one_call.acquire(blocking=False):
             raise IswitchError(
                 f"another thread is using this worker, {self!r}: all workers must make the same calls in the same "
@@ -339,6 +331,15 @@ class JobWorker(ABC):
 
     def _end_exclusive_call(self) -> None:
         release_all(self._one_call)
+
+    @contextmanager
+    def _exclusive_call(self) -> Iterator[None]:
+        """An exclusive call, as a context."""
+        self._begin_exclusive_call()
+        try:
+            yield
+        finally:
+            self._end_exclusive_call()
 
     # Messages
 

@@ -73,25 +73,25 @@ def tree(setting: Setting) -> Phases:
     power = 1 << (setting.workers.bit_length() - 1)
     extra = setting.workers - power  # ranks 1, 3, ... 2 * extra - 1 do not take part
     taking_part = [rank for rank in range(setting.workers) if rank >= 2 * extra or rank % 2 == 0]
+    places = {rank: place for place, rank in enumerate(taking_part)}
     pairs = _Pairs(network)
 
     def send(rank: int, other: int, size: int) -> Process:
         yield from pairs.get(rank, other).send(size)
 
     def work(rank: int) -> Process:
-        host, size = network.hosts[rank], setting.size_bytes
+        host, size, place = network.hosts[rank], setting.size_bytes, places.get(rank)
         for _ in range(ITERATIONS):
             begun_s = simulation.now_s
             yield from host.compute(setting.compute_s)
             ready_s = sent_s = added_s = simulation.now_s
-            if rank not in taking_part:
+            if place is None:
                 yield from send(rank, rank - 1, size)
                 sent_s = pairs.get(rank, rank - 1).left_s
                 yield from pairs.get(rank - 1, rank).wait()
                 added_s = simulation.now_s
                 yield from pairs.get(rank - 1, rank).receive(size)
             else:
-                place = taking_part.index(rank)
                 if rank < 2 * extra:
                     yield from pairs.get(rank + 1, rank).receive(size)
                     yield from host.compute(setting.sum_s)
