@@ -28,7 +28,7 @@ from iswitch.control.settings import require_int, require_one_of, require_settin
 from iswitch.control.state_transfer import TRANSFER_NOTE, copy_state, free_job, transfer_key
 from iswitch.control.update_reader import UpdateReader
 from iswitch.driver.buffers import require_array
-from iswitch.driver.claims import PIPELINE_DEPTH, Vector
+from iswitch.driver.claims import Vector
 from iswitch.driver.membership import Membership
 from iswitch.driver.notices import MembershipRejectedError
 from iswitch.driver.received_update import ReceivedUpdate
@@ -341,7 +341,7 @@ class AsyncWorker(JobWorker):
 
         The call waits while two vectors are pending, so the switch sums one, and the driver claims an update for
         another, while the program computes the next. If the vector's weights are too old for `staleness`, the vector is
-        dropped, and `refused` counts it.
+        dropped, and `refused` counts it. The next call then waits for an update that those weights lack.
 
         Parameters
         ----------
@@ -379,21 +379,15 @@ class AsyncWorker(JobWorker):
         self._submit(Vector(values, trailer, version - self._first_update, self._layout.elements))
 
     def _submit(self, vector: Vector) -> None:
-        """Put a vector into the pipeline as soon as there is a place. A job that is halted meanwhile does not count."""
+        """Put a vector into the pipeline as soon as the stream is ready. A job that is halted meanwhile does not
+        count."""
         stream = self._stream
-        if stream.halted:  # a NOTICE has come since the last vector; the job may have been resumed since
-            with self._exclusive_call(), self._keepalive:
-                stream.halted = self._control.job(stream.membership.job).state == JobState.HALTED
         while True:
-            progress = stream.progress
-            self._wait_until(lambda: stream.claims.pending < PIPELINE_DEPTH or stream.halted, self.timeout_s)
-            if stream.halted:
-                stream.halted = False
-                warn_program("the job is halted: vectors wait until a worker of the job calls `resume`", HaltedWarning)
-            elif stream.claims.pending >= PIPELINE_DEPTH and stream.progress == progress:
-                self._raise_stalled()
-            if stream.claims.pending < PIPELINE_DEPTH:
+            stream.halted, progress = False, stream.progress
+            if self._wait_until(lambda: stream.is_ready, self.timeout_s):
                 break
+            if not stream.halted and stream.progress == progress:
+                self._raise_stalled()
         with self._keepalive:
             self._note_torn_section()
             self._raise_failure()
@@ -641,22 +635,33 @@ class AsyncWorker(JobWorker):
         return 1.0
 
     def _wait_until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Serve the stream until a condition holds. Return True if it holds within `timeout_s`.
+        """Serve the stream until a condition holds. Return True if it holds within `timeout_s`. Issue one HaltedWarning
+        if the job is halted meanwhile.
 
         Raises SwitchUnreachableError if no frame comes and the switch does not answer a request either.
         """
         self._require_open()
         with self._exclusive_call(), self._keepalive:
-            deadline, rest_s = self._transport.now() + timeout_s, 0.0
+            deadline, rest_s, warned = self._transport.now() + timeout_s, 0.0, False
             while not condition():
                 self._raise_failure()
                 if mismatch := self._quiet_stream.inquire_if_due(self.switch_timeout_s):
                     self._failure = mismatch
+                if self._stream.halted and not warned:
+                    # A NOTICE may have come before this call, and the job may have been resumed since.
+                    warned = self._stream.halted = self._is_halted()
+                    if warned:
+                        warn_program(
+                            "the job is halted: vectors wait until a worker of the job calls `resume`", HaltedWarning
+                        )
                 now = self._transport.now()
                 if now >= deadline:
                     return False
                 rest_s = self._serve_stream(min(rest_s, deadline - now))
         return True
+
+    def _is_halted(self) -> bool:
+        return self._control.job(self._stream.membership.job).state == JobState.HALTED
 
     # Errors
 
@@ -687,12 +692,10 @@ class AsyncWorker(JobWorker):
             risen = unusual_rises(self._counters_at_join, self._control.counters(self.switch_info.ports))
             job = self._control.job(self._stream.membership.job)
         raise self._timeout_error(
-            f"nothing new came from {self._job_name} for {self.timeout_s:g} s (`timeout_s`): this worker's vector "
-            "waits until "
-            f"{job.threshold} of {job.live} workers have a vector ready. The switch answers, so most likely the "
-            "other workers do not "
-            "push: they compute, have stopped, or were killed. If they compute for longer than that, raise "
-            "`timeout_s`. A worker that "
-            "stops for good calls `close`. With `set_threshold`, fewer workers make an update.",
+            f"nothing new came from {self._job_name} for {self.timeout_s:g} s (`timeout_s`): the next update waits "
+            f"until {job.threshold} of {job.live} workers have a vector ready and have sent it. The switch answers, so "
+            "most likely the other workers do not push: they compute, have stopped, or were killed. If they compute "
+            "for longer than that, raise `timeout_s`. A worker that stops for good calls `close`. With "
+            "`set_threshold`, fewer workers make an update.",
             risen,
         )

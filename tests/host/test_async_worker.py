@@ -2,6 +2,7 @@
 
 import threading
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -131,20 +132,66 @@ def test_a_halted_job_takes_no_vectors_until_any_worker_resumes_it(model):
         if worker.rank == 0:
             worker.halt()
             deadline = time.monotonic() + 20
-            while not warnings and time.monotonic() < deadline:
+            while not warned and time.monotonic() < deadline:
                 list(worker.updates())  # so that no vector is too old
                 worker.push(np.zeros(40, np.int32))
         else:
             deadline = time.monotonic() + 30
-            while not warnings and time.monotonic() < deadline:
+            while not warned and time.monotonic() < deadline:
                 time.sleep(0.01)
             assert model.switch.jobs[0].state == JobState.HALTED
             worker.resume()
         return len(train(worker, 5, size=40))
 
-    with pytest.warns(HaltedWarning, match="vectors wait until a worker of the job calls `resume`") as warnings:
+    with pytest.warns(HaltedWarning, match="vectors wait until a worker of the job calls `resume`") as warned:
         assert together(model, 2, body, size=40, staleness=2, threshold=1, format="int32") == [5, 5]
     assert model.switch.jobs[0].state == JobState.NONE
+
+
+def test_after_a_refusal_push_waits_for_an_update_that_the_refused_weights_lack(model):
+    """Its next vector would be refused too. Here that update waits because the job is halted, which `push` says."""
+    granted, refused = threading.Barrier(2), threading.Barrier(2)
+
+    def body(worker):
+        if worker.rank == 1:
+            worker.halt()
+            worker.push(np.zeros(40, np.int32))
+            while not worker.ages:
+                worker.wait(0.02)
+            granted.wait(30)
+            refused.wait(30)
+            deadline = time.monotonic() + 30
+            while not warned and time.monotonic() < deadline:
+                time.sleep(0.01)
+            worker.resume()
+            assert worker.wait(30)
+            return len(list(worker.updates()))
+        granted.wait(30)
+        worker.push(np.zeros(40, np.int32))
+        while not worker.refused:
+            worker.wait(0.02)
+        refused.wait(30)
+        worker.push(np.zeros(40, np.int32), version=0)
+        return len(list(worker.updates())), worker.refused
+
+    with pytest.warns(HaltedWarning) as warned:
+        assert together(model, 2, body, size=40, staleness=0, threshold=1, format="int32") == [(1, 2), 1]
+
+
+def test_wait_says_that_the_job_is_halted_once_a_call(model):
+    with AsyncWorker(model.address(0), world=1, size=40, format="int32") as worker:
+        worker.push(np.zeros(40, np.int32))
+        assert worker.wait(30)
+        worker.halt()
+        worker.push(np.zeros(40, np.int32))
+        assert list(worker.updates())
+        with pytest.warns(HaltedWarning) as warned:
+            while not warned:
+                assert not worker.wait(0.5)
+        assert len(warned) == 1
+        worker.resume()
+        with warnings.catch_warnings(action="error"):  # the NOTICE is of the time before
+            assert worker.wait(30)
 
 
 def test_a_killed_worker_is_evicted_and_the_others_go_on(model):

@@ -86,11 +86,12 @@ class Claims:
         """Vectors whose update is not complete here, in the order of their updates."""
         self._number = 0  # of the last claim
         self._last_granted = -1  # the highest update that was granted to this member
-        self._refused_version = -1  # weights of the last vector that was refused
         self.due_at = math.inf
         """The time at which to call `send` again."""
         self.refused = 0
         """Vectors that were dropped, because their weights were too old."""
+        self.refused_version = -1
+        """Updates in the weights of the last vector that the switch refused, or -1."""
         self.ages: Counter[int] = Counter()
         """By age, the number of granted vectors. An age is the number of updates between a vector's weights and its own
         update."""
@@ -114,7 +115,7 @@ class Claims:
         """
         if self.pending >= PIPELINE_DEPTH:
             raise ValueError(f"the vectors in the pipeline must be below {PIPELINE_DEPTH}, not {self.pending}")
-        if vector.version <= self._refused_version:
+        if vector.version <= self.refused_version:
             self.refused += 1
             return
         now = self.transport.now()
@@ -174,9 +175,9 @@ class Claims:
         """
         if self._claimed is None or number != self._number:
             return False
-        self._refused_version, self._claimed = self._claimed.version, None
+        self.refused_version, self._claimed = self._claimed.version, None
         self.refused += 1
-        if self._waiting and self._waiting.version <= self._refused_version:
+        if self._waiting and self._waiting.version <= self.refused_version:
             self._waiting = None
             self.refused += 1
         return True

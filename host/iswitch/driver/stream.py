@@ -106,6 +106,12 @@ class Stream(LossRecovery):
         """Complete updates that the program has not taken."""
         return self.updates_complete - self.updates_taken
 
+    @property
+    def is_ready(self) -> bool:
+        """True if the pipeline has room for a vector whose claim the switch may grant. After a refusal, only a vector
+        with newer weights has a chance, so an update that those weights lack must be complete here."""
+        return self.claims.pending < PIPELINE_DEPTH and self.updates_complete > self.claims.refused_version
+
     def seq_of(self, update: int) -> int:
         """Return the seq with which an update begins."""
         return self.seq_at(update * self.segments)

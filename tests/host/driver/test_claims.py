@@ -77,7 +77,7 @@ def test_claims_are_numbered_from_1_on_modulo_2_to_the_32(claims, script):
         claims.submit(vector(0))
         numbers.append(int(script.sent[-1]["seq"]))
         assert claims.handle_refusal(numbers[-1])
-        claims._refused_version = -1
+        claims.refused_version = -1
     assert numbers == [1, 2**32 - 1, 0]
 
 

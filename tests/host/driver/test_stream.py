@@ -555,7 +555,7 @@ def takes_any_grant(claims, base):
 def keeps_what_was_computed_ahead(claims, number):
     waiting = claims._waiting
     refused = handle_refusal(claims, number)
-    claims._waiting, claims._refused_version = waiting, -1
+    claims._waiting, claims.refused_version = waiting, -1
     return refused
 
 

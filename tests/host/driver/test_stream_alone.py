@@ -343,6 +343,25 @@ def test_a_member_that_contributes_to_another_update_has_another_size():
     assert not stream.section.is_torn
 
 
+def test_after_a_refusal_the_stream_is_ready_once_an_update_is_complete_that_the_refused_weights_lack():
+    stream, _ = begin()
+    served(stream, *results(*range(M)))
+    stream.submit(vector(version=1))
+    assert stream.is_ready
+    served(stream, refuse(1))
+    assert not stream.is_ready
+    served(stream, *results(*range(M, 2 * M - 1)))
+    assert not stream.is_ready
+    served(stream, *results(2 * M - 1))
+    assert stream.is_ready
+    stream.submit(vector(version=1))  # of the weights before: the switch need not be asked
+    assert stream.claims.refused == 2
+    stream.submit(vector(version=2))
+    assert stream.is_ready
+    stream.submit(vector(version=2))
+    assert not stream.is_ready  # the pipeline is full
+
+
 def test_a_notice_that_rejects_the_member_is_raised_and_one_of_a_halted_job_noted():
     stream, script = granted()
     assert not stream.halted
