@@ -51,7 +51,7 @@ from iswitch.errors import (
     TaintWarning,
 )
 from iswitch.results import TAINT_ADVICE, Update, rejected_values
-from iswitch.wire import NO_MEMBER, SEGMENTS_MAX, STALENESS_MAX, JobState, Mode, Reason
+from iswitch.wire import NO_MEMBER, SEGMENTS_MAX, STALENESS_MAX, Mode, Reason
 from iswitch.wire.formats import FORMATS, JOB_FORMATS
 from iswitch.worker import Worker
 
@@ -100,9 +100,8 @@ class AsyncWorker(JobWorker):
         computes for long takes its updates meanwhile, or has a large backlog. Default: the updates that fit in 64 MiB,
         at least 16.
     timeout_s : float
-        Seconds to wait for a place in the pipeline, without anything new from the switch, before
-        CollectiveTimeoutError; default 300. Set it above the longest compute time of the slowest worker that the job
-        waits for.
+        Seconds that `push` waits without anything new from the switch before CollectiveTimeoutError; default 300. Set
+        it above the longest compute time of the slowest worker that the job waits for.
     switch_timeout_s, join_timeout_s, evict_s
         As in `Worker`.
     elastic : bool
@@ -340,8 +339,9 @@ class AsyncWorker(JobWorker):
         """Submit a copy of a vector, which becomes part of one update.
 
         The call waits while two vectors are pending, so the switch sums one, and the driver claims an update for
-        another, while the program computes the next. If the vector's weights are too old for `staleness`, the vector is
-        dropped, and `refused` counts it. The next call then waits for an update that those weights lack.
+        another, while the program computes the next. If the vector's weights are too old for `staleness`, the switch
+        refuses the vector: it is dropped, and `refused` counts it. The switch would refuse another vector with these
+        weights too, so the next call waits for an update that they lack, and drops its vector, which lacks it as well.
 
         Parameters
         ----------
@@ -358,7 +358,8 @@ class AsyncWorker(JobWorker):
         MembershipChangedError
             If this worker has no weights yet. Nothing was sent.
         CollectiveTimeoutError
-            If no place in the pipeline becomes free, and nothing new comes from the switch, for `timeout_s`.
+            If the call has to wait, and nothing new comes from the switch, for `timeout_s`. The time does not count
+            while the job is halted.
         SwitchUnreachableError
             If the switch does not answer for `switch_timeout_s`.
         JobResetError, NotAMemberError, MismatchError
@@ -379,15 +380,21 @@ class AsyncWorker(JobWorker):
         self._submit(Vector(values, trailer, version - self._first_update, self._layout.elements))
 
     def _submit(self, vector: Vector) -> None:
-        """Put a vector into the pipeline as soon as the stream is ready. A job that is halted meanwhile does not
+        """Put a vector into the pipeline as soon as the stream is ready. Time in which the job is halted does not
         count."""
-        stream = self._stream
-        while True:
-            stream.halted, progress = False, stream.progress
-            if self._wait_until(lambda: stream.is_ready, self.timeout_s):
-                break
-            if not stream.halted and stream.progress == progress:
+        stream, quiet, begun = self._stream, self._quiet_stream, self._transport.now()
+        progress = stream.progress
+        while not self._wait_until(lambda: stream.is_ready, self.timeout_s):
+            ended = self._transport.now()
+            with self._keepalive:
+                quiet.is_halted()
+            if quiet.halted_at < begun and stream.progress == progress:
                 self._raise_stalled()
+            begun, progress = ended, stream.progress
+        self._hand_over(vector)
+
+    def _hand_over(self, vector: Vector) -> None:
+        """Put a vector into a pipeline that has room."""
         with self._keepalive:
             self._note_torn_section()
             self._raise_failure()
@@ -467,7 +474,11 @@ class AsyncWorker(JobWorker):
         arrays = [state] if isinstance(state, np.ndarray) else list(state)
         self._require_open()
         if self.needs_sync:
-            self._receive_state(arrays)
+            backlog, self._stream.backlog = self._stream.backlog, _UNBOUNDED
+            try:
+                self._receive_state(arrays)
+            finally:
+                self._stream.backlog = backlog
         for rank, (sender, job) in self._reader.transfer_jobs.items():
             if sender == self.rank:
                 note = np.zeros(1, TRANSFER_NOTE)
@@ -502,7 +513,6 @@ class AsyncWorker(JobWorker):
     def _receive_state(self, arrays: Sequence[np.ndarray]) -> None:
         """Request the weights until a worker sends them. Updates are stored meanwhile; skip those in the weights."""
         stream, note = self._stream, np.zeros(1, TRANSFER_NOTE)
-        backlog, stream.backlog = stream.backlog, _UNBOUNDED
         deadline = self._transport.now() + self.timeout_s
         while True:
             with self._keepalive:
@@ -527,7 +537,7 @@ class AsyncWorker(JobWorker):
         version = int(note["updates"][0])
         self._reader.digests.restart(version, note["digest"][0].tobytes())
         self._first_update, self.needs_sync = version - skipped, False
-        stream.backlog, stream.claims.refused = backlog, 0
+        stream.claims.refused = 0
         stream.claims.ages.clear()
 
     def _request_state(self, job: int, deadline: float) -> None:
@@ -546,10 +556,10 @@ class AsyncWorker(JobWorker):
         version = -1
         while stream.claims.ages.total() == granted:
             left_s = deadline - self._transport.now()
-            if not self._wait_until(lambda: stream.updates_complete > version, left_s):
+            if not self._wait_until(lambda: stream.is_ready and stream.updates_complete > version, left_s):
                 raise CollectiveTimeoutError("no update is complete")
             version = stream.updates_complete  # the claim names weights of all updates that are complete here
-            self._submit(Vector(np.zeros(self._layout.size, self._dtype), trailer, version, self._layout.elements))
+            self._hand_over(Vector(np.zeros(self._layout.size, self._dtype), trailer, version, self._layout.elements))
             if not self._wait_until(lambda: not stream.claims.pending, left_s):
                 raise CollectiveTimeoutError("no update is granted")
 
@@ -635,8 +645,8 @@ class AsyncWorker(JobWorker):
         return 1.0
 
     def _wait_until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Serve the stream until a condition holds. Return True if it holds within `timeout_s`. Issue one HaltedWarning
-        if the job is halted meanwhile.
+        """Serve the stream until a condition holds. Return True if it holds within `timeout_s`. Issue a HaltedWarning,
+        once, if the job is halted meanwhile.
 
         Raises SwitchUnreachableError if no frame comes and the switch does not answer a request either.
         """
@@ -645,12 +655,10 @@ class AsyncWorker(JobWorker):
             deadline, rest_s, warned = self._transport.now() + timeout_s, 0.0, False
             while not condition():
                 self._raise_failure()
-                if mismatch := self._quiet_stream.inquire_if_due(self.switch_timeout_s):
-                    self._failure = mismatch
-                if self._stream.halted and not warned:
-                    # A NOTICE may have come before this call, and the job may have been resumed since.
-                    warned = self._stream.halted = self._is_halted()
-                    if warned:
+                if cause := self._quiet_stream.inquire_if_due(self.switch_timeout_s):
+                    self._failure = self._failure or cause.mismatch
+                    if cause.is_halted and not warned:
+                        warned = True
                         warn_program(
                             "the job is halted: vectors wait until a worker of the job calls `resume`", HaltedWarning
                         )
@@ -659,9 +667,6 @@ class AsyncWorker(JobWorker):
                     return False
                 rest_s = self._serve_stream(min(rest_s, deadline - now))
         return True
-
-    def _is_halted(self) -> bool:
-        return self._control.job(self._stream.membership.job).state == JobState.HALTED
 
     # Errors
 
@@ -691,11 +696,19 @@ class AsyncWorker(JobWorker):
         with self._keepalive:
             risen = unusual_rises(self._counters_at_join, self._control.counters(self.switch_info.ports))
             job = self._control.job(self._stream.membership.job)
+        if self._stream.awaits_newer_weights:
+            cause = (
+                "a worker has not sent its vector, which the next update contains. The switch answers, so most likely "
+                "that worker was stopped or killed: end its process. The switch evicts a killed worker after `evict_s` "
+                "seconds, which must not be 0 for that, and the update is complete without it."
+            )
+        else:
+            cause = (
+                f"the next update waits until {job.threshold} of {job.live} workers have a vector ready. The switch "
+                "answers, so most likely the other workers do not push: they compute, have stopped, or were killed. If "
+                "they compute for longer than that, raise `timeout_s`. A worker that stops for good calls `close`. "
+                "With `set_threshold`, fewer workers make an update."
+            )
         raise self._timeout_error(
-            f"nothing new came from {self._job_name} for {self.timeout_s:g} s (`timeout_s`): the next update waits "
-            f"until {job.threshold} of {job.live} workers have a vector ready and have sent it. The switch answers, so "
-            "most likely the other workers do not push: they compute, have stopped, or were killed. If they compute "
-            "for longer than that, raise `timeout_s`. A worker that stops for good calls `close`. With "
-            "`set_threshold`, fewer workers make an update.",
-            risen,
+            f"nothing new came from {self._job_name} for {self.timeout_s:g} s (`timeout_s`): {cause}", risen
         )

@@ -172,8 +172,8 @@ class TaintWarning(UserWarning):
 
 
 class HaltedWarning(UserWarning):
-    """The job is halted: a collective, or `push`, waits until a worker of the job calls `resume`, or an operator runs
-    `iswitch resume`."""
+    """The job is halted: a call that waits for results waits until a worker of the job calls `resume`, or an operator
+    runs `iswitch resume`."""
 
 
 class MissingWarning(UserWarning):

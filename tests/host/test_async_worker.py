@@ -70,6 +70,19 @@ def train(worker, goal, *, size, compute_s=0.0):
     return taken
 
 
+def until(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def push_until(worker, condition):
+    """Push a vector. The driver's thread does the rest, until a condition holds."""
+    worker.push(np.zeros(40, np.int32))
+    until(condition)
+
+
 @pytest.mark.parametrize("size", [1, 16, 17, 200])
 def test_all_workers_receive_the_same_updates_with_each_member_once(model, size):
     def body(worker):
@@ -136,9 +149,7 @@ def test_a_halted_job_takes_no_vectors_until_any_worker_resumes_it(model):
                 list(worker.updates())  # so that no vector is too old
                 worker.push(np.zeros(40, np.int32))
         else:
-            deadline = time.monotonic() + 30
-            while not warned and time.monotonic() < deadline:
-                time.sleep(0.01)
+            until(lambda: warned)
             assert model.switch.jobs[0].state == JobState.HALTED
             worker.resume()
         return len(train(worker, 5, size=40))
@@ -149,28 +160,26 @@ def test_a_halted_job_takes_no_vectors_until_any_worker_resumes_it(model):
 
 
 def test_after_a_refusal_push_waits_for_an_update_that_the_refused_weights_lack(model):
-    """Its next vector would be refused too. Here that update waits because the job is halted, which `push` says."""
-    granted, refused = threading.Barrier(2), threading.Barrier(2)
+    """Its next vector would be refused too. Here that update waits because the job is halted, which `push` says; it
+    does so for longer than `timeout_s`, which does not count then."""
+    granted, refused, workers = threading.Barrier(2), threading.Barrier(2), {}
 
     def body(worker):
-        if worker.rank == 1:
+        workers[worker.rank] = worker
+        if worker.rank == 1:  # it calls nothing that waits, so the warning is the other one's
             worker.halt()
-            worker.push(np.zeros(40, np.int32))
-            while not worker.ages:
-                worker.wait(0.02)
+            push_until(worker, lambda: worker.ages)
             granted.wait(30)
             refused.wait(30)
-            deadline = time.monotonic() + 30
-            while not warned and time.monotonic() < deadline:
-                time.sleep(0.01)
+            until(lambda: warned)
+            workers[0].timeout_s = 30
             worker.resume()
             assert worker.wait(30)
             return len(list(worker.updates()))
         granted.wait(30)
-        worker.push(np.zeros(40, np.int32))
-        while not worker.refused:
-            worker.wait(0.02)
+        push_until(worker, lambda: worker.refused)
         refused.wait(30)
+        worker.timeout_s = 0.2
         worker.push(np.zeros(40, np.int32), version=0)
         return len(list(worker.updates())), worker.refused
 
@@ -178,19 +187,41 @@ def test_after_a_refusal_push_waits_for_an_update_that_the_refused_weights_lack(
         assert together(model, 2, body, size=40, staleness=0, threshold=1, format="int32") == [(1, 2), 1]
 
 
-def test_wait_says_that_the_job_is_halted_once_a_call(model):
+def test_push_says_that_a_worker_has_not_sent_the_vector_that_was_granted(model):
+    granted = threading.Barrier(2)
+
+    def body(worker):
+        if worker.rank == 1:
+            worker.halt()
+            push_until(worker, lambda: worker.ages)
+            kill(worker)
+            granted.wait(30)
+            return None
+        granted.wait(30)
+        push_until(worker, lambda: worker.refused)
+        worker.resume()
+        worker.timeout_s = 0.2
+        with pytest.raises(CollectiveTimeoutError, match=r"a worker has not sent its vector.*after `evict_s` seconds"):
+            worker.push(np.zeros(40, np.int32))
+
+    together(model, 2, body, size=40, staleness=0, threshold=1, format="int32", evict_s=0)
+
+
+def test_wait_says_that_the_job_is_halted_and_asks_the_switch_once_a_second(model):
     with AsyncWorker(model.address(0), world=1, size=40, format="int32") as worker:
         worker.push(np.zeros(40, np.int32))
-        assert worker.wait(30)
+        assert worker.wait(30) and list(worker.updates())
         worker.halt()
         worker.push(np.zeros(40, np.int32))
-        assert list(worker.updates())
         with pytest.warns(HaltedWarning) as warned:
-            while not warned:
-                assert not worker.wait(0.5)
+            until(lambda: warned or worker.wait(0.1))
         assert len(warned) == 1
+        before = model.switch.counters()["outcome.CONTROL"]
+        with warnings.catch_warnings(action="ignore", category=HaltedWarning):
+            assert not any(worker.wait(0.0) for _ in range(200))
+        assert model.switch.counters()["outcome.CONTROL"] - before < 200  # mostly 0: no call has a request of its own
         worker.resume()
-        with warnings.catch_warnings(action="error"):  # the NOTICE is of the time before
+        with warnings.catch_warnings(action="error", category=HaltedWarning):  # the NOTICE is of the time before
             assert worker.wait(30)
 
 
@@ -314,6 +345,24 @@ def test_a_joining_worker_that_receives_no_weights_times_out():
         with ThreadPoolExecutor(2) as pool:
             for future in [pool.submit(run, rank) for rank in range(2)]:
                 future.result(timeout=60)
+
+
+def test_every_sync_state_of_a_joining_worker_ends_by_its_time_out_in_a_halted_job(model):
+    """Also the second and third, whose requests would be refused, or find the pipeline full."""
+    options = {"world": 2, "size": 40, "format": "int32", "staleness": 0, "threshold": 1, "elastic": True}
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda rank: AsyncWorker(model.address(rank), rank=rank, **options), range(2))
+        first.close()
+        with second, AsyncWorker(model.address(2), rank=0, timeout_s=0.3, **options) as joining:
+            second.halt()
+            push_until(second, lambda: second.ages)
+            backlog = joining._stream.backlog
+            for _ in range(3):
+                ended = pool.submit(joining.sync_state, np.zeros(4))
+                with pytest.raises(CollectiveTimeoutError, match="has sent its weights within"):
+                    ended.result(timeout=30)
+            assert joining._stream.backlog == backlog
+            second.resume()
 
 
 def test_means_divide_by_the_members_of_the_sum_in_any_order_of_arrival(model):

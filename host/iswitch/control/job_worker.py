@@ -261,7 +261,7 @@ class JobWorker(ABC):
     def halt(self) -> None:
         """Suspend the job: the switch refuses the contributions of all workers until a worker calls `resume`.
 
-        Collectives, and `push`, wait meanwhile, and issue a HaltedWarning.
+        Calls that wait for results, such as `allreduce`, `push` and `wait`, issue a HaltedWarning meanwhile.
 
         Raises
         ------

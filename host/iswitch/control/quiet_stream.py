@@ -1,5 +1,8 @@
 """Why nothing comes to a member of an asynchronous job: what the switch says when it is queried."""
 
+import math
+from typing import NamedTuple
+
 from iswitch.control.client import Control
 from iswitch.control.inspection import read_slot
 from iswitch.driver.stream import Stream
@@ -8,14 +11,21 @@ from iswitch.errors import MismatchError
 from iswitch.results import format_ranks
 from iswitch.wire import JobState, SlotState
 
-__all__ = ["QuietStream"]
+__all__ = ["Cause", "QuietStream"]
 
 _QUIET_S = 1.0
 """After this time without a frame, a waiting call queries the switch for the cause."""
 
 
+class Cause(NamedTuple):
+    """What the switch has answered: whether the job is halted, and the error if the workers' vectors differ in size."""
+
+    is_halted: bool
+    mismatch: MismatchError | None
+
+
 class QuietStream:
-    """Queries the switch whenever nothing has come for some time.
+    """Queries the switch whenever nothing has come for some time, and when a NOTICE has said that the job is halted.
 
     Parameters
     ----------
@@ -33,10 +43,13 @@ class QuietStream:
         self._control, self._stream, self._layout, self._job_name = control, stream, layout, job_name
         self._bursts_heard = -1  # those at the last look
         self._quiet_until = 0.0  # the time of the next inquiry, if nothing comes before
+        self._notices_from = 0.0  # the time from which a NOTICE is a reason to inquire
+        self.halted_at = -math.inf
+        """The last time at which the switch has answered that the job is halted."""
 
-    def inquire_if_due(self, switch_timeout_s: float) -> MismatchError | None:
-        """Query the switch if nothing has come for some time. A program that waits briefly, again and again, learns as
-        much as one that waits for long, so the time does not begin anew with each call.
+    def inquire_if_due(self, switch_timeout_s: float) -> Cause | None:
+        """Query the switch if it is due. A program that waits briefly, again and again, learns as much as one that
+        waits for long, so the time does not begin anew with each call.
 
         Parameters
         ----------
@@ -46,8 +59,8 @@ class QuietStream:
 
         Returns
         -------
-        MismatchError or None
-            The error, if the workers' vectors differ in size.
+        Cause or None
+            What the switch has answered, if it was queried.
 
         Raises
         ------
@@ -55,19 +68,28 @@ class QuietStream:
             If the switch does not answer.
         """
         transport, stream = self._stream.transport, self._stream
-        if stream.bursts_received == self._bursts_heard and transport.now() < self._quiet_until:
+        pause_s, now = min(_QUIET_S, switch_timeout_s), transport.now()
+        if stream.bursts_received != self._bursts_heard:
+            self._bursts_heard, self._quiet_until = stream.bursts_received, now + pause_s
+        if now < self._quiet_until and not (stream.halted and now >= self._notices_from):
             return None
-        mismatch = self._inquire() if stream.bursts_received == self._bursts_heard else None
-        self._bursts_heard = stream.bursts_received
-        self._quiet_until = transport.now() + min(_QUIET_S, switch_timeout_s)
-        return mismatch
+        cause = Cause(self.is_halted(), self._mismatch())
+        self._bursts_heard, now = stream.bursts_received, transport.now()
+        self._quiet_until = self._notices_from = now + pause_s
+        return cause
 
-    def _inquire(self) -> MismatchError | None:
-        """Query the switch for the reason. Record in the stream whether the job is halted, which the switch reports
-        only to a member that contributes."""
+    def is_halted(self) -> bool:
+        """Query whether the job is halted. A NOTICE says so only to a member that contributes, and the job may have
+        been resumed since."""
+        stream = self._stream
+        stream.halted = self._control.job(stream.membership.job).state == JobState.HALTED
+        if stream.halted:
+            self.halted_at = stream.transport.now()
+        return stream.halted
+
+    def _mismatch(self) -> MismatchError | None:
         stream, layout = self._stream, self._layout
         low, m = stream.low, stream.membership
-        stream.halted |= self._control.job(m.job).state == JobState.HALTED
         slot = read_slot(self._control, m.job, stream.low_seq, m.window)
         # Joins compare the number of segments, so sizes can differ in the vector's last segment only.
         last_segment = layout.vector_segments - 1

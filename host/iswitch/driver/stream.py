@@ -107,10 +107,15 @@ class Stream(LossRecovery):
         return self.updates_complete - self.updates_taken
 
     @property
+    def awaits_newer_weights(self) -> bool:
+        """True if the switch has refused a vector whose weights have all updates that are complete here. The switch
+        would refuse another vector with these weights too."""
+        return self.updates_complete <= self.claims.refused_version
+
+    @property
     def is_ready(self) -> bool:
-        """True if the pipeline has room for a vector whose claim the switch may grant. After a refusal, only a vector
-        with newer weights has a chance, so an update that those weights lack must be complete here."""
-        return self.claims.pending < PIPELINE_DEPTH and self.updates_complete > self.claims.refused_version
+        """True if the pipeline has room for a vector whose claim the switch may grant."""
+        return self.claims.pending < PIPELINE_DEPTH and not self.awaits_newer_weights
 
     def seq_of(self, update: int) -> int:
         """Return the seq with which an update begins."""
