@@ -382,13 +382,13 @@ class AsyncWorker(JobWorker):
     def _submit(self, vector: Vector) -> None:
         """Put a vector into the pipeline as soon as the stream is ready. Time in which the job is halted does not
         count."""
-        stream, quiet, begun = self._stream, self._quiet_stream, self._transport.now()
-        progress = stream.progress
+        stream = self._stream
+        begun, progress = self._transport.now(), stream.progress
         while not self._wait_until(lambda: stream.is_ready, self.timeout_s):
             ended = self._transport.now()
             with self._keepalive:
-                quiet.is_halted()
-            if quiet.halted_at < begun and stream.progress == progress:
+                halted = self._quiet_stream.halted_since(begun)
+            if not halted and stream.progress == progress:
                 self._raise_stalled()
             begun, progress = ended, stream.progress
         self._hand_over(vector)

@@ -30,6 +30,7 @@ from iswitch.driver.udp import UdpTransport
 from iswitch.golden.switch import Switch
 from iswitch.wire import HEADER, TAIL_BYTES, JobState
 from sim.bench.udp_model import Faults, UdpModel, kill
+from sim.bench.until import until
 from sim.frames.client import SWITCH_IP, SWITCH_MAC
 
 SMALL = Config(ports=4, window=4, elements=16, members=8)
@@ -70,13 +71,6 @@ def train(worker, goal, *, size, compute_s=0.0):
     return taken
 
 
-def until(condition):
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def halted(warned):
     """Return the HaltedWarnings. Garbage of another test may warn too."""
     return [each for each in warned if each.category is HaltedWarning]
@@ -85,7 +79,7 @@ def halted(warned):
 def push_until(worker, condition):
     """Push a vector. The driver's thread does the rest, until a condition holds."""
     worker.push(np.zeros(40, np.int32))
-    until(condition)
+    until(condition, 30)
 
 
 @pytest.mark.parametrize("size", [1, 16, 17, 200])
@@ -154,7 +148,7 @@ def test_a_halted_job_takes_no_vectors_until_any_worker_resumes_it(model):
                 list(worker.updates())  # so that no vector is too old
                 worker.push(np.zeros(40, np.int32))
         else:
-            until(lambda: halted(warned))
+            until(lambda: halted(warned), 30)
             assert model.switch.jobs[0].state == JobState.HALTED
             worker.resume()
         return len(train(worker, 5, size=40))
@@ -176,7 +170,7 @@ def test_after_a_refusal_push_waits_for_an_update_that_the_refused_weights_lack(
             push_until(worker, lambda: worker.ages)
             granted.wait(30)
             refused.wait(30)
-            until(lambda: halted(warned))
+            until(lambda: halted(warned), 30)
             workers[0].timeout_s = 30
             worker.resume()
             assert worker.wait(30)
@@ -219,7 +213,7 @@ def test_wait_says_that_the_job_is_halted_and_asks_the_switch_once_a_second(mode
         worker.halt()
         worker.push(np.zeros(40, np.int32))
         with pytest.warns(HaltedWarning) as warned:
-            until(lambda: halted(warned) or worker.wait(0.1))
+            until(lambda: halted(warned) or worker.wait(0.1), 30)
         assert len(halted(warned)) == 1
         before = model.switch.counters()["outcome.CONTROL"]
         with warnings.catch_warnings(action="ignore", category=HaltedWarning):

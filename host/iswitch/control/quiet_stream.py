@@ -44,8 +44,7 @@ class QuietStream:
         self._bursts_heard = -1  # those at the last look
         self._quiet_until = 0.0  # the time of the next inquiry, if nothing comes before
         self._notices_from = 0.0  # the time from which a NOTICE is a reason to inquire
-        self.halted_at = -math.inf
-        """The last time at which the switch has answered that the job is halted."""
+        self._halted_at = -math.inf  # the last time at which the switch has answered that the job is halted
 
     def inquire_if_due(self, switch_timeout_s: float) -> Cause | None:
         """Query the switch if it is due. A program that waits briefly, again and again, learns as much as one that
@@ -73,18 +72,23 @@ class QuietStream:
             self._bursts_heard, self._quiet_until = stream.bursts_received, now + pause_s
         if now < self._quiet_until and not (stream.halted and now >= self._notices_from):
             return None
-        cause = Cause(self.is_halted(), self._mismatch())
+        cause = Cause(self._is_halted(), self._mismatch())
         self._bursts_heard, now = stream.bursts_received, transport.now()
         self._quiet_until = self._notices_from = now + pause_s
         return cause
 
-    def is_halted(self) -> bool:
+    def halted_since(self, time_s: float) -> bool:
+        """Query the switch. Return True if it answers that the job is halted, or has answered so since a time."""
+        self._is_halted()
+        return self._halted_at >= time_s
+
+    def _is_halted(self) -> bool:
         """Query whether the job is halted. A NOTICE says so only to a member that contributes, and the job may have
         been resumed since."""
         stream = self._stream
         stream.halted = self._control.job(stream.membership.job).state == JobState.HALTED
         if stream.halted:
-            self.halted_at = stream.transport.now()
+            self._halted_at = stream.transport.now()
         return stream.halted
 
     def _mismatch(self) -> MismatchError | None:
